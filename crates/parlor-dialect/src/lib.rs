@@ -1,0 +1,22 @@
+//! The dialects of the Agent Client Protocol, and what is said in them.
+//!
+//! Peers speak `v1`, `v2` as it is published, or the `draft` of v2 as its proposals spell it. This crate is
+//! the only one that knows how; it turns what a peer says into the words of `parlor-session`.
+//!
+//! - [`Decoder`] reads the updates of one session.
+//! - [`Fold`] reads whole lines, recorded or live, and folds one session out of them.
+//! - [`view`] shows a transcript as JSON.
+//!
+//! **Invariant:** no I/O, no clock, no randomness, no async.
+
+mod decode;
+mod dialect;
+mod fold;
+mod hot;
+mod recording;
+pub mod view;
+
+pub use decode::{BadUpdate, Decoder, Problem};
+pub use dialect::{Dialect, UnknownDialect};
+pub use fold::{Fold, LineProblem};
+pub use recording::{Recorded, Side};

@@ -1,0 +1,235 @@
+use std::borrow::Cow;
+
+use parlor_json::{Json, JsonStr, Members, Type};
+use serde_json::value::RawValue;
+
+/// A list of content items: the blocks of a message, what a tool call produced.
+///
+/// Items are opaque JSON, kept as they came. All of them share one text, so that a message streamed in
+/// 100,000 chunks costs its JSON and four bytes a chunk, and appending never touches what is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    text: String,
+    /// Where each item ends in `text`.
+    ends: Vec<u32>,
+    /// What else the chunks said that said more than their item, by its place.
+    extras: Vec<(u32, Json)>,
+    /// How many bytes all extras are, so that measuring the content is no walk.
+    extras_len: usize,
+}
+
+/// One item of a [`Content`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The item's JSON, as it came.
+    pub json: &'a str,
+    /// What else the chunk that brought it said: an object with its metadata and fields nobody here knows.
+    /// It belongs to the chunk, not to the message.
+    pub extra: Option<&'a Json>,
+}
+
+impl Content {
+    /// How long the text of one list may grow: offsets into it are 32 bits wide.
+    pub(crate) const MAX_BYTES: usize = u32::MAX as usize;
+
+    /// Reads the elements of an array; another type is handed back.
+    pub fn parse(array: &RawValue) -> Result<Self, Type> {
+        let items = parlor_json::elements(array).ok_or_else(|| parlor_json::type_of(array))?;
+        Ok(items.into_iter().collect())
+    }
+
+    /// Appends one item. An item that would not fit into [`Limits`](crate::Limits) must not get here.
+    pub(crate) fn push(&mut self, item: &RawValue, extra: Option<Json>) {
+        if let Some(extra) = extra {
+            self.extras_len += extra.as_str().len();
+            self.extras.push((Self::offset(self.ends.len()), extra));
+        }
+        self.text.push_str(item.get());
+        self.ends.push(Self::offset(self.text.len()));
+    }
+
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// How many bytes the items are, with all that their chunks said.
+    pub fn size(&self) -> usize {
+        self.text.len() + self.extras_len
+    }
+
+    /// The items, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Item<'_>> {
+        let mut extras = self.extras.iter().peekable();
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).enumerate().map(move |(place, (&start, &end))| Item {
+            json: &self.text[start as usize..end as usize],
+            extra: extras.next_if(|(at, _)| *at as usize == place).map(|(_, extra)| extra),
+        })
+    }
+
+    /// The items as a JSON array.
+    pub fn to_json(&self) -> Json {
+        let mut text = String::with_capacity(self.text.len() + self.len() + 1);
+        text.push('[');
+        for (place, item) in self.iter().enumerate() {
+            if place > 0 {
+                text.push(',');
+            }
+            text.push_str(item.json);
+        }
+        text.push(']');
+        Json::parse(text).expect("items are valid JSON, so the array is")
+    }
+
+    /// The same content with neighbouring plain text blocks made one. See [`plain_text`] for what is plain.
+    ///
+    /// A character that was cut in two between blocks is whole again afterwards.
+    #[must_use]
+    pub fn joined(&self) -> Self {
+        let mut joined = Self::default();
+        let mut open: Option<String> = None;
+        for item in self.iter() {
+            if let Some(text) = plain_text(item.json).filter(|_| item.extra.is_none()) {
+                open.get_or_insert_default().push_str(text);
+                continue;
+            }
+            joined.push_plain(open.take());
+            joined.push(serde_json::from_str(item.json).expect("an item is JSON"), item.extra.cloned());
+        }
+        joined.push_plain(open);
+        joined
+    }
+
+    /// The text of the text blocks, one after another.
+    pub fn to_text(&self) -> String {
+        // Joined first, so that a character cut in two between chunks is not shown as two broken halves.
+        self.joined().iter().filter_map(|item| text_of(item.json)).collect()
+    }
+
+    fn push_plain(&mut self, escaped: Option<String>) {
+        let Some(escaped) = escaped else { return };
+        let block = Json::parse(format!(r#"{{"type":"text","text":"{escaped}"}}"#));
+        self.push(block.expect("escaped text stays valid when joined").raw(), None);
+    }
+
+    fn offset(place: usize) -> u32 {
+        u32::try_from(place).expect("entries are limited to fewer bytes than fit into 32 bits")
+    }
+}
+
+impl<'a> FromIterator<&'a RawValue> for Content {
+    fn from_iter<I: IntoIterator<Item = &'a RawValue>>(items: I) -> Self {
+        let mut content = Self::default();
+        for item in items {
+            content.push(item, None);
+        }
+        content
+    }
+}
+
+/// The escaped text of a plain text block, one that has a `type` of `text`, a `text` and nothing else.
+/// Annotations, metadata and fields nobody knows make a block more than plain.
+pub fn plain_text(block: &str) -> Option<&str> {
+    let members = Members::parse(block)?;
+    (members.len() == 2).then(|| escaped_text(&members)).flatten()
+}
+
+/// The text of any text block; `None` for blocks of other types.
+pub fn text_of(block: &str) -> Option<Cow<'_, str>> {
+    let members = Members::parse(block)?;
+    escaped_text(&members)?;
+    let text = JsonStr::from_raw(members.get("text")?)?;
+    Some(Cow::Owned(text.to_text().into_owned()))
+}
+
+/// The escaped text of a text block's members, without its quotes.
+fn escaped_text<'a>(members: &Members<'a>) -> Option<&'a str> {
+    let is_text = JsonStr::from_raw(members.get("type")?)? == JsonStr::new("text");
+    let text = members.get("text").filter(|_| is_text)?.get();
+    text.strip_prefix('"')?.strip_suffix('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(array: &str) -> Content {
+        Content::parse(serde_json::from_str(array).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn items_come_out_as_they_went_in() {
+        let array =
+            r#"[{"b":18446744073709551616,"type":"x","a":1.50},{"type":"text","text":"\u0041"},null,7]"#;
+        assert_eq!(content(array).to_json().as_str(), array);
+        assert_eq!(content(array).len(), 4);
+        assert_eq!(content("[]").to_json().as_str(), "[]");
+    }
+
+    #[test]
+    fn what_is_no_array_is_handed_back_by_type() {
+        assert_eq!(Content::parse(serde_json::from_str("{}").unwrap()), Err(Type::Object));
+    }
+
+    #[test]
+    fn what_else_a_chunk_said_stays_with_its_item() {
+        let mut content = content("[1,2]");
+        content.push(serde_json::from_str("3").unwrap(), Some(Json::parse(r#"{"k":1}"#).unwrap()));
+        content.push(serde_json::from_str("4").unwrap(), None);
+        let extras: Vec<_> = content.iter().map(|item| (item.json, item.extra.map(Json::as_str))).collect();
+        assert_eq!(extras, [("1", None), ("2", None), ("3", Some(r#"{"k":1}"#)), ("4", None)]);
+    }
+
+    #[test]
+    fn joining_makes_neighbouring_plain_text_one_block() {
+        for (blocks, joined) in [
+            ("[]", "[]"),
+            (
+                r#"[{"type":"text","text":"a\n"},{"text":"b\"","type":"text"},{"type":"text","text":""}]"#,
+                r#"[{"type":"text","text":"a\nb\""}]"#,
+            ),
+            // A surrogate pair cut in two is whole again.
+            (
+                r#"[{"type":"text","text":"\ud83d"},{"type":"text","text":"\ude00"}]"#,
+                r#"[{"type":"text","text":"\ud83d\ude00"}]"#,
+            ),
+            // Nothing that says more than text is touched.
+            (
+                r#"[{"type":"text","text":"a"},{"type":"text","text":"b","_meta":{}},{"type":"text","text":"c"}]"#,
+                r#"[{"type":"text","text":"a"},{"type":"text","text":"b","_meta":{}},{"type":"text","text":"c"}]"#,
+            ),
+            (
+                r#"[{"type":"text","text":"a","annotations":null},{"type":"text","text":"b"}]"#,
+                r#"[{"type":"text","text":"a","annotations":null},{"type":"text","text":"b"}]"#,
+            ),
+            (
+                r#"[{"type":"text","text":"a"},{"type":"image","text":"b"},{"type":"text","text":"c"}]"#,
+                r#"[{"type":"text","text":"a"},{"type":"image","text":"b"},{"type":"text","text":"c"}]"#,
+            ),
+            (r#"[{"type":"text","text":1},5,"x",null]"#, r#"[{"type":"text","text":1},5,"x",null]"#),
+        ] {
+            assert_eq!(content(blocks).joined(), content(joined), "{blocks}");
+        }
+    }
+
+    #[test]
+    fn joining_leaves_blocks_whose_chunk_said_more() {
+        let mut three = content(r#"[{"type":"text","text":"a"}]"#);
+        let block: &RawValue = serde_json::from_str(r#"{"type":"text","text":"b"}"#).unwrap();
+        three.push(block, Some(Json::parse("{}").unwrap()));
+        three.push(block, None);
+        assert_eq!(three.joined(), three);
+    }
+
+    #[test]
+    fn text_is_that_of_the_text_blocks() {
+        let blocks = r#"[{"type":"text","text":"a\ud83d"},{"type":"text","text":"\ude00"},{"type":"image"},{"type":"text","text":"!","_meta":{}}]"#;
+        assert_eq!(content(blocks).to_text(), "a😀!");
+    }
+}

@@ -1,0 +1,147 @@
+use parlor_json::{Json, JsonStr, Object};
+
+use crate::{CompactionId, MessageId, PlanId, SessionId, TerminalId, ToolCallId, Upsert};
+
+/// The one field name this crate reads: the title of a session, cut to a limit.
+pub const TITLE: &str = "title";
+
+/// Who speaks in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// The person at a client.
+    User,
+    /// The agent, to the person.
+    Agent,
+    /// The agent, to itself.
+    Thought,
+}
+
+/// Names one entry of a transcript.
+///
+/// Messages are keyed by role and id: real agents give a thought and the message after it the same id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EntryId {
+    /// A message of a person or the agent.
+    Message(Role, MessageId),
+    /// A tool call.
+    ToolCall(ToolCallId),
+    /// A plan.
+    Plan(PlanId),
+    /// A terminal that the agent shows.
+    Terminal(TerminalId),
+    /// A compaction of the context.
+    Compaction(CompactionId),
+    /// A child session.
+    Subagent(SessionId),
+    /// A message to or from another session.
+    SessionMessage(MessageId),
+    /// Something without an id of its own (a notice, an update nobody here knows), named by the number of
+    /// the change that brought it.
+    Note(u64),
+}
+
+/// What a session has once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Slot {
+    /// Title, time of the last activity, metadata.
+    Info,
+    /// Tokens and cost of the session.
+    Usage,
+    /// The commands that a person can call.
+    Commands,
+    /// The options that a client can set.
+    Options,
+    /// The mode that the agent works in.
+    Mode,
+}
+
+/// What an [`Upsert`] is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// An entry, made if it is not there.
+    Entry(EntryId),
+    /// A slot.
+    Slot(Slot),
+}
+
+/// One thing that happened to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Update {
+    /// A target's fields are patched.
+    Upsert {
+        /// What is patched.
+        target: Target,
+        /// The patch.
+        upsert: Upsert,
+    },
+    /// One item is appended to the content of an entry, which is made if it is not there.
+    Append {
+        /// The entry.
+        entry: EntryId,
+        /// The item.
+        item: Json,
+        /// What else this chunk said, for itself alone: an object with its metadata and fields nobody knows.
+        extra: Option<Json>,
+    },
+    /// Bytes are appended to the output of a terminal, which is made if it is not there.
+    Output {
+        /// The terminal.
+        terminal: TerminalId,
+        /// What it wrote.
+        bytes: Vec<u8>,
+    },
+    /// An entry is gone. Its place is kept, so that who comes back later learns of it.
+    Remove {
+        /// The entry.
+        entry: EntryId,
+    },
+    /// Something that is kept in its place and otherwise not understood.
+    Note {
+        /// All of it.
+        fields: Object,
+    },
+    /// The session works, waits or rests.
+    State(State),
+}
+
+/// Whether a session works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Activity {
+    /// A turn runs.
+    Running,
+    /// Nothing runs.
+    Idle,
+    /// A turn waits for a person.
+    RequiresAction,
+    /// A state nobody here knows.
+    Other(JsonStr),
+}
+
+/// A session's state, replaced as a whole by each report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Whether the session works.
+    pub activity: Activity,
+    /// Why the last turn ended.
+    pub stop_reason: Option<JsonStr>,
+    /// What else the report said: usage, background work, an error, fields nobody knows.
+    pub fields: Object,
+    /// The report's metadata.
+    pub meta: Option<Object>,
+}
+
+/// An update with its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The session's change counter after this change.
+    pub seq: u64,
+    /// What happened.
+    pub update: Update,
+}
+
+impl Activity {
+    /// Whether the session cannot be taken to rest. A state that nobody knows counts as busy.
+    pub const fn is_busy(&self) -> bool {
+        !matches!(self, Self::Idle)
+    }
+}

@@ -1,0 +1,250 @@
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use parlor_json::{JsonStr, Type, string_literal, type_of};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// The id of a JSON-RPC request, kept as the literal it came in.
+///
+/// An answer must carry the id exactly as the request did, so the text is what is stored and written.
+/// Two ids are equal when they mean the same value: a peer may spell `"a"` in its request and `"\u0061"`
+/// in the cancellation of it. A string never equals a number.
+///
+/// ```
+/// use parlor_wire::RequestId;
+///
+/// let escaped: RequestId = serde_json::from_str(r#""\u0061""#).unwrap();
+/// assert_eq!(escaped, RequestId::from("a"));
+/// assert_eq!(escaped.as_literal(), r#""\u0061""#);
+/// assert_ne!(RequestId::from(1), RequestId::from("1"));
+/// ```
+#[derive(Clone)]
+pub struct RequestId(Arc<str>);
+
+/// Why a value cannot be the id of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvalidId {
+    /// It is a boolean, an array or an object.
+    Type(Type),
+    /// It is a number with a fraction or an exponent. Such ids come back changed from many peers.
+    NotAnInteger,
+    /// It is an integer below `i64::MIN` or above `u64::MAX`.
+    OutOfRange,
+}
+
+impl RequestId {
+    /// The id `null`, with which an error answers a message whose id could not be read.
+    pub fn null() -> Self {
+        Self(Arc::from("null"))
+    }
+
+    /// Reads an id, keeping its literal.
+    pub fn from_raw(raw: &RawValue) -> Result<Self, InvalidId> {
+        let literal = raw.get();
+        match type_of(raw) {
+            Type::Null | Type::String => Ok(Self(literal.into())),
+            Type::Number if literal.contains(['.', 'e', 'E']) => Err(InvalidId::NotAnInteger),
+            Type::Number if literal.parse::<u64>().is_ok() || literal.parse::<i64>().is_ok() => {
+                Ok(Self(literal.into()))
+            }
+            Type::Number => Err(InvalidId::OutOfRange),
+            other @ (Type::Bool | Type::Array | Type::Object) => Err(InvalidId::Type(other)),
+        }
+    }
+
+    /// The id as it came: JSON that can be written as it is.
+    pub fn as_literal(&self) -> &str {
+        &self.0
+    }
+
+    /// The id as a number, if it is one that is not negative.
+    pub fn as_u64(&self) -> Option<u64> {
+        self.canonical().parse().ok()
+    }
+
+    /// Whether this is the id `null`.
+    pub fn is_null(&self) -> bool {
+        &*self.0 == "null"
+    }
+
+    /// The one literal that all spellings of this id share.
+    fn canonical(&self) -> Cow<'_, str> {
+        // Integers in JSON have one spelling, but for zero. A string has several only with an escape.
+        if &*self.0 == "-0" {
+            return Cow::Borrowed("0");
+        }
+        if !self.0.contains('\\') {
+            return Cow::Borrowed(&self.0);
+        }
+        match JsonStr::from_literal(&self.0) {
+            Some(string) => Cow::Owned(string.as_literal().to_owned()),
+            None => Cow::Borrowed(&self.0),
+        }
+    }
+}
+
+impl From<u64> for RequestId {
+    fn from(number: u64) -> Self {
+        Self(number.to_string().into())
+    }
+}
+
+impl From<&str> for RequestId {
+    fn from(text: &str) -> Self {
+        Self(string_literal(text).into())
+    }
+}
+
+impl PartialEq for RequestId {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.canonical() == other.canonical()
+    }
+}
+
+impl Eq for RequestId {}
+
+impl Hash for RequestId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.canonical().hash(state);
+    }
+}
+
+/// Some total order that agrees with equality, so that ids can be the keys of an ordered map.
+impl Ord for RequestId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.canonical().cmp(&other.canonical())
+    }
+}
+
+impl PartialOrd for RequestId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_raw(&Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl fmt::Display for InvalidId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type(found) => write!(f, "an id is a string, an integer or null, not {found}"),
+            Self::NotAnInteger => f.write_str("a number as an id has no fraction and no exponent"),
+            Self::OutOfRange => f.write_str("an integer as an id fits into 64 bits"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidId {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeSet, HashSet};
+
+    use super::*;
+
+    fn read(literal: &str) -> Result<RequestId, InvalidId> {
+        RequestId::from_raw(serde_json::from_str(literal).unwrap())
+    }
+
+    #[test]
+    fn ids_come_back_byte_for_byte() {
+        for literal in [
+            "null",
+            "0",
+            "-0",
+            "-1",
+            "18446744073709551615",
+            "-9223372036854775808",
+            r#""""#,
+            r#""9e107d9d-372b""#,
+            r#""\u0061\/\ud800""#,
+            r#""é""#,
+        ] {
+            let id = read(literal).unwrap();
+            assert_eq!(id.as_literal(), literal);
+            assert_eq!(id.to_string(), literal);
+            assert_eq!(serde_json::to_string(&id).unwrap(), literal);
+            assert_eq!(serde_json::from_str::<RequestId>(literal).unwrap(), id);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_an_id_says_why() {
+        for (literal, why) in [
+            ("1.0", InvalidId::NotAnInteger),
+            ("1e3", InvalidId::NotAnInteger),
+            ("1E3", InvalidId::NotAnInteger),
+            ("18446744073709551616", InvalidId::OutOfRange),
+            ("-9223372036854775809", InvalidId::OutOfRange),
+            ("true", InvalidId::Type(Type::Bool)),
+            ("[1]", InvalidId::Type(Type::Array)),
+            ("{}", InvalidId::Type(Type::Object)),
+        ] {
+            assert_eq!(read(literal), Err(why), "{literal}");
+            assert!(serde_json::from_str::<RequestId>(literal).is_err());
+        }
+    }
+
+    #[test]
+    fn ids_compare_by_value() {
+        let same = [("1", "1"), ("0", "-0"), (r#""a/""#, r#""\u0061\/""#), (r#""\ud83d\uDE00""#, r#""😀""#)];
+        for (left, right) in same {
+            let (left, right) = (read(left).unwrap(), read(right).unwrap());
+            assert_eq!(left, right);
+            assert_eq!(
+                HashSet::from([left.clone()]).len(),
+                HashSet::from([left.clone(), right.clone()]).len()
+            );
+            assert_eq!(BTreeSet::from([left, right]).len(), 1);
+        }
+        let different =
+            [("1", r#""1""#), ("null", r#""null""#), ("1", "-1"), (r#""\ud83d""#, r#""\\ud83d""#)];
+        for (left, right) in different {
+            assert_ne!(read(left).unwrap(), read(right).unwrap());
+        }
+    }
+
+    #[test]
+    fn only_numbers_are_numbers() {
+        for (literal, number) in [
+            ("7", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("-0", Some(0)),
+            ("-1", None),
+            (r#""7""#, None),
+            ("null", None),
+        ] {
+            assert_eq!(read(literal).unwrap().as_u64(), number, "{literal}");
+        }
+        assert_eq!(RequestId::from(7).as_literal(), "7");
+        assert_eq!(RequestId::from("a\"b").as_literal(), r#""a\"b""#);
+        assert!(RequestId::null().is_null() && !RequestId::from("null").is_null());
+    }
+}

@@ -1,0 +1,145 @@
+//! How bytes become lines.
+
+use std::collections::BTreeSet;
+
+use parlor_wire::{DEFAULT_LINE_LIMIT, Frame, Lines, Reason, RequestId, code};
+
+/// The frames of some bytes, said as text.
+fn frames(limit: usize, input: &[u8]) -> Vec<String> {
+    let mut lines = Lines::new(limit);
+    lines.extend(input);
+    lines.finish();
+    let mut said = Vec::new();
+    while let Some(frame) = lines.next_frame() {
+        said.push(match frame {
+            Frame::Line(line) => format!("line {line:?}"),
+            Frame::TooLong { bytes, limit } => format!("{bytes} over {limit}"),
+            Frame::NotUtf8 { excerpt } => format!("not text {excerpt:?}"),
+            Frame::Blank => "blank".to_owned(),
+        });
+    }
+    said
+}
+
+#[test]
+fn bytes_become_lines() {
+    let rows: &[(&[u8], &[&str])] = &[
+        (b"", &[]),
+        (b"a\nb\n", &[r#"line "a""#, r#"line "b""#]),
+        (b"a\r\nb\r\r\n c \n", &[r#"line "a""#, r#"line "b\r""#, r#"line " c ""#]),
+        (b"a\rb", &[r#"line "a\rb""#]),
+        (b"a\nlast", &[r#"line "a""#, r#"line "last""#]),
+        (b"last\r", &[r#"line "last""#]),
+        (b"\n\r\n \t\na", &["blank", "blank", "blank", r#"line "a""#]),
+        ("é😀\n".as_bytes(), &[r#"line "é😀""#]),
+        (b"a\xffb\nok\n", &[r#"not text "a�b""#, r#"line "ok""#]),
+        // Exactly the limit, with each line end and without one.
+        (b"12345678\n12345678\r\n12345678", &[r#"line "12345678""#; 3]),
+        (b"123456789\n12345678\rx\nok", &["9 over 8", "10 over 8", r#"line "ok""#]),
+        (b"123456789\r\n\nok", &["9 over 8", "blank", r#"line "ok""#]),
+        (b"123456789", &["9 over 8"]),
+        (b"12345678\r\r\n", &["9 over 8"]),
+        (b"         \n", &["9 over 8"]),
+    ];
+    for (input, expected) in rows {
+        assert_eq!(frames(8, input), *expected, "{}", input.escape_ascii());
+    }
+}
+
+#[test]
+fn a_line_over_the_limit_is_not_kept_and_reported_once() {
+    const LIMIT: usize = 100_000;
+    const READ: usize = 8192;
+    let mut lines = Lines::new(LIMIT);
+    let mut most = 0;
+    for _ in 0..1000 {
+        lines.extend(&[b'x'; READ]);
+        most = most.max(lines.memory());
+        assert_eq!(lines.next_frame(), None);
+    }
+    assert!(most <= LIMIT + READ, "{most} bytes were held");
+    lines.extend(b"\nnext\n");
+    assert_eq!(lines.next_frame(), Some(Frame::TooLong { bytes: 1000 * READ as u64, limit: LIMIT }));
+    assert_eq!(lines.next_frame(), Some(Frame::Line("next")));
+    assert_eq!(lines.next_frame(), None);
+}
+
+#[test]
+fn memory_is_given_back_after_a_long_line() {
+    let mut lines = Lines::default();
+    for _ in 0..1000 {
+        lines.extend(&[b'x'; 10_000]);
+        assert_eq!(lines.next_frame(), None);
+    }
+    assert!(lines.memory() >= 10_000_000);
+    lines.extend(b"\nshort");
+    assert!(matches!(lines.next_frame(), Some(Frame::Line(line)) if line.len() == 10_000_000));
+    assert_eq!(lines.next_frame(), None);
+    assert!(lines.memory() <= 64 * 1024, "{} bytes are still held", lines.memory());
+    lines.finish();
+    assert_eq!(lines.next_frame(), Some(Frame::Line("short")));
+}
+
+/// Searching each byte again with each read, or moving all that waits with each line, would take minutes.
+#[test]
+fn the_work_is_linear() {
+    let mut lines = Lines::new(DEFAULT_LINE_LIMIT);
+    let mut sizes = BTreeSet::new();
+    for _ in 0..1_000_000 {
+        lines.extend(b"0123456789abcdef");
+        assert_eq!(lines.next_frame(), None);
+        sizes.insert(lines.memory());
+    }
+    assert!(sizes.len() < 30, "the buffer moved {} times", sizes.len());
+    lines.finish();
+    assert!(matches!(lines.next_frame(), Some(Frame::Line(line)) if line.len() == 16_000_000));
+
+    lines.extend(&b"a\n".repeat(4_000_000));
+    for _ in 0..4_000_000 {
+        assert_eq!(lines.next_frame(), Some(Frame::Line("a")));
+        lines.extend(b"b\n");
+    }
+    assert!(lines.memory() <= 32_000_000, "{} bytes are held for 8 MB of lines", lines.memory());
+}
+
+#[test]
+fn finishing_is_harmless_when_nothing_is_open() {
+    let mut lines = Lines::new(8);
+    lines.finish();
+    assert_eq!(lines.next_frame(), None);
+    lines.extend(b"a\nb");
+    lines.finish();
+    lines.finish();
+    assert_eq!(lines.next_frame(), Some(Frame::Line("a")));
+    lines.finish();
+    assert_eq!(lines.next_frame(), Some(Frame::Line("b")));
+    lines.finish();
+    assert_eq!(lines.next_frame(), None);
+}
+
+#[test]
+fn a_broken_frame_is_reported_like_any_malformed_line() {
+    let answer = |frame: Frame<'_>| {
+        let malformed = frame.line().unwrap_err();
+        assert_eq!(malformed.id, None::<RequestId>);
+        (malformed.code(), malformed.answer())
+    };
+    assert_eq!(Frame::Line("a").line().unwrap(), "a");
+    assert_eq!(answer(Frame::Blank), (code::PARSE_ERROR, None));
+    assert_eq!(
+        answer(Frame::TooLong { bytes: 9, limit: 8 }),
+        (
+            code::INVALID_REQUEST,
+            Some(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"line of 9 bytes is longer than the limit of 8"}}"#.to_owned())
+        )
+    );
+    let not_text = Frame::NotUtf8 { excerpt: "a�".to_owned() };
+    assert_eq!(not_text.clone().line().unwrap_err().reason, Reason::NotUtf8);
+    assert_eq!(
+        answer(not_text),
+        (
+            code::PARSE_ERROR,
+            Some(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not UTF-8","data":{"excerpt":"a�"}}}"#.to_owned())
+        )
+    );
+}

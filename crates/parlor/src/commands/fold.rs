@@ -1,0 +1,145 @@
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anstream::eprintln;
+use clap::Args;
+use parlor_dialect::{Dialect, LineProblem, view};
+use parlor_session::SessionId;
+use parlor_wire::{DEFAULT_LINE_LIMIT, Lines};
+
+use crate::failure::Failure;
+use crate::render;
+
+/// Fold session updates to the transcript they mean
+///
+/// Reads JSON-RPC lines (`session/update` notifications count, a `session/prompt` and its response are turn
+/// boundaries, other messages are skipped), bare update objects, or recordings whose lines start with `C->A`
+/// or `A->C`. Prints the transcript as one JSON object when piped and as text on a terminal.
+///
+/// A line that cannot be taken is named on stderr with its number and the reason; the rest is still folded,
+/// and the exit code is then 2.
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub(crate) struct Fold {
+    /// Files to read one after another; standard input if none is named
+    files: Vec<PathBuf>,
+
+    /// How the agent that wrote the lines speaks: v1, v2 or draft
+    #[arg(long, value_name = "DIALECT", default_value_t = Dialect::V2)]
+    dialect: Dialect,
+
+    /// The session to fold, where the lines are about several
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+
+    /// Print JSON, also on a terminal
+    #[arg(long, conflicts_with = "text")]
+    json: bool,
+
+    /// Print text, also into a pipe
+    #[arg(long)]
+    text: bool,
+
+    /// Skip lines that are longer than this many bytes
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT)]
+    max_line: usize,
+}
+
+const EXAMPLE: &str = r#"Example:
+  echo '{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}' | parlor fold"#;
+
+impl Fold {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let fold = match &self.session {
+            Some(session) => {
+                parlor_dialect::Fold::of_session(self.dialect, SessionId::from(session.as_str()))
+            }
+            None => parlor_dialect::Fold::new(self.dialect),
+        };
+        let mut reading = Reading { fold, bad_lines: 0, several_files: self.files.len() > 1 };
+        if self.files.is_empty() {
+            reading.read("standard input", &mut io::stdin().lock(), self.max_line)?;
+        }
+        for path in &self.files {
+            let name = path.display().to_string();
+            let mut file = File::open(path)
+                .map_err(|error| Failure::failed(format_args!("cannot open {name}: {error}")))?;
+            reading.read(&name, &mut file, self.max_line)?;
+        }
+        self.check_sessions(reading.fold.sessions())?;
+        self.print(reading.fold.transcript()).map_err(|error| Failure::writing(&error))?;
+        Ok(if reading.bad_lines > 0 { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    }
+
+    fn check_sessions(&self, seen: &[SessionId]) -> Result<(), Failure> {
+        let names = || seen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match &self.session {
+            None if seen.len() > 1 => {
+                Err(Failure::bad_input(format_args!("the lines are about {} sessions", seen.len()))
+                    .hint(format_args!("choose one with --session: {}", names())))
+            }
+            Some(wanted) if !seen.is_empty() && !seen.contains(&SessionId::from(wanted.as_str())) => {
+                Err(Failure::bad_input(format_args!("no line is about the session {wanted}"))
+                    .hint(format_args!("the lines are about: {}", names())))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn print(&self, transcript: &parlor_session::Transcript) -> io::Result<()> {
+        let as_text = self.text || !self.json && io::stdout().is_terminal();
+        let mut out = io::BufWriter::new(anstream::stdout().lock());
+        if as_text {
+            render::transcript(transcript, &mut out)?;
+        } else {
+            writeln!(out, "{}", view::transcript(transcript).as_str())?;
+        }
+        out.flush()
+    }
+}
+
+/// The fold, and what the person is told on the way.
+struct Reading {
+    fold: parlor_dialect::Fold,
+    bad_lines: usize,
+    several_files: bool,
+}
+
+impl Reading {
+    fn read(&mut self, name: &str, input: &mut dyn Read, max_line: usize) -> Result<(), Failure> {
+        let mut lines = Lines::new(max_line);
+        let mut buffer = vec![0; 256 << 10];
+        let mut number = 0;
+        loop {
+            let read = input.read(&mut buffer);
+            let count = read.map_err(|error| Failure::failed(format_args!("cannot read {name}: {error}")))?;
+            if count == 0 {
+                lines.finish();
+            } else {
+                lines.extend(&buffer[..count]);
+            }
+            while let Some(frame) = lines.next_frame() {
+                number += 1;
+                let taken =
+                    frame.line().map_err(LineProblem::Malformed).and_then(|line| self.fold.line(line));
+                if let Err(problem) = taken {
+                    self.bad_lines += 1;
+                    self.tell(name, number, &problem);
+                }
+            }
+            if count == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell(&self, name: &str, number: usize, problem: &LineProblem) {
+        if self.several_files {
+            eprintln!("{name}: line {number}: {problem}");
+        } else {
+            eprintln!("line {number}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! One file per command; the doc comment of its arguments is its help.
+
+pub(crate) mod fold;

@@ -1,0 +1,60 @@
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
+use anstream::eprintln;
+
+/// Why a command ended without doing what it was asked to.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    message: String,
+    hint: Option<String>,
+}
+
+/// What sort of failure it is; each has its exit code.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// The work could not be done.
+    Failed,
+    /// What was handed in is wrong.
+    BadInput,
+    /// Whoever read the output went away. That is their right, and no news.
+    ReaderGone,
+}
+
+impl Failure {
+    pub(crate) fn failed(message: impl Display) -> Self {
+        Self { kind: Kind::Failed, message: message.to_string(), hint: None }
+    }
+
+    pub(crate) fn bad_input(message: impl Display) -> Self {
+        Self { kind: Kind::BadInput, message: message.to_string(), hint: None }
+    }
+
+    /// What writing to standard output came to.
+    pub(crate) fn writing(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { kind: Kind::ReaderGone, message: String::new(), hint: None };
+        }
+        Self::failed(format_args!("cannot write the output: {error}"))
+    }
+
+    pub(crate) fn hint(self, hint: impl Display) -> Self {
+        Self { hint: Some(hint.to_string()), ..self }
+    }
+
+    /// Tells the person at the terminal, and says which code to exit with.
+    pub(crate) fn report(&self) -> ExitCode {
+        let code = match self.kind {
+            Kind::Failed => 1,
+            Kind::BadInput => 2,
+            Kind::ReaderGone => return ExitCode::SUCCESS,
+        };
+        eprintln!("parlor: {}", self.message);
+        if let Some(hint) = &self.hint {
+            eprintln!("  hint: {hint}");
+        }
+        ExitCode::from(code)
+    }
+}

@@ -1,0 +1,33 @@
+//! The `parlor` command.
+
+mod commands;
+mod failure;
+mod render;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// A session server for coding agents that speak the Agent Client Protocol.
+#[derive(Parser)]
+#[command(name = "parlor", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Fold(commands::fold::Fold),
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input.";
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Fold(fold) => fold.run(),
+    };
+    done.unwrap_or_else(|failure: Failure| failure.report())
+}

@@ -1,0 +1,211 @@
+//! A transcript for people to read.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use parlor_dialect::view;
+use parlor_json::{Json, JsonStr, Members, Type, elements, text, type_of};
+use parlor_session::{Body, Content, Entry, EntryId, Role, Slot, State, Transcript, text_of};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const RED: Style = AnsiColor::Red.on_default();
+const GREEN: Style = AnsiColor::Green.on_default();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+const USER: Style = AnsiColor::Cyan.on_default().bold();
+const AGENT: Style = AnsiColor::Green.on_default().bold();
+
+/// Writes the whole transcript.
+pub(crate) fn transcript(transcript: &Transcript, out: &mut impl Write) -> io::Result<()> {
+    if let Some(title) = transcript.slot(Slot::Info).and_then(|info| field(info, "title")) {
+        writeln!(out, "{BOLD}{}{BOLD:#}\n", safe(&title))?;
+    }
+    for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
+        self::entry(entry, out)?;
+        writeln!(out)?;
+    }
+    match transcript.state() {
+        Some(state) => writeln!(out, "{DIM}{}{DIM:#}", self::state(state)),
+        None => Ok(()),
+    }
+}
+
+fn entry(entry: &Entry, out: &mut impl Write) -> io::Result<()> {
+    let body = entry.body();
+    match entry.id() {
+        EntryId::Message(role, id) => {
+            let (name, style) = match role {
+                Role::User => ("user", USER),
+                Role::Agent => ("agent", AGENT),
+                Role::Thought => ("thought", DIM),
+            };
+            writeln!(out, "{style}{name}{style:#} {DIM}{}{DIM:#}", safe(&id.to_string()))?;
+            content(&body.content, "  ", out)
+        }
+        EntryId::ToolCall(id) => tool_call(&id.to_string(), body, out),
+        EntryId::Plan(_) => plan(body, out),
+        EntryId::Terminal(_) => terminal(body, out),
+        EntryId::Compaction(_) => {
+            let status = field(body, "status").unwrap_or_else(|| "in_progress".to_owned());
+            writeln!(out, "{BOLD}context compacted{BOLD:#} {DIM}{}{DIM:#}", safe(&status))?;
+            content(&body.content, "  ", out)
+        }
+        EntryId::Subagent(id) => {
+            let title = field(body, "title").unwrap_or_else(|| id.to_string());
+            writeln!(out, "{BOLD}subagent{BOLD:#} {}", safe(&title))
+        }
+        EntryId::SessionMessage(id) => {
+            let name = |field_name| field(body, field_name).unwrap_or_else(|| "?".to_owned());
+            let (from, to) = (name("senderSessionId"), name("recipientSessionId"));
+            writeln!(out, "{BOLD}message{BOLD:#} {} -> {} {DIM}{id}{DIM:#}", safe(&from), safe(&to))?;
+            content(&body.content, "  ", out)
+        }
+        EntryId::Note(_) => note(entry, out),
+    }
+}
+
+fn tool_call(id: &str, body: &Body, out: &mut impl Write) -> io::Result<()> {
+    let title = field(body, "title").unwrap_or_else(|| id.to_owned());
+    let status = field(body, "status").unwrap_or_else(|| "pending".to_owned());
+    let (mark, style) = match status.as_str() {
+        "completed" => ("✓", GREEN),
+        "failed" => ("✗", RED),
+        "cancelled" => ("⊘", RED),
+        _ => ("…", YELLOW),
+    };
+    let kind = field(body, "kind").map(|kind| format!(" {}", safe(&kind))).unwrap_or_default();
+    writeln!(
+        out,
+        "{style}{mark}{style:#} {BOLD}{}{BOLD:#}{DIM}{kind} {}{DIM:#}",
+        safe(&title),
+        safe(&status)
+    )?;
+    for item in body.content.iter() {
+        tool_item(item.json, out)?;
+    }
+    Ok(())
+}
+
+fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
+    let members = members_of(item);
+    let named = |name: &str| members.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    match named("type").as_deref() {
+        Some("content") => {
+            let block = members.get("content").map_or(item, |block| block.get());
+            indented(&block_text(block), "  ", out)
+        }
+        Some("diff") => {
+            if let Some(path) = named("path") {
+                writeln!(out, "  {DIM}{}{DIM:#}", safe(&path))?;
+            }
+            for (sign, style, name) in [("-", RED, "oldText"), ("+", GREEN, "newText")] {
+                for line in named(name).unwrap_or_default().lines() {
+                    writeln!(out, "  {style}{sign} {}{style:#}", safe(line))?;
+                }
+            }
+            let patch = members.get("patch").filter(|patch| type_of(patch) == Type::Object);
+            let patch = patch.and_then(|patch| Members::of(patch).ok()).and_then(|patch| patch.get("text"));
+            indented(&patch.and_then(text).unwrap_or_default(), "  ", out)
+        }
+        Some("terminal") => {
+            writeln!(out, "  {DIM}terminal {}{DIM:#}", safe(&named("terminalId").unwrap_or_default()))
+        }
+        Some(_) | None => indented(item, "  ", out),
+    }
+}
+
+fn plan(body: &Body, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{BOLD}plan{BOLD:#}")?;
+    let plan = body.fields.get(&JsonStr::new("plan")).map_or("{}", Json::as_str);
+    let plan = members_of(plan);
+    for entry in plan.get("entries").and_then(elements).unwrap_or_default() {
+        let entry = Members::of(entry).unwrap_or_default();
+        let named = |name: &str| entry.get(name).and_then(text).unwrap_or_default();
+        let mark = match named("status").as_ref() {
+            "completed" => "[x]",
+            "in_progress" => "[~]",
+            "cancelled" => "[-]",
+            _ => "[ ]",
+        };
+        writeln!(out, "  {mark} {}", safe(&named("content")))?;
+    }
+    for name in ["content", "uri"] {
+        indented(&plan.get(name).and_then(text).unwrap_or_default(), "  ", out)?;
+    }
+    Ok(())
+}
+
+fn terminal(body: &Body, out: &mut impl Write) -> io::Result<()> {
+    let command = field(body, "command").unwrap_or_else(|| "terminal".to_owned());
+    writeln!(out, "{BOLD}$ {}{BOLD:#}", safe(&command))?;
+    indented(&String::from_utf8_lossy(&body.output), "  ", out)?;
+    let exit = body.fields.get(&JsonStr::new("exitStatus")).map_or("{}", Json::as_str);
+    match members_of(exit).get("exitCode").filter(|code| type_of(code) == Type::Number) {
+        Some(code) => writeln!(out, "  {DIM}exit code {}{DIM:#}", code.get()),
+        None => Ok(()),
+    }
+}
+
+fn note(entry: &Entry, out: &mut impl Write) -> io::Result<()> {
+    let body = entry.body();
+    let kind = view::kind_name(entry);
+    if kind.inner() == "notice" {
+        let severity = field(body, "severity").unwrap_or_default();
+        writeln!(
+            out,
+            "{YELLOW}{}{YELLOW:#} {}",
+            safe(&severity),
+            safe(&field(body, "title").unwrap_or_default())
+        )?;
+        return indented(&field(body, "description").unwrap_or_default(), "  ", out);
+    }
+    writeln!(out, "{BOLD}{}{BOLD:#}", safe(&kind.to_text()))?;
+    indented(body.fields.to_json().as_str(), "  ", out)
+}
+
+fn state(state: &State) -> String {
+    let activity = view::activity_name(&state.activity);
+    let reason = state.stop_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    safe(&format!("{activity}{reason}"))
+}
+
+/// Text blocks one after another, other blocks on lines of their own.
+fn content(content: &Content, indent: &str, out: &mut impl Write) -> io::Result<()> {
+    for item in content.joined().iter() {
+        indented(&block_text(item.json), indent, out)?;
+    }
+    Ok(())
+}
+
+fn block_text(block: &str) -> String {
+    if let Some(text) = text_of(block) {
+        return text.into_owned();
+    }
+    let members = members_of(block);
+    let named = |name: &str| members.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    let kind = named("type").unwrap_or_else(|| "block".to_owned());
+    let resource =
+        members.get("resource").and_then(|resource| Members::of(resource).ok()).unwrap_or_default();
+    let inner = |name: &str| resource.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    let what = named("uri").or_else(|| inner("uri")).or_else(|| named("mimeType")).or_else(|| named("name"));
+    let what = what.map(|what| format!(" {what}")).unwrap_or_default();
+    let size = named("data").map(|data| format!(", {} bytes", data.len() / 4 * 3)).unwrap_or_default();
+    format!("[{kind}{what}{size}]")
+}
+
+fn indented(text: &str, indent: &str, out: &mut impl Write) -> io::Result<()> {
+    text.lines().try_for_each(|line| writeln!(out, "{indent}{}", safe(line)))
+}
+
+fn field(body: &Body, name: &str) -> Option<String> {
+    body.fields.get(&JsonStr::new(name)).and_then(|value| text(value.raw())).map(std::borrow::Cow::into_owned)
+}
+
+fn members_of(object: &str) -> Members<'_> {
+    Members::parse(object).unwrap_or_default()
+}
+
+/// Text that an agent wrote, made safe to print: nothing in it can move the cursor or change the terminal.
+fn safe(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}

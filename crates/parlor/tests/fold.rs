@@ -1,0 +1,363 @@
+//! `parlor fold` as a person or a script uses it.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use expect_test::{Expect, expect};
+
+fn parlor(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_parlor"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that ends early does not read all of it, which is its right.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn check(args: &[&str], input: &str, code: i32, stdout: &Expect, stderr: &Expect) {
+    let output = parlor(args, input.as_bytes());
+    stdout.assert_eq(&String::from_utf8_lossy(&output.stdout));
+    stderr.assert_eq(&String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code));
+}
+
+const CHUNK: &str =
+    r#"{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}"#;
+
+fn of_session(session: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{CHUNK}}}}}"#
+    )
+}
+
+#[test]
+fn the_help_of_parlor_and_of_fold() {
+    check(
+        &["--help"],
+        "",
+        0,
+        &expect![[r#"
+            A session server for coding agents that speak the Agent Client Protocol
+
+            Usage: parlor <COMMAND>
+
+            Commands:
+              fold  Fold session updates to the transcript they mean
+              help  Print this message or the help of the given subcommand(s)
+
+            Options:
+              -h, --help     Print help
+              -V, --version  Print version
+
+            Exit codes: 0 done, 1 failed, 2 bad usage or bad input.
+        "#]],
+        &expect![""],
+    );
+    check(
+        &["fold", "--help"],
+        "",
+        0,
+        &expect![[r#"
+        Fold session updates to the transcript they mean
+
+        Reads JSON-RPC lines (`session/update` notifications count, a `session/prompt` and its response are
+        turn boundaries, other messages are skipped), bare update objects, or recordings whose lines start
+        with `C->A` or `A->C`. Prints the transcript as one JSON object when piped and as text on a
+        terminal.
+
+        A line that cannot be taken is named on stderr with its number and the reason; the rest is still
+        folded, and the exit code is then 2.
+
+        Usage: parlor fold [OPTIONS] [FILES]...
+
+        Arguments:
+          [FILES]...
+                  Files to read one after another; standard input if none is named
+
+        Options:
+              --dialect <DIALECT>
+                  How the agent that wrote the lines speaks: v1, v2 or draft
+          
+                  [default: v2]
+
+              --session <ID>
+                  The session to fold, where the lines are about several
+
+              --json
+                  Print JSON, also on a terminal
+
+              --text
+                  Print text, also into a pipe
+
+              --max-line <BYTES>
+                  Skip lines that are longer than this many bytes
+          
+                  [default: 67108864]
+
+          -h, --help
+                  Print help (see a summary with '-h')
+
+        Example:
+          echo
+          '{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}' |
+          parlor fold
+    "#]],
+        &expect![""],
+    );
+}
+
+#[test]
+fn a_transcript_is_printed_as_one_json_object() {
+    check(
+        &["fold"],
+        CHUNK,
+        0,
+        &expect![[r#"
+        {"messages":[{"messageId":"m1","role":"agent","content":[{"type":"text","text":"Hi"}]}],"toolCalls":[],"plans":[],"terminals":[],"info":{},"state":null,"usage":null,"commands":[],"configOptions":[],"modes":null,"other":[],"order":[{"kind":"agent_message","id":"m1"}]}
+    "#]],
+        &expect![""],
+    );
+    check(
+        &["fold"],
+        "",
+        0,
+        &expect![[r#"
+        {"messages":[],"toolCalls":[],"plans":[],"terminals":[],"info":{},"state":null,"usage":null,"commands":[],"configOptions":[],"modes":null,"other":[],"order":[]}
+    "#]],
+        &expect![""],
+    );
+}
+
+#[test]
+fn a_bad_line_is_named_and_the_rest_is_folded() {
+    let input = format!("{{\"sessionUpdate\":\"agent_message\"}}\n\nnot json\n{CHUNK}\n");
+    check(
+        &["fold", "--text"],
+        &input,
+        2,
+        &expect![[r#"
+        agent m1
+          Hi
+
+    "#]],
+        &expect![[r#"
+        line 1: agent_message: `messageId` is missing
+        line 2: blank line
+        line 3: not JSON: expected ident at line 1 column 2: not json
+    "#]],
+    );
+}
+
+#[test]
+fn a_line_over_the_limit_is_skipped_and_named() {
+    let input = format!("{}\n{CHUNK}\n", "x".repeat(1000));
+    check(
+        &["fold", "--text", "--max-line", "500"],
+        &input,
+        2,
+        &expect![[r#"
+        agent m1
+          Hi
+
+    "#]],
+        &expect![[r#"
+        line 1: line of 1000 bytes is longer than the limit of 500
+    "#]],
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_named() {
+    let output = parlor(&["fold", "--text"], b"\xff\xfe\n");
+    expect![[r#"
+        line 1: not UTF-8: ��
+    "#]]
+    .assert_eq(&String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn several_sessions_need_a_choice() {
+    let input = format!("{}\n{}\n", of_session("one"), of_session("two"));
+    check(
+        &["fold"],
+        &input,
+        2,
+        &expect![""],
+        &expect![[r#"
+        parlor: the lines are about 2 sessions
+          hint: choose one with --session: one, two
+    "#]],
+    );
+    check(
+        &["fold", "--text", "--session", "two"],
+        &input,
+        0,
+        &expect![[r#"
+        agent m1
+          Hi
+
+    "#]],
+        &expect![""],
+    );
+    check(
+        &["fold", "--session", "three"],
+        &input,
+        2,
+        &expect![""],
+        &expect![[r#"
+        parlor: no line is about the session three
+          hint: the lines are about: one, two
+    "#]],
+    );
+}
+
+#[test]
+fn an_unknown_dialect_and_a_missing_file_are_clear() {
+    check(
+        &["fold", "--dialect", "v3"],
+        "",
+        2,
+        &expect![""],
+        &expect![[r#"
+        error: invalid value 'v3' for '--dialect <DIALECT>': unknown dialect 'v3': it is one of v1, v2, draft
+
+        For more information, try '--help'.
+    "#]],
+    );
+    check(
+        &["fold", "/no/such/file"],
+        "",
+        1,
+        &expect![""],
+        &expect![[r#"
+        parlor: cannot open /no/such/file: No such file or directory (os error 2)
+    "#]],
+    );
+}
+
+#[test]
+fn text_shows_every_kind_of_entry_and_cannot_move_the_cursor() {
+    let input = [
+        r#"{"sessionUpdate":"session_info_update","title":"A \u001b[2Jtitle"}"#,
+        r#"{"sessionUpdate":"user_message","messageId":"u1","content":[{"type":"text","text":"Look at "},{"type":"text","text":"this"},{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"resource_link","name":"n","uri":"file:///a.rs"}]}"#,
+        r#"{"sessionUpdate":"agent_thought_chunk","messageId":"t1","content":{"type":"text","text":"Hm.\nWell."}}"#,
+        r#"{"sessionUpdate":"tool_call_update","toolCallId":"c1","title":"Edit a.rs","kind":"edit","status":"completed","content":[{"type":"diff","path":"/a.rs","oldText":"a","newText":"b"},{"type":"content","content":{"type":"text","text":"done"}},{"type":"terminal","terminalId":"x"}]}"#,
+        r#"{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p","entries":[{"content":"one","priority":"low","status":"completed"},{"content":"two","priority":"low","status":"pending"}]}}"#,
+        r#"{"sessionUpdate":"terminal_update","terminalId":"x","command":"ls","output":{"data":"YQpiG1sxbQ=="},"exitStatus":{"exitCode":1}}"#,
+        r#"{"sessionUpdate":"notice","severity":"warning","title":"Slow","description":"Very."}"#,
+        r#"{"sessionUpdate":"compaction_update","compactionId":"k","status":"completed","summary":[{"type":"text","text":"short"}]}"#,
+        r#"{"sessionUpdate":"subagent_update","sessionId":"s2","title":"Helper"}"#,
+        r#"{"sessionUpdate":"session_message","messageId":"sm","senderSessionId":"s1","recipientSessionId":"s2","content":[{"type":"text","text":"go"}]}"#,
+        r#"{"sessionUpdate":"_odd","n":1}"#,
+        r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}"#,
+    ]
+    .join("\n");
+    check(
+        &["fold", "--text"],
+        &input,
+        0,
+        &expect![[r#"
+        A �[2Jtitle
+
+        user u1
+          Look at this
+          [image image/png, 3 bytes]
+          [resource_link file:///a.rs]
+
+        thought t1
+          Hm.
+          Well.
+
+        ✓ Edit a.rs edit completed
+          /a.rs
+          - a
+          + b
+          done
+          terminal x
+
+        plan
+          [x] one
+          [ ] two
+
+        $ ls
+          a
+          b�[1m
+          exit code 1
+
+        warning Slow
+          Very.
+
+        context compacted completed
+          short
+
+        subagent Helper
+
+        message s1 -> s2 sm
+          go
+
+        _odd
+          {"sessionUpdate":"_odd","n":1}
+
+        idle: end_turn
+    "#]],
+        &expect![""],
+    );
+}
+
+#[test]
+fn files_are_read_one_after_another_and_a_bad_line_names_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (dir.path().join("one.jsonl"), dir.path().join("two.jsonl"));
+    std::fs::write(&one, format!("# a recording\nA->C {}\n", of_session("s"))).unwrap();
+    std::fs::write(&two, format!("A->C {}\nA->C {{\nA!! noise", of_session("s"))).unwrap();
+    let output = parlor(&["fold", "--text", one.to_str().unwrap(), two.to_str().unwrap()], b"");
+    let stderr = String::from_utf8_lossy(&output.stderr).replace(dir.path().to_str().unwrap(), "DIR");
+    expect![[r#"
+        DIR/two.jsonl: line 2: not JSON: EOF while parsing an object at line 1 column 1: {
+    "#]]
+    .assert_eq(&stderr);
+    expect![[r#"
+        agent m1
+          HiHi
+
+    "#]]
+    .assert_eq(&String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_parlor"))
+        .arg("fold")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    child.stdin.take().unwrap().write_all(CHUNK.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+
+    if let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") {
+        let output = Command::new(env!("CARGO_BIN_EXE_parlor"))
+            .arg("fold")
+            .stdin(Stdio::null())
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+            .wait_with_output()
+            .unwrap();
+        expect![[r#"
+            parlor: cannot write the output: No space left on device (os error 28)
+        "#]]
+        .assert_eq(&String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1));
+    }
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs what the checks need, then runs them all.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "spelling"
+if ! command -v typos >/dev/null && ! python3 -m typos --version >/dev/null 2>&1; then
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore typos
+fi
+if command -v typos >/dev/null; then typos; else python3 -m typos; fi
+
+step "formatting"
+cargo fmt --all --check
+
+step "lints"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+step "tests"
+cargo test --workspace --quiet
+
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+if command -v cargo-deny >/dev/null; then
+    step "dependencies"
+    cargo deny check bans licenses sources
+fi
+
+printf '\nall checks passed\n'
