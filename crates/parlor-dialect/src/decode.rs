@@ -253,7 +253,7 @@ impl Fields<'_> {
         upsert.output = output;
         // What else was said about the output stays with it, under its name.
         if let Some(rest) = rest {
-            upsert.fields.set("output".into(), rest);
+            upsert.fields.set("output", rest);
         }
         Ok(Update::Upsert { target, upsert })
     }

@@ -13,10 +13,13 @@ mod decode;
 mod dialect;
 mod fold;
 mod hot;
+mod loss;
 mod recording;
+mod values;
 pub mod view;
 
 pub use decode::{BadUpdate, Decoder, Problem};
 pub use dialect::{Dialect, UnknownDialect};
 pub use fold::{Fold, LineProblem};
+pub use loss::{Loss, LossKind, Losses};
 pub use recording::{Recorded, Side};

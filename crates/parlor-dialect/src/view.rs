@@ -10,11 +10,7 @@ pub fn transcript(transcript: &Transcript) -> Json {
     let shown = || transcript.entries().iter().filter(|entry| !entry.body().removed);
     let list = |wanted: fn(&EntryId) -> bool| array(shown().filter(|entry| wanted(entry.id())).map(entry));
     let slot = |slot: Slot, field: &str| {
-        transcript
-            .slot(slot)
-            .and_then(|body| body.fields.get(&field.into()))
-            .cloned()
-            .unwrap_or_else(empty_array)
+        transcript.slot(slot).and_then(|body| body.fields.get(field)).cloned().unwrap_or_else(empty_array)
     };
     let whole_slot =
         |slot: Slot| transcript.slot(slot).map_or_else(Json::null, |body| Shape::default().body(body).json());
@@ -65,7 +61,7 @@ pub fn entry(entry: &Entry) -> Json {
             shape.string("toolCallId", id.as_json()).body(body).content("content", &body.content)
         }
         EntryId::Plan(_) => {
-            let plan = body.fields.get(&"plan".into()).and_then(|plan| Object::parse(plan.raw()).ok());
+            let plan = body.fields.get("plan").and_then(|plan| Object::parse(plan.raw()).ok());
             let mut shape = Shape(plan.unwrap_or_default());
             for (name, value) in body.fields.iter().filter(|(name, _)| name.inner() != "plan") {
                 shape = shape.missing(name, value);
@@ -73,7 +69,7 @@ pub fn entry(entry: &Entry) -> Json {
             body.meta.iter().fold(shape, |shape, meta| shape.missing(&"_meta".into(), &meta.to_json()))
         }
         EntryId::Terminal(id) => {
-            let said = body.fields.get(&"output".into()).and_then(|rest| Object::parse(rest.raw()).ok());
+            let said = body.fields.get("output").and_then(|rest| Object::parse(rest.raw()).ok());
             let data = JsonStr::new(&BASE64_STANDARD.encode(&body.output));
             let output = said
                 .unwrap_or_default()
@@ -134,7 +130,7 @@ pub fn kind_name(entry: &Entry) -> JsonStr {
         EntryId::Subagent(_) => "subagent".into(),
         EntryId::SessionMessage(_) => "session_message".into(),
         EntryId::Note(_) => {
-            let kind = entry.body().fields.get(&"sessionUpdate".into());
+            let kind = entry.body().fields.get("sessionUpdate");
             kind.and_then(|kind| JsonStr::from_raw(kind.raw())).unwrap_or_else(|| "note".into())
         }
     }
@@ -165,7 +161,7 @@ struct Shape(Object);
 
 impl Shape {
     fn set(mut self, name: &str, value: Json) -> Self {
-        self.0.set(name.into(), value);
+        self.0.set(name, value);
         self
     }
 
@@ -179,7 +175,7 @@ impl Shape {
 
     /// Sets a member unless there is one of that name.
     fn missing(mut self, name: &JsonStr, value: &Json) -> Self {
-        if self.0.get(name).is_none() {
+        if self.0.get_key(name).is_none() {
             self.0.set(name.clone(), value.clone());
         }
         self

@@ -106,10 +106,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
 impl fmt::Display for NotAnObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Type::Object => write!(f, "the object has more than {MAX_MEMBERS} members"),
-            other => write!(f, "expected an object, found {other}"),
+        if self.0 == Type::Object {
+            return write!(f, "the object has more than {MAX_MEMBERS} members");
         }
+        write!(f, "expected an object, found {}", self.0)
     }
 }
 

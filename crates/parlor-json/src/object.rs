@@ -31,22 +31,32 @@ impl Object {
     }
 
     /// The value of the member called `name`.
-    pub fn get(&self, name: &JsonStr) -> Option<&Json> {
+    pub fn get(&self, name: &str) -> Option<&Json> {
+        self.0.iter().find(|(key, _)| *key == *name).map(|(_, value)| value)
+    }
+
+    /// The value of a member whose name may be one that Rust's strings cannot hold.
+    pub fn get_key(&self, name: &JsonStr) -> Option<&Json> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     /// Sets a member; one that is there keeps its place.
-    pub fn set(&mut self, name: JsonStr, value: Json) {
+    pub fn set(&mut self, name: impl Into<JsonStr>, value: impl Into<Json>) {
+        let (name, value) = (name.into(), value.into());
         match self.0.iter_mut().find(|(key, _)| *key == name) {
             Some((_, old)) => *old = value,
             None => self.0.push((name, value)),
         }
     }
 
-    /// Removes a member.
-    pub fn remove(&mut self, name: &JsonStr) -> Option<Json> {
-        let place = self.0.iter().position(|(key, _)| key == name)?;
+    /// Takes the member called `name` out.
+    pub fn remove(&mut self, name: &str) -> Option<Json> {
+        let place = self.0.iter().position(|(key, _)| *key == *name)?;
         Some(self.0.remove(place).1)
+    }
+
+    fn remove_key(&mut self, name: &JsonStr) {
+        self.0.retain(|(key, _)| key != name);
     }
 
     /// Names and values, in order.
@@ -77,7 +87,7 @@ impl Object {
     pub fn merge_keys(&mut self, patch: &Object) {
         for (key, value) in patch.iter() {
             if value.is_null() {
-                self.remove(key);
+                self.remove_key(key);
             } else {
                 self.set(key.clone(), value.clone());
             }
@@ -93,13 +103,13 @@ impl Object {
     fn merge_to_depth(&mut self, patch: &Object, depth: usize) {
         for (key, value) in patch.iter() {
             if value.is_null() {
-                self.remove(key);
+                self.remove_key(key);
                 continue;
             }
             let merged = match Object::parse(value.raw()) {
                 Ok(nested) if depth > 0 => {
                     let mut target =
-                        self.get(key).and_then(|old| Object::parse(old.raw()).ok()).unwrap_or_default();
+                        self.get_key(key).and_then(|old| Object::parse(old.raw()).ok()).unwrap_or_default();
                     target.merge_to_depth(&nested, depth - 1);
                     target.to_json()
                 }
@@ -127,7 +137,7 @@ impl From<&Members<'_>> for Object {
     fn from(members: &Members<'_>) -> Self {
         let mut object = Self::default();
         for (name, value) in members.iter() {
-            object.set(name, value.into());
+            object.set(name, value);
         }
         object
     }

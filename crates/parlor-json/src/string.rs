@@ -191,6 +191,17 @@ impl FromIterator<Unit> for JsonStr {
     }
 }
 
+/// Compares with the string itself, not with its literal.
+impl PartialEq<str> for JsonStr {
+    fn eq(&self, text: &str) -> bool {
+        if self.inner().contains('\\') {
+            self.units().eq(text.chars().map(Unit::Char))
+        } else {
+            self.inner() == text
+        }
+    }
+}
+
 impl From<&str> for JsonStr {
     fn from(text: &str) -> Self {
         Self::new(text)

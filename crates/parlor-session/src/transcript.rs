@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use parlor_json::{Json, JsonStr};
+use parlor_json::JsonStr;
 
 use crate::{Body, Change, Content, EntryId, Slot, State, TITLE, Target, Update, Upsert};
 
@@ -165,10 +165,9 @@ impl Transcript {
     /// The update as this transcript will take it.
     fn settled(&self, mut update: Update) -> Update {
         if let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = &mut update {
-            let name = JsonStr::new(TITLE);
-            let title = upsert.fields.get(&name).and_then(|title| JsonStr::from_raw(title.raw()));
+            let title = upsert.fields.get(TITLE).and_then(|title| JsonStr::from_raw(title.raw()));
             if let Some(cut) = title.and_then(|title| title.truncated(self.limits.title_chars)) {
-                upsert.fields.set(name, Json::from(&cut));
+                upsert.fields.set(TITLE, &cut);
             }
         }
         update

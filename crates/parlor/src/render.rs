@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use parlor_dialect::view;
-use parlor_json::{Json, JsonStr, Members, Type, elements, text, type_of};
+use parlor_json::{Json, Members, Type, elements, text, type_of};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Slot, State, Transcript, text_of};
 
 const BOLD: Style = Style::new().bold();
@@ -116,7 +116,7 @@ fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
 
 fn plan(body: &Body, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{BOLD}plan{BOLD:#}")?;
-    let plan = body.fields.get(&JsonStr::new("plan")).map_or("{}", Json::as_str);
+    let plan = body.fields.get("plan").map_or("{}", Json::as_str);
     let plan = members_of(plan);
     for entry in plan.get("entries").and_then(elements).unwrap_or_default() {
         let entry = Members::of(entry).unwrap_or_default();
@@ -139,7 +139,7 @@ fn terminal(body: &Body, out: &mut impl Write) -> io::Result<()> {
     let command = field(body, "command").unwrap_or_else(|| "terminal".to_owned());
     writeln!(out, "{BOLD}$ {}{BOLD:#}", safe(&command))?;
     indented(&String::from_utf8_lossy(&body.output), "  ", out)?;
-    let exit = body.fields.get(&JsonStr::new("exitStatus")).map_or("{}", Json::as_str);
+    let exit = body.fields.get("exitStatus").map_or("{}", Json::as_str);
     match members_of(exit).get("exitCode").filter(|code| type_of(code) == Type::Number) {
         Some(code) => writeln!(out, "  {DIM}exit code {}{DIM:#}", code.get()),
         None => Ok(()),
@@ -198,7 +198,7 @@ fn indented(text: &str, indent: &str, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn field(body: &Body, name: &str) -> Option<String> {
-    body.fields.get(&JsonStr::new(name)).and_then(|value| text(value.raw())).map(std::borrow::Cow::into_owned)
+    body.fields.get(name).and_then(|value| text(value.raw())).map(std::borrow::Cow::into_owned)
 }
 
 fn members_of(object: &str) -> Members<'_> {
