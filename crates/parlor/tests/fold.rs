@@ -20,9 +20,14 @@ fn parlor(args: &[&str], input: &[u8]) -> Output {
 
 fn check(args: &[&str], input: &str, code: i32, stdout: &Expect, stderr: &Expect) {
     let output = parlor(args, input.as_bytes());
-    stdout.assert_eq(&String::from_utf8_lossy(&output.stdout));
-    stderr.assert_eq(&String::from_utf8_lossy(&output.stderr));
+    stdout.assert_eq(&tidy(&output.stdout));
+    stderr.assert_eq(&tidy(&output.stderr));
     assert_eq!(output.status.code(), Some(code));
+}
+
+/// Output without the white space that the help leaves at the ends of lines.
+fn tidy(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 const CHUNK: &str =
@@ -62,50 +67,50 @@ fn the_help_of_parlor_and_of_fold() {
         "",
         0,
         &expect![[r#"
-        Fold session updates to the transcript they mean
+            Fold session updates to the transcript they mean
 
-        Reads JSON-RPC lines (`session/update` notifications count, a `session/prompt` and its response are
-        turn boundaries, other messages are skipped), bare update objects, or recordings whose lines start
-        with `C->A` or `A->C`. Prints the transcript as one JSON object when piped and as text on a
-        terminal.
+            Reads JSON-RPC lines (`session/update` notifications count, a `session/prompt` and its response are
+            turn boundaries, other messages are skipped), bare update objects, or recordings whose lines start
+            with `C->A` or `A->C`. Prints the transcript as one JSON object when piped and as text on a
+            terminal.
 
-        A line that cannot be taken is named on stderr with its number and the reason; the rest is still
-        folded, and the exit code is then 2.
+            A line that cannot be taken is named on stderr with its number and the reason; the rest is still
+            folded, and the exit code is then 2.
 
-        Usage: parlor fold [OPTIONS] [FILES]...
+            Usage: parlor fold [OPTIONS] [FILES]...
 
-        Arguments:
-          [FILES]...
-                  Files to read one after another; standard input if none is named
+            Arguments:
+              [FILES]...
+                      Files to read one after another; standard input if none is named
 
-        Options:
-              --dialect <DIALECT>
-                  How the agent that wrote the lines speaks: v1, v2 or draft
-          
-                  [default: v2]
+            Options:
+                  --dialect <DIALECT>
+                      How the agent that wrote the lines speaks: v1, v2 or draft
 
-              --session <ID>
-                  The session to fold, where the lines are about several
+                      [default: v2]
 
-              --json
-                  Print JSON, also on a terminal
+                  --session <ID>
+                      The session to fold, where the lines are about several
 
-              --text
-                  Print text, also into a pipe
+                  --json
+                      Print JSON, also on a terminal
 
-              --max-line <BYTES>
-                  Skip lines that are longer than this many bytes
-          
-                  [default: 67108864]
+                  --text
+                      Print text, also into a pipe
 
-          -h, --help
-                  Print help (see a summary with '-h')
+                  --max-line <BYTES>
+                      Skip lines that are longer than this many bytes
 
-        Example:
-          echo
-          '{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}' |
-          parlor fold
-    "#]],
+                      [default: 67108864]
+
+              -h, --help
+                      Print help (see a summary with '-h')
+
+            Example:
+              echo
+              '{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}' |
+              parlor fold
+        "#]],
         &expect![""],
     );
 }
