@@ -3,24 +3,39 @@ use std::fmt;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use parlor_json::{Json, JsonStr, Members, Object, Type, type_of};
+use parlor_json::{Json, JsonStr, MAX_ELEMENTS, Members, NotAnObject, Object, Type, type_of};
 use parlor_session::{
-    Activity, Content, EntryId, MessageId, MetaPatch, Namer, Patch, Role, Slot, State, Target, Update, Upsert,
+    Activity, Change, Content, EntryId, MessageId, MetaPatch, Namer, Patch, Role, Slot, State, Target,
+    Update, Upsert,
 };
 use serde_json::value::RawValue;
 
 use crate::Dialect;
+use crate::meta::Rule;
 
 /// The id of the one plan that a v1 session has: v1 names none.
 pub(crate) const ONLY_PLAN: &str = "default";
 
 /// Reads the updates of one session in one dialect.
 ///
-/// It keeps what is needed to name messages that come without an id; the transcript is somebody else's.
+/// Reading changes nothing. What came of an update is told by [`took`](Decoder::took), so that one that was
+/// refused moves no boundary between messages.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     dialect: Dialect,
     namer: Namer,
+}
+
+/// An update that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decoded {
+    /// What it says.
+    pub update: Update,
+    /// Whether the id of its message was given here.
+    pub named: bool,
+    /// Optional fields that could not be read. They count as not said, as the schema wants it, and the rest of
+    /// the update is good.
+    pub ignored: Option<BadUpdate>,
 }
 
 /// An update that cannot be taken, and why.
@@ -35,8 +50,8 @@ pub struct BadUpdate {
 /// What can be wrong with an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    /// It is no object.
-    NotAnObject(Type),
+    /// It is no object, or one that is too large.
+    NotAnObject(NotAnObject),
     /// A field that must be there is not.
     Missing(&'static str),
     /// A field is of the wrong type.
@@ -48,6 +63,8 @@ pub enum Problem {
         /// What it is.
         found: Type,
     },
+    /// A list has more items than are read.
+    TooManyItems(&'static str),
     /// A field that carries bytes is not base64.
     NotBase64(&'static str),
 }
@@ -58,58 +75,82 @@ impl Decoder {
         Self { dialect, namer: Namer::default() }
     }
 
+    /// The dialect that is read.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     /// A turn began or ended: messages that have no id of their own do not go on across it.
     pub fn turn_boundary(&mut self) {
         self.namer.turn_boundary();
     }
 
-    /// Reads one update. Messages that have no id get a `fresh` one where the dialect allows that.
+    /// An update was taken and became this change.
+    pub fn took(&mut self, change: &Change, named: bool) {
+        self.namer.took(change, named);
+    }
+
+    /// Reads one update. Messages that have no id get a `fresh` one where the dialect allows that; it must be
+    /// one that the session does not have yet.
     pub fn decode(
-        &mut self,
+        &self,
         update: &RawValue,
         fresh: &mut dyn FnMut() -> MessageId,
-    ) -> Result<Update, BadUpdate> {
+    ) -> Result<Decoded, BadUpdate> {
         let members = Members::of(update)
-            .map_err(|other| BadUpdate { kind: None, problem: Problem::NotAnObject(other.0) })?;
+            .map_err(|reason| BadUpdate { kind: None, problem: Problem::NotAnObject(reason) })?;
         self.decode_members(members, fresh)
     }
 
     /// Reads one update whose members were read already.
     pub fn decode_members(
-        &mut self,
+        &self,
         members: Members<'_>,
         fresh: &mut dyn FnMut() -> MessageId,
-    ) -> Result<Update, BadUpdate> {
+    ) -> Result<Decoded, BadUpdate> {
         let kind = typed(members.get("sessionUpdate"), "sessionUpdate", Type::String)
             .map_err(|problem| BadUpdate { kind: None, problem })?;
         let name = parlor_json::text(kind).unwrap_or_default();
-        let decoded = self.by_kind(&name, Fields { members, dialect: self.dialect }, fresh);
-        decoded.map_err(|problem| BadUpdate { kind: JsonStr::from_raw(kind), problem })
+        let given = members.get("messageId").is_some_and(|id| type_of(id) == Type::String);
+        let named = self.dialect == Dialect::V1 && !given && name.ends_with("_chunk");
+        // v1 has optional fields where v2 has patches: there a null says nothing.
+        let silent_nulls = self.dialect == Dialect::V1
+            && matches!(name.as_ref(), "tool_call" | "tool_call_update" | "usage_update");
+        let mut fields = Fields { members, dialect: self.dialect, silent_nulls, ignored: None };
+        let bad = |problem| BadUpdate { kind: JsonStr::from_raw(kind), problem };
+        let update = self.by_kind(&name, &mut fields, fresh).map_err(bad)?;
+        Ok(Decoded { update, named, ignored: fields.ignored.map(bad) })
     }
 
     fn by_kind(
-        &mut self,
+        &self,
         kind: &str,
-        fields: Fields<'_>,
+        fields: &mut Fields<'_>,
         fresh: &mut dyn FnMut() -> MessageId,
     ) -> Result<Update, Problem> {
         match kind {
             "user_message_chunk" => self.message_chunk(Role::User, fields, fresh),
             "agent_message_chunk" => self.message_chunk(Role::Agent, fields, fresh),
             "agent_thought_chunk" => self.message_chunk(Role::Thought, fields, fresh),
-            "user_message" => self.message(Role::User, fields, fresh),
-            "agent_message" => self.message(Role::Agent, fields, fresh),
-            "agent_thought" => self.message(Role::Thought, fields, fresh),
-            "tool_call" | "tool_call_update" => self.tool_call(fields),
+            "user_message" => fields.message(Role::User),
+            "agent_message" => fields.message(Role::Agent),
+            "agent_thought" => fields.message(Role::Thought),
+            "tool_call" | "tool_call_update" => {
+                fields.upsert("toolCallId", Some("content"), |id| EntryId::ToolCall(id.into()))
+            }
             "tool_call_content_chunk" => fields.chunk("toolCallId", |id| EntryId::ToolCall(id.into())),
             "plan" => fields.only_plan(),
             "plan_update" => fields.plan(),
-            "plan_removed" => Ok(Update::Remove { entry: EntryId::Plan(fields.id("planId")?.into()) }),
+            "plan_removed" => {
+                let entry = EntryId::Plan(fields.id("planId")?.into());
+                Ok(Update::Remove { entry, extra: fields.extra("planId") })
+            }
             "terminal_update" => fields.terminal(),
-            "terminal_output_chunk" => Ok(Update::Output {
-                terminal: fields.id("terminalId")?.into(),
-                bytes: bytes(fields.members.get("data"), "data")?,
-            }),
+            "terminal_output_chunk" => {
+                let terminal = fields.id("terminalId")?.into();
+                let bytes = bytes(fields.members.take("data"), "data")?;
+                Ok(Update::Output { terminal, bytes, extra: fields.extra("terminalId") })
+            }
             "compaction_update" => {
                 fields.upsert("compactionId", Some("summary"), |id| EntryId::Compaction(id.into()))
             }
@@ -119,23 +160,20 @@ impl Decoder {
                 fields.upsert("messageId", Some("content"), |id| EntryId::SessionMessage(id.into()))
             }
             "session_message_chunk" => fields.chunk("messageId", |id| EntryId::SessionMessage(id.into())),
-            "available_commands_update" => fields.report(Slot::Commands, "availableCommands", Type::Array),
-            "config_option_update" => fields.report(Slot::Options, "configOptions", Type::Array),
-            "current_mode_update" => fields.report(Slot::Mode, "currentModeId", Type::String),
-            "usage_update" => fields.usage(),
-            "session_info_update" => fields.info(),
-            "state_update" | "state_change" => {
-                self.namer.turn_boundary();
-                fields.state()
-            }
+            "available_commands_update" => fields.report(Slot::Commands, "availableCommands"),
+            "config_option_update" => fields.report(Slot::Options, "configOptions"),
+            "current_mode_update" => fields.mode(),
+            "usage_update" => Ok(fields.usage()),
+            "session_info_update" => Ok(fields.info()),
+            "state_update" | "state_change" => fields.state(),
             _ => Ok(Update::Note { fields: Object::from(&fields.members) }),
         }
     }
 
     fn message_chunk(
-        &mut self,
+        &self,
         role: Role,
-        fields: Fields<'_>,
+        fields: &mut Fields<'_>,
         fresh: &mut dyn FnMut() -> MessageId,
     ) -> Result<Update, Problem> {
         // In v1 an id that is no string means, like none, that the agent gave none.
@@ -144,29 +182,8 @@ impl Decoder {
             Dialect::V2 | Dialect::Draft => Some(fields.id("messageId")?),
         };
         object(fields.members.get("content"), "content")?;
-        let id = self.namer.name(role, given.map(MessageId::from), fresh);
+        let id = given.map_or_else(|| self.namer.name(role, fresh), MessageId::from);
         fields.chunk_of(EntryId::Message(role, id), "messageId")
-    }
-
-    fn message(
-        &mut self,
-        role: Role,
-        fields: Fields<'_>,
-        fresh: &mut dyn FnMut() -> MessageId,
-    ) -> Result<Update, Problem> {
-        let update = fields.upsert("messageId", Some("content"), |id| EntryId::Message(role, id.into()))?;
-        if let Update::Upsert { target: Target::Entry(EntryId::Message(_, id)), .. } = &update {
-            self.namer.name(role, Some(id.clone()), fresh);
-        }
-        Ok(update)
-    }
-
-    fn tool_call(&mut self, fields: Fields<'_>) -> Result<Update, Problem> {
-        let update = fields.upsert("toolCallId", Some("content"), |id| EntryId::ToolCall(id.into()))?;
-        if let Update::Upsert { target: Target::Entry(EntryId::ToolCall(id)), .. } = &update {
-            self.namer.tool_call(id);
-        }
-        Ok(update)
     }
 }
 
@@ -174,6 +191,10 @@ impl Decoder {
 struct Fields<'a> {
     members: Members<'a>,
     dialect: Dialect,
+    /// Whether a null says nothing here.
+    silent_nulls: bool,
+    /// The first optional field that could not be read.
+    ignored: Option<Problem>,
 }
 
 impl Fields<'_> {
@@ -181,182 +202,222 @@ impl Fields<'_> {
         string(self.members.get(name), name)
     }
 
+    /// Takes a problem with an optional field as that field not having been there.
+    fn optional<T>(&mut self, read: Result<Patch<T>, Problem>) -> Patch<T> {
+        match read {
+            Ok(Patch::Clear) if self.silent_nulls => Patch::Omitted,
+            Ok(patch) => patch,
+            Err(problem) => {
+                self.ignored.get_or_insert(problem);
+                Patch::Omitted
+            }
+        }
+    }
+
+    fn message(&mut self, role: Role) -> Result<Update, Problem> {
+        self.upsert("messageId", Some("content"), |id| EntryId::Message(role, id.into()))
+    }
+
     /// A patch of an entry: all fields but those with a meaning of their own are handed on by name.
     fn upsert(
-        mut self,
+        &mut self,
         id: &'static str,
         content: Option<&'static str>,
         entry: impl FnOnce(JsonStr) -> EntryId,
     ) -> Result<Update, Problem> {
         let target = Target::Entry(entry(self.id(id)?));
         let content = match content {
-            Some(name) => self.content(name)?,
+            Some(name) => {
+                let content = self.members.take(name);
+                self.optional(self::content(content, name))
+            }
             None => Patch::Omitted,
         };
-        let meta = self.meta()?;
+        let meta = self.meta(&target);
         self.members.take(id);
-        let fields = self.rest();
-        Ok(Update::Upsert { target, upsert: Upsert { fields, content, meta, ..Upsert::default() } })
+        Ok(Update::Upsert {
+            target,
+            upsert: Upsert { fields: self.rest(), content, meta, ..Upsert::default() },
+        })
     }
 
-    fn chunk(self, id: &'static str, entry: impl FnOnce(JsonStr) -> EntryId) -> Result<Update, Problem> {
+    fn chunk(&mut self, id: &'static str, entry: impl FnOnce(JsonStr) -> EntryId) -> Result<Update, Problem> {
         let entry = entry(self.id(id)?);
         self.chunk_of(entry, id)
     }
 
-    fn chunk_of(mut self, entry: EntryId, id: &'static str) -> Result<Update, Problem> {
+    fn chunk_of(&mut self, entry: EntryId, id: &'static str) -> Result<Update, Problem> {
         let item = Json::from(object(self.members.take("content"), "content")?);
+        Ok(Update::Append { entry, item, extra: self.extra(id) })
+    }
+
+    /// What a chunk says besides what it is a chunk of.
+    fn extra(&mut self, id: &'static str) -> Option<Json> {
         if self.members.get("_meta").is_some_and(|meta| type_of(meta) == Type::Null) {
             self.members.take("_meta");
         }
-        self.members.take(id);
+        if self.members.get(id).is_some_and(|id| type_of(id) == Type::String || type_of(id) == Type::Null) {
+            self.members.take(id);
+        }
         self.members.take("sessionUpdate");
-        let extra = (!self.members.is_empty()).then(|| Object::from(&self.members).to_json());
-        Ok(Update::Append { entry, item, extra })
+        (!self.members.is_empty()).then(|| Object::from(&self.members).to_json())
     }
 
-    /// The only plan of a v1 session, told in the words of the later ones.
-    fn only_plan(mut self) -> Result<Update, Problem> {
+    /// The only plan of a v1 session, told in the words of the later ones. A plan that had an id before it
+    /// was translated to v1 still carries it, as a field that v1 does not know.
+    fn only_plan(&mut self) -> Result<Update, Problem> {
         let entries = typed(self.members.take("entries"), "entries", Type::Array)?;
-        let plan = format!(r#"{{"type":"items","planId":"{ONLY_PLAN}","entries":{}}}"#, entries.get());
-        self.whole(
-            Target::Entry(EntryId::Plan(ONLY_PLAN.into())),
-            [("plan".into(), Json::parse(plan).expect("it is made of JSON"))],
-        )
+        let id = self.members.take("planId").and_then(JsonStr::from_raw).unwrap_or_else(|| ONLY_PLAN.into());
+        let plan = format!(r#"{{"type":"items","planId":{},"entries":{}}}"#, id.as_literal(), entries.get());
+        let plan = Json::parse(plan).expect("it is made of JSON");
+        Ok(self.whole(Target::Entry(EntryId::Plan(id.into())), Some(("plan", plan))))
     }
 
-    fn plan(mut self) -> Result<Update, Problem> {
+    fn plan(&mut self) -> Result<Update, Problem> {
         let plan = object(self.members.take("plan"), "plan")?;
         let id = Members::of(plan).ok().and_then(|plan| plan.get("planId"));
         let target = Target::Entry(EntryId::Plan(string(id, "plan.planId")?.into()));
-        self.whole(target, [("plan".into(), plan.into())])
+        Ok(self.whole(target, Some(("plan", plan.into()))))
     }
 
-    fn terminal(mut self) -> Result<Update, Problem> {
-        let output = match self.members.take("output") {
-            None => Patch::Omitted,
-            Some(null) if type_of(null) == Type::Null => Patch::Clear,
-            Some(output) => Patch::Value(object(Some(output), "output")?),
-        };
-        let (output, rest) = match output {
-            Patch::Omitted => (Patch::Omitted, None),
-            Patch::Clear => (Patch::Clear, Some(Json::null())),
-            Patch::Value(output) => {
-                let mut output = Members::of(output).unwrap_or_default();
-                let bytes = bytes(output.take("data"), "output.data")?;
-                let rest = if output.is_empty() { Json::null() } else { Object::from(&output).to_json() };
-                (Patch::Value(bytes), Some(rest))
-            }
-        };
+    fn terminal(&mut self) -> Result<Update, Problem> {
+        self.id("terminalId")?;
+        let output = self.members.take("output");
+        let output = self.optional(terminal_output(output));
         let update = self.upsert("terminalId", None, |id| EntryId::Terminal(id.into()))?;
         let Update::Upsert { target, mut upsert } = update else { return Ok(update) };
-        upsert.output = output;
         // What else was said about the output stays with it, under its name.
-        if let Some(rest) = rest {
-            upsert.fields.set("output", rest);
+        match &output {
+            Patch::Omitted => {}
+            Patch::Clear => upsert.fields.set("output", Json::null()),
+            Patch::Value((_, said)) => upsert.fields.set("output", said.clone()),
         }
+        upsert.output = output.map(|(bytes, _)| bytes);
         Ok(Update::Upsert { target, upsert })
     }
 
-    /// A report that replaces the last one of its kind.
-    fn report(self, slot: Slot, field: &'static str, expected: Type) -> Result<Update, Problem> {
-        typed(self.members.get(field), field, expected)?;
-        self.whole(Target::Slot(slot), [])
+    /// A list that replaces the last one of its kind.
+    fn report(&mut self, slot: Slot, field: &'static str) -> Result<Update, Problem> {
+        typed(self.members.get(field), field, Type::Array)?;
+        Ok(self.whole(Target::Slot(slot), None))
     }
 
-    fn whole<const N: usize>(
-        mut self,
-        target: Target,
-        first: [(JsonStr, Json); N],
-    ) -> Result<Update, Problem> {
-        let meta = self.report_meta()?;
+    fn whole(&mut self, target: Target, known: Option<(&str, Json)>) -> Update {
+        let meta = self.report_meta();
         self.members.take("sessionUpdate");
-        let rest = self.members.iter().map(|(name, value)| (name, value.into()));
-        let fields = first.into_iter().chain(rest).collect();
-        Ok(Update::Upsert { target, upsert: Upsert { whole: true, fields, meta, ..Upsert::default() } })
+        let mut fields: Object = known.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        fields.add_missing(&Object::from(&self.members));
+        Update::Upsert { target, upsert: Upsert { whole: true, fields, meta, ..Upsert::default() } }
     }
 
-    fn usage(mut self) -> Result<Update, Problem> {
-        let meta = self.report_meta()?;
+    /// The current mode is all that changes; which modes there are was said when the session began.
+    fn mode(&mut self) -> Result<Update, Problem> {
+        self.id("currentModeId")?;
+        let meta = self.report_meta();
         let upsert = Upsert { fields: self.rest(), meta, ..Upsert::default() };
-        Ok(Update::Upsert { target: Target::Slot(Slot::Usage), upsert })
+        Ok(Update::Upsert { target: Target::Slot(Slot::Mode), upsert })
     }
 
-    fn info(mut self) -> Result<Update, Problem> {
+    fn usage(&mut self) -> Update {
+        let meta = self.report_meta();
+        let upsert = Upsert { fields: self.rest(), meta, ..Upsert::default() };
+        Update::Upsert { target: Target::Slot(Slot::Usage), upsert }
+    }
+
+    fn info(&mut self) -> Update {
         for field in ["title", "updatedAt"] {
-            if let Some(value) = self.members.get(field).filter(|value| type_of(value) != Type::Null) {
-                typed(Some(value), field, Type::String)?;
+            let value = self.members.get(field).filter(|value| type_of(value) != Type::Null);
+            if let Some(Err(problem)) = value.map(|value| typed(Some(value), field, Type::String)) {
+                self.members.take(field);
+                self.ignored.get_or_insert(problem);
             }
         }
-        let meta = match (object_or_null(self.members.take("_meta"), "_meta")?, self.dialect) {
-            (Patch::Omitted, _) => MetaPatch::Keep,
-            (Patch::Clear, _) => MetaPatch::Clear,
-            (Patch::Value(meta), Dialect::V1 | Dialect::Draft) => MetaPatch::MergeDeep(meta),
-            (Patch::Value(meta), Dialect::V2) => MetaPatch::MergeKeys(meta),
-        };
-        self.members.take("sessionUpdate");
-        // In every dialect a null title is a title that was cleared.
-        let upsert = Upsert { fields: Object::from(&self.members), meta, ..Upsert::default() };
-        Ok(Update::Upsert { target: Target::Slot(Slot::Info), upsert })
+        let target = Target::Slot(Slot::Info);
+        let meta = self.meta(&target);
+        Update::Upsert { target, upsert: Upsert { fields: self.rest(), meta, ..Upsert::default() } }
     }
 
-    fn state(mut self) -> Result<Update, Problem> {
-        let state = string(self.members.take("state"), "state")?;
+    fn state(&mut self) -> Result<Update, Problem> {
+        let state = string(self.members.get("state"), "state")?;
         let activity = match state.inner() {
             "running" => Activity::Running,
             "idle" => Activity::Idle,
             "requires_action" => Activity::RequiresAction,
             _ => Activity::Other(state),
         };
-        let published = self.members.take("stopReason");
-        let stop_reason = published.or(self.members.take("stop_reason")).and_then(JsonStr::from_raw);
-        let meta = match object_or_null(self.members.take("_meta"), "_meta")? {
+        // Whichever of the two spellings says something; a reason that is no string stays a field.
+        let mut stop_reason = None;
+        for name in ["stopReason", "stop_reason"] {
+            let reason = self.members.get(name).and_then(JsonStr::from_raw);
+            if stop_reason.is_none() && reason.is_some() {
+                self.members.take(name);
+                stop_reason = reason;
+            }
+        }
+        let meta = self.members.take("_meta");
+        let meta = match self.optional(object_or_null(meta, "_meta")) {
             Patch::Value(meta) => Some(meta),
             Patch::Omitted | Patch::Clear => None,
         };
+        self.members.take("state");
         self.members.take("sessionUpdate");
-        Ok(Update::State(State { activity, stop_reason, fields: Object::from(&self.members), meta }))
+        let said = self.members.iter().filter(|(_, value)| type_of(value) != Type::Null);
+        let fields = said.map(|(name, value)| (name, value.into())).collect();
+        Ok(Update::State(State { activity, stop_reason, fields, meta }))
     }
 
-    fn content(&mut self, name: &'static str) -> Result<Patch<Content>, Problem> {
-        match (self.members.take(name), self.dialect) {
-            (None, _) => Ok(Patch::Omitted),
-            (Some(null), dialect) if type_of(null) == Type::Null => Ok(match dialect {
-                Dialect::V1 => Patch::Omitted,
-                Dialect::V2 | Dialect::Draft => Patch::Clear,
-            }),
-            (Some(value), _) => match Content::parse(value) {
-                Ok(content) if content.is_empty() => Ok(Patch::Clear),
-                Ok(content) => Ok(Patch::Value(content)),
-                Err(found) => Err(Problem::WrongType { field: name, expected: Type::Array, found }),
-            },
+    fn meta(&mut self, target: &Target) -> MetaPatch {
+        let meta = self.members.take("_meta");
+        match self.optional(object_or_null(meta, "_meta")) {
+            Patch::Omitted => MetaPatch::Keep,
+            Patch::Clear => MetaPatch::Clear,
+            Patch::Value(meta) => Rule::of(self.dialect, target).patch(meta),
         }
     }
 
-    fn meta(&mut self) -> Result<MetaPatch, Problem> {
-        Ok(match (object_or_null(self.members.take("_meta"), "_meta")?, self.dialect) {
-            (Patch::Omitted, _) | (Patch::Clear, Dialect::V1) => MetaPatch::Keep,
-            (Patch::Clear, Dialect::V2 | Dialect::Draft) => MetaPatch::Clear,
-            (Patch::Value(meta), Dialect::V1 | Dialect::Draft) => MetaPatch::Replace(meta),
-            (Patch::Value(meta), Dialect::V2) => MetaPatch::MergeKeys(meta),
-        })
-    }
-
     /// The metadata of a report goes with it: the next report has its own or none.
-    fn report_meta(&mut self) -> Result<MetaPatch, Problem> {
-        Ok(match object_or_null(self.members.take("_meta"), "_meta")? {
+    fn report_meta(&mut self) -> MetaPatch {
+        let meta = self.members.take("_meta");
+        match self.optional(object_or_null(meta, "_meta")) {
             Patch::Value(meta) => MetaPatch::Replace(meta),
             Patch::Omitted | Patch::Clear => MetaPatch::Clear,
-        })
+        }
     }
 
-    /// What is left, by name. v1 has optional fields where v2 has patches: there a null says nothing.
-    fn rest(mut self) -> Object {
+    /// What is left, by name.
+    fn rest(&mut self) -> Object {
         self.members.take("sessionUpdate");
-        let said = |value: &RawValue| self.dialect != Dialect::V1 || type_of(value) != Type::Null;
+        let said = |value: &RawValue| !self.silent_nulls || type_of(value) != Type::Null;
         let rest = self.members.iter().filter(|(_, value)| said(value));
         rest.map(|(name, value)| (name, value.into())).collect()
     }
+}
+
+/// A list of content items, which are objects.
+fn content(value: Option<&RawValue>, field: &'static str) -> Result<Patch<Content>, Problem> {
+    let Some(value) = value else { return Ok(Patch::Omitted) };
+    if type_of(value) == Type::Null {
+        return Ok(Patch::Clear);
+    }
+    let array = typed(Some(value), field, Type::Array)?;
+    let items = parlor_json::elements(array).ok_or(Problem::TooManyItems(field))?;
+    for item in &items {
+        object(Some(item), field)?;
+    }
+    let content: Content = items.into_iter().collect();
+    Ok(if content.is_empty() { Patch::Clear } else { Patch::Value(content) })
+}
+
+/// The bytes of a terminal's output, and what else was said about it.
+fn terminal_output(value: Option<&RawValue>) -> Result<Patch<(Vec<u8>, Json)>, Problem> {
+    let Some(value) = value else { return Ok(Patch::Omitted) };
+    if type_of(value) == Type::Null {
+        return Ok(Patch::Clear);
+    }
+    let mut output = Members::of(object(Some(value), "output")?).map_err(Problem::NotAnObject)?;
+    let bytes = bytes(output.take("data"), "output.data")?;
+    let said = if output.is_empty() { Json::null() } else { Object::from(&output).to_json() };
+    Ok(Patch::Value((bytes, said)))
 }
 
 fn typed<'a>(
@@ -377,11 +438,10 @@ fn object_or_null(value: Option<&RawValue>, field: &'static str) -> Result<Patch
     match value {
         None => Ok(Patch::Omitted),
         Some(null) if type_of(null) == Type::Null => Ok(Patch::Clear),
-        Some(value) => Object::parse(value).map(Patch::Value).map_err(|other| Problem::WrongType {
-            field,
-            expected: Type::Object,
-            found: other.0,
-        }),
+        Some(value) => {
+            let value = object(Some(value), field)?;
+            Object::parse(value).map(Patch::Value).map_err(Problem::NotAnObject)
+        }
     }
 }
 
@@ -413,7 +473,8 @@ impl std::error::Error for BadUpdate {}
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAnObject(found) => write!(f, "an update must be an object, this is {found}"),
+            Self::NotAnObject(reason) => reason.fmt(f),
+            Self::TooManyItems(field) => write!(f, "`{field}` has more than {MAX_ELEMENTS} items"),
             Self::Missing(field) => write!(f, "`{field}` is missing"),
             Self::WrongType { field, expected, found } => {
                 write!(f, "`{field}` must be {expected}, this is {found}")

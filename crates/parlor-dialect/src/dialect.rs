@@ -1,6 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use parlor_wire::Batches;
+
 /// How a peer speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
@@ -26,6 +28,16 @@ impl Dialect {
             Self::V1 => "v1",
             Self::V2 => "v2",
             Self::Draft => "draft",
+        }
+    }
+}
+
+impl Dialect {
+    /// Whether batches of messages are taken in this dialect.
+    pub const fn batches(self) -> Batches {
+        match self {
+            Self::V1 => Batches::Refuse,
+            Self::V2 | Self::Draft => Batches::Accept,
         }
     }
 }

@@ -1,18 +1,25 @@
+use std::collections::VecDeque;
 use std::fmt;
 
 use parlor_json::{JsonStr, Members};
-use parlor_session::{MessageId, Refused, SessionId, Transcript};
-use parlor_wire::{Batches, Body, Incoming, Malformed, Message, RequestId, parse};
+use parlor_session::{EntryId, MessageId, Refused, Role, SessionId, Transcript};
+use parlor_wire::{Body, Incoming, Malformed, Message, RequestId, parse};
 use serde_json::value::RawValue;
 
 use crate::hot::UpdateLine;
 use crate::{BadUpdate, Decoder, Dialect, Recorded, Side};
 
+/// How many unanswered requests are remembered; the oldest is forgotten for one more.
+const MAX_OPEN: usize = 1000;
+
+/// How many sessions are remembered by name.
+const MAX_SESSIONS: usize = 1000;
+
 /// Folds the lines of one session to the transcript they mean.
 ///
 /// A line is a JSON-RPC message, a bare update object, or either of them as a recording writes it
 /// ([`Recorded`]). Updates change the transcript, prompts and their answers are turn boundaries, and every
-/// other message is skipped. A line that cannot be taken changes nothing.
+/// other message is skipped. An update that cannot be taken changes nothing.
 ///
 /// ```
 /// use parlor_dialect::{Dialect, Fold};
@@ -27,16 +34,15 @@ pub struct Fold {
     transcript: Transcript,
     /// The session that is folded: the one that was asked for, or the first that was updated.
     session: Option<SessionId>,
-    /// Every session that was updated, in order.
+    /// Every session that was updated, in order, as far as there is room to remember.
     sessions: Vec<SessionId>,
-    /// Prompts that have no answer yet. A peer answers what it was asked, so this is as long as its own
-    /// list of open requests.
-    prompts: Vec<(RequestId, SessionId)>,
+    /// Requests that have no answer yet, with the session where they are prompts.
+    open: VecDeque<(RequestId, Option<SessionId>)>,
     /// How many ids were given to messages that had none.
     named: u64,
 }
 
-/// Why a line was not taken.
+/// Why a line was not taken, or not all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineProblem {
@@ -48,6 +54,10 @@ pub enum LineProblem {
     BadUpdate(BadUpdate),
     /// Its update was not taken.
     Refused(Refused),
+    /// Its update was taken without an optional field that cannot be read.
+    Ignored(BadUpdate),
+    /// These messages of a batch had problems; the others were taken.
+    Batch(Vec<LineProblem>),
 }
 
 impl Fold {
@@ -58,7 +68,7 @@ impl Fold {
             transcript: Transcript::default(),
             session: None,
             sessions: Vec::new(),
-            prompts: Vec::new(),
+            open: VecDeque::new(),
             named: 0,
         }
     }
@@ -90,11 +100,16 @@ impl Fold {
         {
             return self.update(members);
         }
-        match parse(recorded.message, Batches::Accept).map_err(LineProblem::Malformed)? {
+        match parse(recorded.message, self.decoder.dialect().batches()).map_err(LineProblem::Malformed)? {
             Incoming::One(message) => self.message(&message, recorded.from),
-            Incoming::Batch(messages) => messages.into_iter().try_for_each(|message| {
-                self.message(&message.map_err(LineProblem::Malformed)?, recorded.from)
-            }),
+            Incoming::Batch(messages) => {
+                let taken = messages.into_iter().map(|message| match message {
+                    Ok(message) => self.message(&message, recorded.from),
+                    Err(malformed) => Err(LineProblem::Malformed(malformed)),
+                });
+                let problems: Vec<_> = taken.filter_map(Result::err).collect();
+                if problems.is_empty() { Ok(()) } else { Err(LineProblem::Batch(problems)) }
+            }
         }
     }
 
@@ -110,24 +125,42 @@ impl Fold {
                 let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;
                 self.update(Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is no object"))?)
             }
-            Body::Request { id, method, params }
-                if method == "session/prompt" && from != Some(Side::Agent) =>
-            {
-                let params = params.and_then(|params| Members::of(params).ok()).unwrap_or_default();
-                if let Some(session) = params.get("sessionId").and_then(JsonStr::from_raw) {
-                    self.turn_boundary(&session.clone().into());
-                    self.prompts.push((id.clone(), session.into()));
+            Body::Notification { .. } => Ok(()),
+            Body::Request { id, method, params } => {
+                let is_prompt = method == "session/prompt" && from != Some(Side::Agent);
+                self.asked(id, params.filter(|_| is_prompt), from);
+                Ok(())
+            }
+            Body::Response { id, .. } => {
+                if from != Some(Side::Client) {
+                    self.answered(id);
                 }
                 Ok(())
             }
-            Body::Response { id, .. } if from != Some(Side::Client) => {
-                if let Some(place) = self.prompts.iter().position(|(prompt, _)| prompt == id) {
-                    let (_, session) = self.prompts.remove(place);
-                    self.turn_boundary(&session);
-                }
-                Ok(())
+        }
+    }
+
+    /// A request was made; `prompt` has the params of one that starts a turn.
+    fn asked(&mut self, id: &RequestId, prompt: Option<&RawValue>, from: Option<Side>) {
+        let session = prompt.and_then(|params| Members::of(params).ok()?.get("sessionId"));
+        let session = session.and_then(JsonStr::from_raw).map(SessionId::from);
+        if let Some(session) = &session {
+            self.turn_boundary(session);
+        }
+        // Where lines do not say who speaks, the requests of both sides are open, and both count their ids
+        // from 0. The last one asked is taken to be the one that is answered.
+        if session.is_some() || from.is_none() {
+            if self.open.len() == MAX_OPEN {
+                self.open.pop_front();
             }
-            Body::Notification { .. } | Body::Request { .. } | Body::Response { .. } => Ok(()),
+            self.open.push_back((id.clone(), session));
+        }
+    }
+
+    fn answered(&mut self, id: &RequestId) {
+        let place = self.open.iter().rposition(|(asked, _)| asked == id);
+        if let Some((_, Some(session))) = place.and_then(|place| self.open.remove(place)) {
+            self.turn_boundary(&session);
         }
     }
 
@@ -141,20 +174,32 @@ impl Fold {
     fn is_ours(&mut self, id: Option<&RawValue>) -> Result<bool, LineProblem> {
         let id = id.and_then(JsonStr::from_raw).map(SessionId::from);
         let id = id.ok_or(LineProblem::NoUpdate("`sessionId` must be a string"))?;
-        if !self.sessions.contains(&id) {
+        let known = self.sessions.last() == Some(&id) || self.sessions.contains(&id);
+        if !known && self.sessions.len() < MAX_SESSIONS {
             self.sessions.push(id.clone());
         }
         Ok(*self.session.get_or_insert_with(|| id.clone()) == id)
     }
 
     fn update(&mut self, update: Members<'_>) -> Result<(), LineProblem> {
-        let Self { decoder, named, .. } = self;
-        let mut fresh = || {
-            *named += 1;
-            MessageId::from(format!("parlor-{named}").as_str())
-        };
-        let update = decoder.decode_members(update, &mut fresh).map_err(LineProblem::BadUpdate)?;
-        self.transcript.push(update).map(drop).map_err(LineProblem::Refused)
+        let Self { decoder, named, transcript, .. } = self;
+        let mut fresh = || fresh_id(transcript, named);
+        let decoded = decoder.decode_members(update, &mut fresh).map_err(LineProblem::BadUpdate)?;
+        let change = transcript.push(decoded.update).map_err(LineProblem::Refused)?;
+        decoder.took(&change, decoded.named);
+        decoded.ignored.map_or(Ok(()), |ignored| Err(LineProblem::Ignored(ignored)))
+    }
+}
+
+/// An id that no message of the session has; `count` says how many were given so far.
+pub(crate) fn fresh_id(transcript: &Transcript, count: &mut u64) -> MessageId {
+    loop {
+        *count += 1;
+        let id = MessageId::from(format!("parlor-{count}").as_str());
+        let has = |role| transcript.get(&EntryId::Message(role, id.clone())).is_some();
+        if !has(Role::User) && !has(Role::Agent) && !has(Role::Thought) {
+            return id;
+        }
     }
 }
 
@@ -165,6 +210,11 @@ impl fmt::Display for LineProblem {
             Self::NoUpdate(problem) => write!(f, "no session update: {problem}"),
             Self::BadUpdate(bad) => bad.fmt(f),
             Self::Refused(refused) => refused.fmt(f),
+            Self::Ignored(field) => write!(f, "{field}; the rest was taken"),
+            Self::Batch(problems) => {
+                let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                write!(f, "in a batch: {}", problems.join("; "))
+            }
         }
     }
 }

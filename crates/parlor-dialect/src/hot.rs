@@ -7,13 +7,15 @@
 use std::fmt;
 
 use parlor_json::Members;
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A `session/update` notification, read in one pass.
 pub(crate) struct UpdateLine<'a> {
     pub(crate) session: &'a RawValue,
     pub(crate) update: Members<'a>,
+    /// What else the params say.
+    pub(crate) rest: Vec<(&'a str, &'a RawValue)>,
 }
 
 impl<'a> UpdateLine<'a> {
@@ -27,6 +29,9 @@ impl<'a> UpdateLine<'a> {
         serde_json::from_str::<Envelope<'a>>(line).ok().map(|envelope| envelope.0)
     }
 }
+
+/// How many members besides the two that are known the params may have to be read this way.
+const MAX_REST: usize = 8;
 
 struct Envelope<'a>(UpdateLine<'a>);
 
@@ -78,17 +83,18 @@ impl<'de> Deserialize<'de> for Params<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let (mut session, mut update) = (None, None);
+                let (mut session, mut update, mut rest) = (None, None, Vec::new());
                 while let Some(key) = map.next_key::<&str>()? {
                     match key {
                         "sessionId" if session.is_none() => session = Some(map.next_value()?),
                         "update" if update.is_none() => update = Some(map.next_value()?),
                         "sessionId" | "update" => return Err(A::Error::custom("not this shape")),
-                        _ => drop(map.next_value::<IgnoredAny>()?),
+                        _ if rest.len() < MAX_REST => rest.push((key, map.next_value()?)),
+                        _ => return Err(A::Error::custom("not this shape")),
                     }
                 }
                 match (session, update) {
-                    (Some(session), Some(update)) => Ok(Params(UpdateLine { session, update })),
+                    (Some(session), Some(update)) => Ok(Params(UpdateLine { session, update, rest })),
                     (Some(_), None) | (None, _) => Err(A::Error::custom("not this shape")),
                 }
             }

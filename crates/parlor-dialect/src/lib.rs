@@ -14,11 +14,13 @@ mod dialect;
 mod fold;
 mod hot;
 mod loss;
+mod meta;
 mod recording;
+mod text;
 mod values;
 pub mod view;
 
-pub use decode::{BadUpdate, Decoder, Problem};
+pub use decode::{BadUpdate, Decoded, Decoder, Problem};
 pub use dialect::{Dialect, UnknownDialect};
 pub use fold::{Fold, LineProblem};
 pub use loss::{Loss, LossKind, Losses};

@@ -186,7 +186,8 @@ impl Shape {
     }
 
     fn fields(self, fields: &Object, meta: Option<&Object>) -> Self {
-        let shape = fields.iter().fold(self, |shape, (name, value)| shape.missing(name, value));
+        let mut shape = self;
+        shape.0.add_missing(fields);
         meta.iter().fold(shape, |shape, meta| shape.missing(&"_meta".into(), &meta.to_json()))
     }
 

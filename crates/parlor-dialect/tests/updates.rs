@@ -98,10 +98,10 @@ fn tool_call_metadata_follows_the_dialect() {
     let update =
         |meta: Value| json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "_meta": meta });
     let updates = [update(json!({ "a": 1, "b": { "x": 1 } })), update(json!({ "b": { "y": 2 }, "a": null }))];
-    check(V2, &updates, "/toolCalls/0/_meta", &json!({ "b": { "y": 2 } }));
-    for dialect in [V1, Draft] {
-        check(dialect, &updates, "/toolCalls/0/_meta", &json!({ "b": { "y": 2 }, "a": null }));
+    for dialect in [V2, Draft] {
+        check(dialect, &updates, "/toolCalls/0/_meta", &json!({ "b": { "y": 2 } }));
     }
+    check(V1, &updates, "/toolCalls/0/_meta", &json!({ "b": { "y": 2 }, "a": null }));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_terminal_is_an_upsert_and_its_output_a_snapshot() {
         refused(
             dialect,
             &update(json!({ "output": "YQ==" })),
-            "terminal_update: `output` must be an object, this is a string",
+            "terminal_update: `output` must be an object, this is a string; the rest was taken",
         );
     }
 }
@@ -345,4 +345,93 @@ fn what_is_no_update_is_refused_by_its_reason() {
     ] {
         assert_eq!(Fold::new(V2).line(line).unwrap_err().to_string(), problem, "{line}");
     }
+}
+
+#[test]
+fn an_optional_field_that_cannot_be_read_costs_nothing_but_itself() {
+    for dialect in [V1, V2, Draft] {
+        let mut fold = Fold::new(dialect);
+        let line = json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn", "_meta": "x" });
+        let problem = fold.line(&line.to_string()).unwrap_err().to_string();
+        assert_eq!(problem, "state_update: `_meta` must be an object, this is a string; the rest was taken");
+        assert_eq!(fold.transcript().state().unwrap().stop_reason.as_ref().unwrap().to_text(), "end_turn");
+    }
+}
+
+#[test]
+fn a_stop_reason_is_found_under_either_name() {
+    for update in [
+        json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": null, "stop_reason": "end_turn" }),
+        json!({ "sessionUpdate": "state_change", "state": "idle", "stopReason": "end_turn", "stop_reason": null }),
+    ] {
+        check(V2, &[update], "/state", &json!({ "state": "idle", "stopReason": "end_turn" }));
+    }
+}
+
+#[test]
+fn a_bad_message_of_a_batch_does_not_spoil_the_others() {
+    let chunk = |id: Value| {
+        let update = json!({ "sessionUpdate": "agent_message_chunk", "messageId": id, "content": { "type": "text", "text": "x" } });
+        json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": update } })
+    };
+    let batch = json!([chunk(json!("a")), chunk(json!(null)), 7, chunk(json!("b"))]).to_string();
+    let mut fold = Fold::new(V2);
+    assert_eq!(
+        fold.line(&batch).unwrap_err().to_string(),
+        "in a batch: agent_message_chunk: `messageId` must be a string, this is null; a message is an object, not a number: 7"
+    );
+    assert_eq!(fold.transcript().entries().len(), 2);
+    let refused = Fold::new(V1).line(&batch).unwrap_err().to_string();
+    assert!(refused.starts_with("batches are not accepted"), "v1 takes no batches: {refused}");
+}
+
+#[test]
+fn a_refused_update_moves_no_boundary_between_messages() {
+    let chunk = r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"}}"#;
+    for refused in [r#"{"sessionUpdate":"state_update"}"#, r#"{"sessionUpdate":"tool_call"}"#, "{", "[]"] {
+        let mut fold = Fold::new(V1);
+        fold.line(chunk).unwrap();
+        fold.line(refused).unwrap_err();
+        fold.line(chunk).unwrap();
+        assert_eq!(fold.transcript().entries().len(), 1, "{refused}");
+    }
+}
+
+#[test]
+fn an_id_that_is_given_here_is_never_one_that_the_agent_uses() {
+    let named = r#"{"sessionUpdate":"agent_message_chunk","messageId":"parlor-1","content":{"type":"text","text":"x"}}"#;
+    let unnamed = r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"y"}}"#;
+    let mut fold = Fold::new(V1);
+    [named, unnamed].iter().for_each(|line| fold.line(line).unwrap());
+    assert_eq!(fold.transcript().entries().len(), 2);
+}
+
+#[test]
+fn without_directions_a_response_answers_the_last_request_of_its_id() {
+    let mut fold = Fold::new(V1);
+    for line in [
+        r#"{"jsonrpc":"2.0","id":0,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}"#,
+        r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":0,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/a"}}"#,
+        r#"{"jsonrpc":"2.0","id":0,"result":{"content":""}}"#,
+        r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"y"}}"#,
+        r#"{"jsonrpc":"2.0","id":0,"result":{"stopReason":"end_turn"}}"#,
+        r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"z"}}"#,
+    ] {
+        fold.line(line).unwrap();
+    }
+    let counts: Vec<_> = fold.transcript().entries().iter().map(|entry| entry.body().content.len()).collect();
+    assert_eq!(counts, [2, 1]);
+}
+
+#[test]
+fn many_names_in_one_object_take_no_long_time() {
+    let fields: Vec<_> = (0..60_000).map(|n| format!(r#""f{n}":{n}"#)).collect();
+    let line = format!(r#"{{"sessionUpdate":"agent_message","messageId":"m",{}}}"#, fields.join(","));
+    let mut fold = Fold::new(V2);
+    for _ in 0..3 {
+        fold.line(&line).unwrap();
+    }
+    // Quadratic work would be billions of steps here, and the test would not end.
+    assert!(view::transcript(fold.transcript()).as_str().contains(r#""f59999":59999"#));
 }

@@ -28,3 +28,6 @@ pub const MAX_DEPTH: usize = 64;
 /// How many members an object may have that is looked into. Reading more would let a line of a few bytes a
 /// member take many times its size in memory.
 pub const MAX_MEMBERS: usize = 1 << 16;
+
+/// How many elements an array may have that is looked into.
+pub const MAX_ELEMENTS: usize = 1 << 20;

@@ -13,9 +13,14 @@ use crate::{JsonStr, MAX_MEMBERS, Type, Unit, type_of};
 #[derive(Debug, Clone, Default)]
 pub struct Members<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
-/// The value is of another type, not an object; or it is one, with more than [`MAX_MEMBERS`] members.
+/// Why a value's members cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotAnObject(pub Type);
+pub enum NotAnObject {
+    /// It is of another type.
+    Other(Type),
+    /// It is an object with more than [`MAX_MEMBERS`] members.
+    TooManyMembers,
+}
 
 impl<'a> Members<'a> {
     /// The members of an object's text; `None` if it is no object.
@@ -27,9 +32,10 @@ impl<'a> Members<'a> {
     pub fn of(raw: &'a RawValue) -> Result<Self, NotAnObject> {
         let type_ = type_of(raw);
         if type_ != Type::Object {
-            return Err(NotAnObject(type_));
+            return Err(NotAnObject::Other(type_));
         }
-        serde_json::from_str(raw.get()).map_err(|_| NotAnObject(type_))
+        // The text is valid and an object, so nothing but its size can be wrong.
+        serde_json::from_str(raw.get()).map_err(|_| NotAnObject::TooManyMembers)
     }
 
     /// The value of the member called `name`.
@@ -70,11 +76,10 @@ impl<'a> Members<'a> {
 /// Whether a name's literal spells `name`.
 pub(crate) fn is_named(literal: &RawValue, name: &str) -> bool {
     let literal = literal.get();
-    if literal.len() == name.len() + 2 && &literal.as_bytes()[1..=name.len()] == name.as_bytes() {
-        return true;
+    if memchr::memchr(b'\\', literal.as_bytes()).is_none() {
+        return literal.len() == name.len() + 2 && &literal[1..=name.len()] == name;
     }
-    // Only an escape can make a literal of another length spell the same name.
-    literal.contains('\\') && Units::of_literal(literal).eq(name.chars().map(Unit::Char))
+    Units::of_literal(literal).eq(name.chars().map(Unit::Char))
 }
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -106,10 +111,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
 impl fmt::Display for NotAnObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == Type::Object {
-            return write!(f, "the object has more than {MAX_MEMBERS} members");
+        match self {
+            Self::Other(found) => write!(f, "expected an object, found {found}"),
+            Self::TooManyMembers => write!(f, "the object has more than {MAX_MEMBERS} members"),
         }
-        write!(f, "expected an object, found {}", self.0)
     }
 }
 
@@ -139,6 +144,7 @@ mod tests {
         );
         assert_eq!(members.get("b").unwrap().get(), "null");
         assert!(members.get("c").is_none());
+        assert!(members.get("\\u0062").is_none(), "a literal is no name");
     }
 
     #[test]
@@ -153,7 +159,7 @@ mod tests {
     #[test]
     fn other_values_are_refused_by_their_type() {
         let raw: &RawValue = serde_json::from_str("[1]").unwrap();
-        assert_eq!(Members::of(raw).unwrap_err(), NotAnObject(Type::Array));
+        assert_eq!(Members::of(raw).unwrap_err(), NotAnObject::Other(Type::Array));
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde::de::Error as _;
@@ -55,10 +56,6 @@ impl Object {
         Some(self.0.remove(place).1)
     }
 
-    fn remove_key(&mut self, name: &JsonStr) {
-        self.0.retain(|(key, _)| key != name);
-    }
-
     /// Names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&JsonStr, &Json)> {
         self.0.iter().map(|(key, value)| (key, value))
@@ -83,15 +80,19 @@ impl Object {
         Json::parse(text).expect("members are valid JSON, so the object is")
     }
 
-    /// Applies a patch by top-level key: a null removes the key, any other value replaces it.
-    pub fn merge_keys(&mut self, patch: &Object) {
-        for (key, value) in patch.iter() {
-            if value.is_null() {
-                self.remove_key(key);
-            } else {
-                self.set(key.clone(), value.clone());
+    /// Adds the members of `other` whose names are not there yet.
+    pub fn add_missing(&mut self, other: &Object) {
+        let mut places = Places::of(self, other.0.len());
+        for (name, value) in other.iter() {
+            if places.find(&self.0, name).is_none() {
+                places.push(&mut self.0, name.clone(), value.clone());
             }
         }
+    }
+
+    /// Applies a patch by top-level key: a null removes the key, any other value replaces it.
+    pub fn merge_keys(&mut self, patch: &Object) {
+        self.merge(patch, |_, new| new.clone());
     }
 
     /// Applies a patch recursively, as JSON Merge Patch (RFC 7386) says: a null removes the key, an object
@@ -101,21 +102,36 @@ impl Object {
     }
 
     fn merge_to_depth(&mut self, patch: &Object, depth: usize) {
-        for (key, value) in patch.iter() {
-            if value.is_null() {
-                self.remove_key(key);
-                continue;
+        self.merge(patch, |old, new| match Object::parse(new.raw()) {
+            Ok(nested) if depth > 0 => {
+                let mut target = old.and_then(|old| Object::parse(old.raw()).ok()).unwrap_or_default();
+                target.merge_to_depth(&nested, depth - 1);
+                target.to_json()
             }
-            let merged = match Object::parse(value.raw()) {
-                Ok(nested) if depth > 0 => {
-                    let mut target =
-                        self.get_key(key).and_then(|old| Object::parse(old.raw()).ok()).unwrap_or_default();
-                    target.merge_to_depth(&nested, depth - 1);
-                    target.to_json()
+            Ok(_) | Err(_) => new.clone(),
+        });
+    }
+
+    /// Applies a patch: a null removes, and `value` makes the new value from the old and the patch's.
+    fn merge(&mut self, patch: &Object, value: impl Fn(Option<&Json>, &Json) -> Json) {
+        let mut places = Places::of(self, patch.0.len());
+        let mut removed = false;
+        for (name, new) in patch.iter() {
+            match (places.find(&self.0, name), new.is_null()) {
+                // Removed at the end, all at once; until then a null stands in the place.
+                (Some(place), true) => {
+                    self.0[place].1 = new.clone();
+                    removed = true;
                 }
-                Ok(_) | Err(NotAnObject(_)) => value.clone(),
-            };
-            self.set(key.clone(), merged);
+                (None, true) => {}
+                (Some(place), false) => self.0[place].1 = value(Some(&self.0[place].1), new),
+                (None, false) => places.push(&mut self.0, name.clone(), value(None, new)),
+            }
+        }
+        if removed {
+            let gone: HashSet<_> =
+                patch.iter().filter(|(_, new)| new.is_null()).map(|(name, _)| name).collect();
+            self.0.retain(|(name, _)| !gone.contains(name));
         }
     }
 
@@ -135,21 +151,54 @@ impl Object {
 
 impl From<&Members<'_>> for Object {
     fn from(members: &Members<'_>) -> Self {
-        let mut object = Self::default();
-        for (name, value) in members.iter() {
-            object.set(name, value);
-        }
-        object
+        members.iter().map(|(name, value)| (name, value.into())).collect()
     }
 }
 
 impl FromIterator<(JsonStr, Json)> for Object {
     fn from_iter<I: IntoIterator<Item = (JsonStr, Json)>>(members: I) -> Self {
         let mut object = Self::default();
+        let mut places = Places(None);
         for (name, value) in members {
-            object.set(name, value);
+            match places.find(&object.0, &name) {
+                Some(place) => object.0[place].1 = value,
+                None => places.push(&mut object.0, name, value),
+            }
         }
         object
+    }
+}
+
+/// Finds members by name: one after another while they are few, by a table once they are many. Without the
+/// table, an object of 65,536 names would take seconds to read.
+struct Places(Option<HashMap<JsonStr, usize>>);
+
+impl Places {
+    const FEW: usize = 32;
+
+    /// For an object in which `count` names will be looked up.
+    fn of(object: &Object, count: usize) -> Self {
+        Self((object.0.len() > Self::FEW && count > 1).then(|| Self::table(&object.0)))
+    }
+
+    fn table(members: &[(JsonStr, Json)]) -> HashMap<JsonStr, usize> {
+        members.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect()
+    }
+
+    fn find(&self, members: &[(JsonStr, Json)], name: &JsonStr) -> Option<usize> {
+        match &self.0 {
+            Some(table) => table.get(name).copied(),
+            None => members.iter().position(|(key, _)| key == name),
+        }
+    }
+
+    fn push(&mut self, members: &mut Vec<(JsonStr, Json)>, name: JsonStr, value: Json) {
+        members.push((name.clone(), value));
+        match &mut self.0 {
+            Some(table) => drop(table.insert(name, members.len() - 1)),
+            None if members.len() > Self::FEW => self.0 = Some(Self::table(members)),
+            None => {}
+        }
     }
 }
 

@@ -144,18 +144,22 @@ impl Iterator for Units<'_> {
                     }
                     _ => None,
                 };
-                return Some(match (char::from_u32(u32::from(first)), second) {
-                    (Some(c), _) => Unit::Char(c),
-                    (None, Some(low @ 0xdc00..=0xdfff)) => {
-                        *self = ahead;
-                        let code = 0x1_0000 + ((u32::from(first) - 0xd800) << 10) + (u32::from(low) - 0xdc00);
-                        Unit::Char(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
-                    }
-                    (None, _) => Unit::Surrogate(first),
-                });
+                if let Some(c) = second.and_then(|second| joined(first, Unit::Surrogate(second))) {
+                    *self = ahead;
+                    return Some(Unit::Char(c));
+                }
+                return Some(char::from_u32(u32::from(first)).map_or(Unit::Surrogate(first), Unit::Char));
             }
             other => other,
         }))
+    }
+}
+
+/// The character that two halves make, if they do.
+fn joined(high: u16, low: Unit) -> Option<char> {
+    match low {
+        Unit::Surrogate(low) => char::decode_utf16([high, low]).next().and_then(Result::ok),
+        Unit::Char(_) => None,
     }
 }
 
@@ -171,7 +175,19 @@ impl Unit {
 impl FromIterator<Unit> for JsonStr {
     fn from_iter<I: IntoIterator<Item = Unit>>(units: I) -> Self {
         let mut literal = String::from('"');
-        for unit in units {
+        let mut units = units.into_iter().peekable();
+        while let Some(unit) = units.next() {
+            // Two halves that meet are one character, and have one spelling.
+            let unit = match unit {
+                Unit::Surrogate(high) => match units.peek().and_then(|next| joined(high, *next)) {
+                    Some(c) => {
+                        units.next();
+                        Unit::Char(c)
+                    }
+                    None => unit,
+                },
+                Unit::Char(_) => unit,
+            };
             let written = match unit {
                 Unit::Char('"') => literal.write_str("\\\""),
                 Unit::Char('\\') => literal.write_str("\\\\"),
@@ -274,6 +290,8 @@ mod tests {
             assert_eq!(serde_json::from_str::<JsonStr>(half).unwrap(), kept);
         }
         assert_ne!(JsonStr::from_literal(r#""\ud83d""#).unwrap(), JsonStr::new("\\ud83d"));
+        let halves = [Unit::Surrogate(0xd83d), Unit::Surrogate(0xde00)];
+        assert_eq!(halves.into_iter().collect::<JsonStr>(), JsonStr::new("😀"));
     }
 
     #[test]

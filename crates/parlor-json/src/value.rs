@@ -1,14 +1,16 @@
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::JsonStr;
+use crate::{JsonStr, MAX_ELEMENTS};
 
 /// One JSON value, kept as the text it came in.
 ///
-/// Two values are equal when their texts are: `1.0` and `1` differ, as do two objects whose keys stand in
+/// A clone shares the text. Two values are equal when their texts are: `1.0` and `1` differ, as do two objects whose keys stand in
 /// another order. That is the equality a relay needs.
 ///
 /// ```
@@ -18,7 +20,7 @@ use crate::JsonStr;
 /// assert_eq!(json.as_str(), r#"{"b":18446744073709551616,"a":1.50}"#);
 /// ```
 #[derive(Clone)]
-pub struct Json(Box<RawValue>);
+pub struct Json(Arc<RawValue>);
 
 /// The text is not one JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,12 +46,12 @@ pub enum Type {
 impl Json {
     /// Checks that `text` is one JSON value and keeps it.
     pub fn parse(text: impl Into<String>) -> Result<Self, InvalidJson> {
-        RawValue::from_string(text.into()).map(Self).map_err(|error| InvalidJson(error.to_string()))
+        RawValue::from_string(text.into()).map(Self::from).map_err(|error| InvalidJson(error.to_string()))
     }
 
     /// The value `null`.
     pub fn null() -> Self {
-        Self(RawValue::NULL.to_owned())
+        Self::from(RawValue::NULL)
     }
 
     /// The text of the value, as it came.
@@ -75,7 +77,7 @@ impl Json {
 
 impl From<&RawValue> for Json {
     fn from(raw: &RawValue) -> Self {
-        Self(raw.to_owned())
+        Self::from(raw.to_owned())
     }
 }
 
@@ -87,7 +89,7 @@ impl From<&JsonStr> for Json {
 
 impl From<Box<RawValue>> for Json {
     fn from(raw: Box<RawValue>) -> Self {
-        Self(raw)
+        Self(raw.into())
     }
 }
 
@@ -113,7 +115,7 @@ impl Serialize for Json {
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(Self)
+        Box::<RawValue>::deserialize(deserializer).map(Self::from)
     }
 }
 
@@ -150,12 +152,42 @@ pub fn type_of(raw: &RawValue) -> Type {
     }
 }
 
-/// The elements of an array, each as it came, or `None` if the value is no array.
+/// The elements of an array, each as it came, or `None` if the value is no array or has more than
+/// [`MAX_ELEMENTS`] of them.
 pub fn elements(raw: &RawValue) -> Option<Vec<&RawValue>> {
     if type_of(raw) != Type::Array {
         return None;
     }
-    serde_json::from_str(raw.get()).ok()
+    serde_json::from_str(raw.get()).ok().map(|Elements(elements)| elements)
+}
+
+struct Elements<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Elements<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Elements<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Elements<'de>, A::Error> {
+                let mut elements = Vec::new();
+                while let Some(element) = seq.next_element()? {
+                    if elements.len() == MAX_ELEMENTS {
+                        return Err(A::Error::custom("too many elements"));
+                    }
+                    elements.push(element);
+                }
+                Ok(Elements(elements))
+            }
+        }
+
+        deserializer.deserialize_seq(InOrder)
+    }
 }
 
 /// The text of a string, or `None` if the value is none. Half surrogate pairs show as U+FFFD.

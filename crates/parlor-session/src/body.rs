@@ -30,6 +30,8 @@ pub struct Body {
     pub meta: Option<Object>,
     /// Whether the entry was removed.
     pub removed: bool,
+    /// What the fields and the metadata take, so that measuring a body is no walk over them.
+    small_parts: usize,
 }
 
 /// What a patch would make of the small parts of a body, and how large the whole would be.
@@ -41,9 +43,14 @@ pub(crate) struct Patched {
 }
 
 impl Body {
+    /// What is left of an entry that was removed.
+    pub(crate) fn tombstone() -> Self {
+        Self { removed: true, ..Self::default() }
+    }
+
     /// How many bytes this takes, without what its containers cost.
     pub(crate) fn size(&self) -> usize {
-        size(&self.fields) + self.content.size() + self.output.len() + self.meta.as_ref().map_or(0, size)
+        self.small_parts + self.content.size() + self.output.len()
     }
 
     /// Works out what `upsert` would do, so that it can be refused before anything is changed. Content and
@@ -75,6 +82,7 @@ impl Body {
 
     /// Does what [`patched`](Self::patched) worked out.
     pub(crate) fn take(&mut self, patched: Patched, upsert: &Upsert) {
+        self.small_parts = size(&patched.fields) + patched.meta_bytes;
         self.fields = patched.fields;
         self.meta = patched.meta;
         self.removed = false;

@@ -93,16 +93,16 @@ impl Content {
     #[must_use]
     pub fn joined(&self) -> Self {
         let mut joined = Self::default();
-        let mut open: Option<String> = None;
+        let mut run = Run::default();
         for item in self.iter() {
             if let Some(text) = plain_text(item.json).filter(|_| item.extra.is_none()) {
-                open.get_or_insert_default().push_str(text);
+                run.add(item.json, text);
                 continue;
             }
-            joined.push_plain(open.take());
+            joined.push_run(std::mem::take(&mut run));
             joined.push(serde_json::from_str(item.json).expect("an item is JSON"), item.extra.cloned());
         }
-        joined.push_plain(open);
+        joined.push_run(run);
         joined
     }
 
@@ -112,14 +112,36 @@ impl Content {
         self.joined().iter().filter_map(|item| text_of(item.json)).collect()
     }
 
-    fn push_plain(&mut self, escaped: Option<String>) {
-        let Some(escaped) = escaped else { return };
-        let block = Json::parse(format!(r#"{{"type":"text","text":"{escaped}"}}"#));
-        self.push(block.expect("escaped text stays valid when joined").raw(), None);
+    fn push_run(&mut self, run: Run<'_>) {
+        let block = match run.blocks {
+            0 => return,
+            1 => run.first.to_owned(),
+            2.. => format!(r#"{{"type":"text","text":"{}"}}"#, run.escaped),
+        };
+        self.push(Json::parse(block).expect("escaped text stays valid when joined").raw(), None);
     }
 
     fn offset(place: usize) -> u32 {
         u32::try_from(place).expect("entries are limited to fewer bytes than fit into 32 bits")
+    }
+}
+
+/// Neighbouring plain text blocks on their way to become one.
+#[derive(Default)]
+struct Run<'a> {
+    blocks: usize,
+    /// The first of them: if it stays the only one, it is kept as it came.
+    first: &'a str,
+    escaped: String,
+}
+
+impl<'a> Run<'a> {
+    fn add(&mut self, block: &'a str, escaped: &str) {
+        if self.blocks == 0 {
+            self.first = block;
+        }
+        self.blocks += 1;
+        self.escaped.push_str(escaped);
     }
 }
 
@@ -194,6 +216,8 @@ mod tests {
                 r#"[{"type":"text","text":"a\n"},{"text":"b\"","type":"text"},{"type":"text","text":""}]"#,
                 r#"[{"type":"text","text":"a\nb\""}]"#,
             ),
+            // One that has no neighbour stays as it came.
+            (r#"[{ "text": "b", "type":"text" },7]"#, r#"[{ "text": "b", "type":"text" },7]"#),
             // A surrogate pair cut in two is whole again.
             (
                 r#"[{"type":"text","text":"\ud83d"},{"type":"text","text":"\ude00"}]"#,

@@ -20,6 +20,14 @@ pub enum MetaPatch {
 }
 
 impl MetaPatch {
+    /// How many bytes of metadata the patch itself carries.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Keep | Self::Clear => 0,
+            Self::Replace(meta) | Self::MergeKeys(meta) | Self::MergeDeep(meta) => meta.text_len(),
+        }
+    }
+
     /// The metadata after the patch.
     pub(crate) fn applied_to(&self, stored: Option<&Object>) -> Option<Object> {
         let merged = |merge: fn(&mut Object, &Object), patch: &Object| {

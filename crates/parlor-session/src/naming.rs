@@ -1,46 +1,46 @@
-use std::collections::HashSet;
-
-use crate::{MessageId, Role, ToolCallId};
+use crate::{Change, EntryId, MessageId, Role, Target, Update};
 
 /// Gives ids to message chunks that came without one.
 ///
 /// Where an agent names no messages, a new one starts when the role changes, when a tool call starts, at a
 /// turn's boundary, or after a chunk that did carry an id. All chunks up to the next such point are one
 /// message and get one id.
-#[derive(Debug, Clone, Default)]
+///
+/// Naming changes nothing by itself; only what was really taken ([`took`](Namer::took)) moves a boundary.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namer {
     /// The unnamed message that chunks without an id belong to.
     open: Option<(Role, MessageId)>,
-    tool_calls: HashSet<ToolCallId>,
 }
 
 impl Namer {
-    /// The id of a chunk: the one it came with, that of the open message, or a `fresh` one.
-    pub fn name(
-        &mut self,
-        role: Role,
-        given: Option<MessageId>,
-        fresh: &mut dyn FnMut() -> MessageId,
-    ) -> MessageId {
-        if let Some(given) = given {
-            self.open = None;
-            return given;
-        }
+    /// The id of a chunk that has none: that of the open message, or a `fresh` one.
+    pub fn name(&self, role: Role, fresh: &mut dyn FnMut() -> MessageId) -> MessageId {
         match &self.open {
             Some((open, id)) if *open == role => id.clone(),
-            Some(_) | None => {
-                let id = fresh();
-                self.open = Some((role, id.clone()));
-                id
-            }
+            Some(_) | None => fresh(),
         }
     }
 
-    /// A tool call was spoken of; one that was not known before starts here.
-    pub fn tool_call(&mut self, id: &ToolCallId) {
-        if !self.tool_calls.contains(id) {
-            self.tool_calls.insert(id.clone());
-            self.open = None;
+    /// A change was taken. `named` says whether the id of its message was given here.
+    pub fn took(&mut self, change: &Change, named: bool) {
+        let entry = match &change.update {
+            Update::Upsert { target: Target::Entry(entry), .. } | Update::Append { entry, .. } => entry,
+            Update::State(_) => return self.turn_boundary(),
+            Update::Upsert { .. } | Update::Output { .. } | Update::Remove { .. } | Update::Note { .. } => {
+                return;
+            }
+        };
+        match entry {
+            EntryId::Message(role, id) => self.open = named.then(|| (*role, id.clone())),
+            EntryId::ToolCall(_) if change.is_creation() => self.open = None,
+            EntryId::ToolCall(_)
+            | EntryId::Plan(_)
+            | EntryId::Terminal(_)
+            | EntryId::Compaction(_)
+            | EntryId::Subagent(_)
+            | EntryId::SessionMessage(_)
+            | EntryId::Note(_) => {}
         }
     }
 
@@ -53,6 +53,7 @@ impl Namer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Transcript, Upsert};
 
     enum Step {
         Chunk(Role, Option<&'static str>),
@@ -62,20 +63,28 @@ mod tests {
     use Step::{Chunk, ToolCall, Turn};
 
     fn names(steps: &[Step]) -> Vec<String> {
-        let (mut namer, mut count) = (Namer::default(), 0);
+        let (mut namer, mut transcript, mut count) = (Namer::default(), Transcript::default(), 0);
         let mut fresh = || {
             count += 1;
             MessageId::from(format!("new{count}").as_str())
         };
         let mut names = Vec::new();
         for step in steps {
-            match step {
+            let entry = match step {
                 Chunk(role, given) => {
-                    names.push(namer.name(*role, given.map(MessageId::from), &mut fresh).to_string());
+                    let id = given.map_or_else(|| namer.name(*role, &mut fresh), MessageId::from);
+                    names.push(id.to_string());
+                    EntryId::Message(*role, id)
                 }
-                ToolCall(id) => namer.tool_call(&(*id).into()),
-                Turn => namer.turn_boundary(),
-            }
+                ToolCall(id) => EntryId::ToolCall((*id).into()),
+                Turn => {
+                    namer.turn_boundary();
+                    continue;
+                }
+            };
+            let named = matches!(step, Chunk(_, None));
+            let upsert = Update::Upsert { target: Target::Entry(entry), upsert: Upsert::default() };
+            namer.took(&transcript.push(upsert).unwrap(), named);
         }
         names
     }

@@ -10,11 +10,14 @@ use crate::{Body, Change, Content, EntryId, Slot, State, TITLE, Target, Update, 
 pub struct Transcript {
     seq: u64,
     entries: Vec<Entry>,
-    places: HashMap<EntryId, usize>,
+    /// The change that made each entry. Entries are in that order, so it leads to the place of one.
+    created: HashMap<EntryId, u64>,
     /// Where the last change went: a stream of chunks finds its entry without a look-up.
     latest: usize,
     slots: [Stamped<Body>; Slot::COUNT],
     state: Option<Stamped<State>>,
+    /// What all entries take.
+    bytes: usize,
     limits: Limits,
 }
 
@@ -22,6 +25,7 @@ pub struct Transcript {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     id: EntryId,
+    created: u64,
     body: Stamped<Body>,
 }
 
@@ -36,6 +40,8 @@ pub struct Limits {
     pub entry_bytes: usize,
     /// Entries of one transcript.
     pub entries: usize,
+    /// Bytes of all entries together.
+    pub total_bytes: usize,
 }
 
 /// Why an update was not taken. The transcript is as it was.
@@ -50,6 +56,13 @@ pub enum Refused {
     },
     /// The entry would be too large.
     EntryTooLarge {
+        /// What it would be.
+        bytes: usize,
+        /// What it may be.
+        limit: usize,
+    },
+    /// The transcript would be too large.
+    TranscriptTooLarge {
         /// What it would be.
         bytes: usize,
         /// What it may be.
@@ -81,32 +94,46 @@ impl Transcript {
     /// too long is cut in it.
     pub fn push(&mut self, update: Update) -> Result<Change, Refused> {
         let seq = self.seq + 1;
-        let change = Change { seq, update: self.settled(update) };
+        let update = self.settled(update);
+        let entry = match &update {
+            Update::Upsert { target: Target::Entry(entry), .. }
+            | Update::Append { entry, .. }
+            | Update::Remove { entry, .. } => Some(entry.clone()),
+            Update::Output { terminal, .. } => Some(EntryId::Terminal(terminal.clone())),
+            Update::Note { .. } => Some(EntryId::Note(seq)),
+            Update::Upsert { target: Target::Slot(_), .. } | Update::State(_) => None,
+        };
+        let created = entry.map_or(0, |entry| self.get(&entry).map_or(seq, Entry::created));
+        let change = Change { seq, created, update };
         self.apply(&change)?;
         Ok(change)
     }
 
     /// Takes a change that has its number already: one that was stored, or that another transcript made.
     pub fn apply(&mut self, change: &Change) -> Result<(), Refused> {
-        let seq = change.seq;
+        let Change { seq, created, .. } = *change;
         match &change.update {
-            Update::Upsert { target, upsert } => self.upsert(target, upsert, seq)?,
+            Update::Upsert { target: Target::Entry(entry), upsert } => {
+                self.upsert_entry(entry, upsert, seq, created)?;
+            }
+            Update::Upsert { target: Target::Slot(slot), upsert } => self.upsert_slot(*slot, upsert, seq)?,
             Update::Append { entry, item, extra } => {
                 let size = item.as_str().len() + extra.as_ref().map_or(0, |extra| extra.as_str().len());
-                let body = self.grow(entry, size, seq)?;
+                let body = self.grow(entry, size, seq, created)?;
                 body.content.push(item.raw(), extra.clone());
             }
-            Update::Output { terminal, bytes } => {
-                let body = self.grow(&EntryId::Terminal(terminal.clone()), bytes.len(), seq)?;
+            Update::Output { terminal, bytes, extra: _ } => {
+                let body = self.grow(&EntryId::Terminal(terminal.clone()), bytes.len(), seq, created)?;
                 body.output.extend_from_slice(bytes);
             }
-            Update::Remove { entry } => {
-                let place = self.place_or_new(entry)?;
-                self.entries[place].body = Stamped { seq, value: Body { removed: true, ..Body::default() } };
+            Update::Remove { entry, extra: _ } => {
+                let place = self.place_or_new(entry, created)?;
+                self.bytes -= self.entries[place].body().size();
+                self.entries[place].body = Stamped { seq, value: Body::tombstone() };
             }
             Update::Note { fields } => {
                 let upsert = Upsert { whole: true, fields: fields.clone(), ..Upsert::default() };
-                self.upsert(&Target::Entry(EntryId::Note(seq)), &upsert, seq)?;
+                self.upsert_entry(&EntryId::Note(created), &upsert, seq, created)?;
             }
             Update::State(state) => self.state = Some(Stamped { seq, value: state.clone() }),
         }
@@ -116,24 +143,31 @@ impl Transcript {
 
     /// What changed after change number `seq`, as updates that bring any transcript at `seq` to this one.
     ///
-    /// Entries come in their order, each once and as a whole, however often it changed.
+    /// Everything that changed comes once and as a whole, in the order of its last change: a reader that stops
+    /// in between and goes on after the last number it took misses nothing.
     pub fn changes_since(&self, seq: u64) -> impl Iterator<Item = Change> + '_ {
-        let entries = self.entries.iter().filter(move |entry| entry.seq() > seq).map(|entry| {
-            let update = if entry.body().removed {
-                Update::Remove { entry: entry.id.clone() }
-            } else {
-                Update::Upsert { target: Target::Entry(entry.id.clone()), upsert: entry.body().to_upsert() }
-            };
-            Change { seq: entry.seq(), update }
-        });
-        let slots = Slot::ALL.into_iter().map(|slot| (slot, &self.slots[slot.place()]));
-        let slots = slots.filter(move |(_, body)| body.seq > seq).map(|(slot, body)| Change {
-            seq: body.seq,
-            update: Update::Upsert { target: Target::Slot(slot), upsert: body.value.to_upsert() },
-        });
-        let state = self.state.iter().filter(move |state| state.seq > seq);
-        let state = state.map(|state| Change { seq: state.seq, update: Update::State(state.value.clone()) });
-        entries.chain(slots).chain(state)
+        let mut changed: Vec<(u64, Changed<'_>)> = Vec::new();
+        changed.extend(self.entries.iter().map(|entry| (entry.seq(), Changed::Entry(entry))));
+        changed.extend(Slot::ALL.map(|slot| (self.slots[slot.place()].seq, Changed::Slot(slot))));
+        changed.extend(self.state.iter().map(|state| (state.seq, Changed::State(&state.value))));
+        changed.retain(|(changed, _)| *changed > seq);
+        changed.sort_by_key(|(changed, _)| *changed);
+        changed.into_iter().map(|(seq, changed)| match changed {
+            Changed::Entry(entry) => {
+                let update = if entry.body().removed {
+                    Update::Remove { entry: entry.id.clone(), extra: None }
+                } else {
+                    let target = Target::Entry(entry.id.clone());
+                    Update::Upsert { target, upsert: entry.body().to_upsert() }
+                };
+                Change { seq, created: entry.created, update }
+            }
+            Changed::Slot(slot) => {
+                let upsert = self.slots[slot.place()].value.to_upsert();
+                Change { seq, created: 0, update: Update::Upsert { target: Target::Slot(slot), upsert } }
+            }
+            Changed::State(state) => Change { seq, created: 0, update: Update::State(state.clone()) },
+        })
     }
 
     /// The number of the last change.
@@ -173,33 +207,43 @@ impl Transcript {
         update
     }
 
-    fn upsert(&mut self, target: &Target, upsert: &Upsert, seq: u64) -> Result<(), Refused> {
-        let stored = match target {
-            Target::Entry(id) => self.get(id).map(Entry::body),
-            Target::Slot(slot) => Some(&self.slots[slot.place()].value),
-        };
-        let patched = stored.unwrap_or(&Body::default()).patched(upsert);
-        if *target == Target::Slot(Slot::Info) && patched.meta_bytes > self.limits.meta_bytes {
-            return Err(Refused::MetaTooLarge { bytes: patched.meta_bytes, limit: self.limits.meta_bytes });
+    fn upsert_slot(&mut self, slot: Slot, upsert: &Upsert, seq: u64) -> Result<(), Refused> {
+        if slot == Slot::Info {
+            // Looked at before anything is merged: a patch that is too large alone is not worth the work.
+            self.limits.check_meta(upsert.meta.size())?;
+        }
+        let stored = &mut self.slots[slot.place()];
+        let patched = stored.value.patched(upsert);
+        if slot == Slot::Info {
+            self.limits.check_meta(patched.meta_bytes)?;
         }
         self.limits.check_entry(patched.bytes)?;
-        let body = match target {
-            Target::Entry(id) => {
-                let place = self.place_or_new(id)?;
-                &mut self.entries[place].body
-            }
-            Target::Slot(slot) => &mut self.slots[slot.place()],
-        };
+        stored.seq = seq;
+        stored.value.take(patched, upsert);
+        Ok(())
+    }
+
+    fn upsert_entry(&mut self, id: &EntryId, upsert: &Upsert, seq: u64, created: u64) -> Result<(), Refused> {
+        let stored = self.get(id).map(Entry::body);
+        let before = stored.map_or(0, Body::size);
+        let patched = stored.unwrap_or(&Body::default()).patched(upsert);
+        self.limits.check_entry(patched.bytes)?;
+        let total = self.bytes - before + patched.bytes;
+        self.limits.check_total(total)?;
+        let place = self.place_or_new(id, created)?;
+        self.bytes = total;
+        let body = &mut self.entries[place].body;
         body.seq = seq;
         body.value.take(patched, upsert);
         Ok(())
     }
 
     /// The body of an entry that is to grow by `bytes`, made if it is not there.
-    fn grow(&mut self, id: &EntryId, bytes: usize, seq: u64) -> Result<&mut Body, Refused> {
-        let stored = self.get(id).map_or(0, |entry| entry.body().size());
-        self.limits.check_entry(stored + bytes)?;
-        let place = self.place_or_new(id)?;
+    fn grow(&mut self, id: &EntryId, bytes: usize, seq: u64, created: u64) -> Result<&mut Body, Refused> {
+        self.limits.check_entry(self.get(id).map_or(0, |entry| entry.body().size()) + bytes)?;
+        self.limits.check_total(self.bytes + bytes)?;
+        let place = self.place_or_new(id, created)?;
+        self.bytes += bytes;
         let body = &mut self.entries[place].body;
         body.seq = seq;
         body.value.removed = false;
@@ -209,24 +253,36 @@ impl Transcript {
     fn place(&self, id: &EntryId) -> Option<usize> {
         match self.entries.get(self.latest) {
             Some(latest) if latest.id == *id => Some(self.latest),
-            Some(_) | None => self.places.get(id).copied(),
+            Some(_) | None => {
+                let created = self.created.get(id)?;
+                self.entries.binary_search_by_key(created, |entry| entry.created).ok()
+            }
         }
     }
 
-    fn place_or_new(&mut self, id: &EntryId) -> Result<usize, Refused> {
+    fn place_or_new(&mut self, id: &EntryId, created: u64) -> Result<usize, Refused> {
         if let Some(place) = self.place(id) {
             self.latest = place;
             return Ok(place);
         }
-        let place = self.entries.len();
-        if place >= self.limits.entries {
+        if self.entries.len() >= self.limits.entries {
             return Err(Refused::TooManyEntries { limit: self.limits.entries });
         }
-        self.entries.push(Entry { id: id.clone(), body: Stamped::default() });
-        self.places.insert(id.clone(), place);
+        // Entries are made in order, except for who catches up: there one that was made early and changed
+        // late comes after one that was made between.
+        let place = self.entries.partition_point(|entry| entry.created <= created);
+        self.entries.insert(place, Entry { id: id.clone(), created, body: Stamped::default() });
+        self.created.insert(id.clone(), created);
         self.latest = place;
         Ok(place)
     }
+}
+
+/// Something that changed.
+enum Changed<'a> {
+    Entry(&'a Entry),
+    Slot(Slot),
+    State(&'a State),
 }
 
 /// Two transcripts are equal when they say the same and number it the same.
@@ -243,6 +299,11 @@ impl Entry {
     /// The entry's name.
     pub fn id(&self) -> &EntryId {
         &self.id
+    }
+
+    /// The number of the change that made it.
+    pub fn created(&self) -> u64 {
+        self.created
     }
 
     /// The number of the last change to this entry.
@@ -273,6 +334,20 @@ impl Limits {
         Ok(())
     }
 
+    fn check_total(&self, bytes: usize) -> Result<(), Refused> {
+        if bytes > self.total_bytes {
+            return Err(Refused::TranscriptTooLarge { bytes, limit: self.total_bytes });
+        }
+        Ok(())
+    }
+
+    fn check_meta(&self, bytes: usize) -> Result<(), Refused> {
+        if bytes > self.meta_bytes {
+            return Err(Refused::MetaTooLarge { bytes, limit: self.meta_bytes });
+        }
+        Ok(())
+    }
+
     fn sane(self) -> Self {
         Self { entry_bytes: self.entry_bytes.min(Content::MAX_BYTES), ..self }
     }
@@ -280,7 +355,13 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { title_chars: 500, meta_bytes: 64 << 10, entry_bytes: 256 << 20, entries: 1_000_000 }
+        Self {
+            title_chars: 500,
+            meta_bytes: 64 << 10,
+            entry_bytes: 256 << 20,
+            entries: 1_000_000,
+            total_bytes: 2 << 30,
+        }
     }
 }
 
@@ -292,6 +373,9 @@ impl fmt::Display for Refused {
             }
             Self::EntryTooLarge { bytes, limit } => {
                 write!(f, "the entry would be {bytes} bytes, the limit is {limit}")
+            }
+            Self::TranscriptTooLarge { bytes, limit } => {
+                write!(f, "the transcript would be {bytes} bytes, the limit is {limit}")
             }
             Self::TooManyEntries { limit } => write!(f, "the transcript has {limit} entries, the limit"),
         }

@@ -89,11 +89,15 @@ pub enum Update {
         terminal: TerminalId,
         /// What it wrote.
         bytes: Vec<u8>,
+        /// What else this chunk said. It is passed on and not kept: bytes have no place for it.
+        extra: Option<Json>,
     },
     /// An entry is gone. Its place is kept, so that who comes back later learns of it.
     Remove {
         /// The entry.
         entry: EntryId,
+        /// What else was said with it. It is passed on and not kept.
+        extra: Option<Json>,
     },
     /// Something that is kept in its place and otherwise not understood.
     Note {
@@ -135,8 +139,18 @@ pub struct State {
 pub struct Change {
     /// The session's change counter after this change.
     pub seq: u64,
+    /// The number of the change that first spoke of the entry, so that entries keep their order in whatever
+    /// order news of them comes. For slots and the state it is 0.
+    pub created: u64,
     /// What happened.
     pub update: Update,
+}
+
+impl Change {
+    /// Whether this change made its entry.
+    pub const fn is_creation(&self) -> bool {
+        self.created == self.seq
+    }
 }
 
 impl Activity {

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use parlor_json::{Json, Type, string_literal};
+use parlor_json::{Json, MAX_MEMBERS, NotAnObject, Type, string_literal};
 
 use crate::{InvalidId, RequestId, RpcError, code, write};
 
@@ -42,6 +42,8 @@ pub enum Reason {
     NotJson(String),
     /// It is JSON, but not an object.
     NotAMessage(Type),
+    /// It is an object with more members than are read.
+    TooManyMembers,
     /// `jsonrpc` is missing or not `"2.0"`.
     Version,
     /// A member that has a meaning stands twice, so that readers would disagree about the value.
@@ -78,6 +80,7 @@ impl Malformed {
             Reason::Blank | Reason::NotUtf8 | Reason::NotJson(_) => code::PARSE_ERROR,
             Reason::TooLong { .. }
             | Reason::NotAMessage(_)
+            | Reason::TooManyMembers
             | Reason::Version
             | Reason::Repeated(_)
             | Reason::Id(_)
@@ -146,6 +149,15 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+impl From<NotAnObject> for Reason {
+    fn from(reason: NotAnObject) -> Self {
+        match reason {
+            NotAnObject::Other(found) => Self::NotAMessage(found),
+            NotAnObject::TooManyMembers => Self::TooManyMembers,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,6 +168,7 @@ impl fmt::Display for Reason {
             Self::NotUtf8 => f.write_str("not UTF-8"),
             Self::NotJson(error) => write!(f, "not JSON: {error}"),
             Self::NotAMessage(found) => write!(f, "a message is an object, not {found}"),
+            Self::TooManyMembers => write!(f, "a message of more than {MAX_MEMBERS} members"),
             Self::Version => f.write_str("\"jsonrpc\" must be \"2.0\""),
             Self::Repeated(name) => write!(f, "\"{name}\" stands twice"),
             Self::Id(error) => error.fmt(f),

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use parlor_json::{JsonStr, Members, NotAnObject, Type, type_of};
+use parlor_json::{JsonStr, Members, Type, type_of};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -86,7 +86,13 @@ pub fn parse(line: &str, batches: Batches) -> Result<Incoming<'_>, Malformed> {
     match line.trim_start_matches([' ', '\t', '\n', '\r']).bytes().next() {
         None => Err(Malformed::blank()),
         Some(b'{') => {
-            let members = serde_json::from_str(line).map_err(not_json)?;
+            let members = serde_json::from_str(line).map_err(|error| {
+                // An object that is valid as a whole can only have had too many members.
+                match serde_json::from_str::<&RawValue>(line) {
+                    Ok(_) => Malformed::unclear(Reason::TooManyMembers, line),
+                    Err(_) => not_json(error),
+                }
+            })?;
             Message::from_members(line, &members).map(Incoming::One)
         }
         Some(b'[') => {
@@ -154,7 +160,7 @@ impl<'a> Message<'a> {
 
     fn from_item(item: &'a RawValue) -> Result<Self, Malformed> {
         let members = Members::of(item)
-            .map_err(|NotAnObject(found)| Malformed::unclear(Reason::NotAMessage(found), item.get()))?;
+            .map_err(|reason| Malformed::unclear(Reason::from(reason), item.get()))?;
         Self::from_members(item.get(), &members)
     }
 

@@ -33,22 +33,36 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// Every source file of a crate with its text.
+fn sources(name: &str) -> Vec<(PathBuf, String)> {
+    let mut folders = vec![crates().join(name).join("src")];
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = fs::read_to_string(&path).unwrap();
+                sources.push((path, text));
+            }
+        }
+    }
+    sources
+}
+
+/// The lines of a source that are neither comments nor tests: tests may read files.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().take_while(|(_, line)| *line != "#[cfg(test)]");
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
 #[test]
 fn core_sources_name_no_clock_no_randomness_no_io_and_no_async() {
     for name in CORE {
-        let sources = fs::read_dir(crates().join(name).join("src")).unwrap();
-        for source in sources.map(|file| file.unwrap().path()) {
-            let text = fs::read_to_string(&source).unwrap();
-            for (number, line) in
-                text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
-            {
+        for (path, text) in sources(name) {
+            for (number, line) in code(&text) {
                 for word in FORBIDDEN {
-                    assert!(
-                        !line.contains(word),
-                        "{}:{}: `{word}` in the core",
-                        source.display(),
-                        number + 1
-                    );
+                    assert!(!line.contains(word), "{}:{}: `{word}` in the core", path.display(), number + 1);
                 }
             }
         }
@@ -70,13 +84,11 @@ fn core_crates_depend_on_nothing_that_could_bring_them_in() {
 #[test]
 fn only_the_dialects_know_wire_names() {
     for name in ["parlor-json", "parlor-session"] {
-        for source in fs::read_dir(crates().join(name).join("src")).unwrap().map(|file| file.unwrap().path())
-        {
-            let text = fs::read_to_string(&source).unwrap();
+        for (path, text) in sources(name) {
             for word in
                 ["sessionUpdate", "messageId", "toolCallId", "stopReason", "_chunk\"", "\"state_", "session/"]
             {
-                assert!(!text.contains(word), "{}: the wire name `{word}`", source.display());
+                assert!(!text.contains(word), "{}: the wire name `{word}`", path.display());
             }
         }
     }

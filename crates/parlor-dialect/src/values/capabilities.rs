@@ -1,1 +1,623 @@
+//! `initialize`: who the peers are, what they can do, and how to authenticate.
+//!
+//! v1 says most capabilities as booleans, v2 as objects that are there or not. v1 has to say which session
+//! methods an agent has; v2 takes listing, resuming and closing for granted. What only one version has stays
+//! in the other as a field that nobody there knows, so that it is still there on the way back.
 
+use parlor_json::{Json, JsonStr, Object, Type, elements};
+
+use super::plan::shape;
+use crate::{LossKind, Losses};
+
+/// What a v1 agent says about its session methods. In v2 they are all taken for granted; where a v1 agent
+/// has only some, v2's `session` carries them, and any of them there means that the others are missing.
+const MARKERS: [&str; 4] = ["load", "list", "resume", "close"];
+
+const PROMPT: [&str; 3] = ["image", "audio", "embeddedContext"];
+const MCP: [&str; 3] = ["http", "sse", "acp"];
+
+/// The params of a v1 client's `initialize` as v2 says them.
+pub(crate) fn client_to_v2(params: &Object, losses: &mut Losses) -> Object {
+    let params = known_by_info(params, "clientInfo", losses);
+    let mut params = shape::renamed(&params, "clientCapabilities", "capabilities");
+    shape::within(&mut params, "capabilities", |mut capabilities| {
+        shape::within(&mut capabilities, "auth", |auth| flags_to_objects(auth, &["terminal"]));
+        capabilities
+    });
+    params
+}
+
+/// The params of a v2 client's `initialize` as v1 says them.
+pub(crate) fn client_to_v1(params: &Object) -> Object {
+    let params = known_by_name(params, "clientInfo");
+    let mut params = shape::renamed(&params, "capabilities", "clientCapabilities");
+    shape::within(&mut params, "clientCapabilities", |mut capabilities| {
+        shape::within(&mut capabilities, "auth", |auth| objects_to_flags(auth, &["terminal"]));
+        capabilities
+    });
+    params
+}
+
+/// The result of a v1 agent's `initialize` as v2 says it.
+pub(crate) fn agent_to_v2(result: &Object, losses: &mut Losses) -> Object {
+    let mut result = known_by_info(result, "agentInfo", losses);
+    if result.get("capabilities").is_none() {
+        let offers_login = offers_login(&result);
+        let v1 = result.get("agentCapabilities");
+        let converted = match v1.filter(|v1| !v1.is_null()).map(shape::object) {
+            Some(None) => None,
+            Some(Some(v1)) => Some(agent_capabilities_to_v2(v1, offers_login, losses)),
+            // A v1 agent that says nothing still has sessions.
+            None => Some(agent_capabilities_to_v2(Object::default(), offers_login, losses)),
+        };
+        result = shape::renamed(&result, "agentCapabilities", "capabilities");
+        if let Some(converted) = converted {
+            result.set("capabilities", converted.to_json());
+        }
+    }
+    shape::each_in(&mut result, "authMethods", |method| Some(auth_method_to_v2(&method)));
+    result
+}
+
+/// The result of a v2 agent's `initialize` as v1 says it.
+pub(crate) fn agent_to_v1(result: &Object, losses: &mut Losses) -> Object {
+    let mut result = known_by_name(result, "agentInfo");
+    if result.get("agentCapabilities").is_none() {
+        let offers_login = offers_login(&result);
+        result = shape::renamed(&result, "capabilities", "agentCapabilities");
+        if result.get("agentCapabilities").is_none() {
+            result.set("agentCapabilities", shape::empty());
+        }
+        shape::within(&mut result, "agentCapabilities", |v2| {
+            agent_capabilities_to_v1(v2, offers_login, losses)
+        });
+    }
+    shape::each_in(&mut result, "authMethods", |method| Some(auth_method_to_v1(&method, losses)));
+    result
+}
+
+/// v2 makes a peer say its name and version.
+fn known_by_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object {
+    let mut message = shape::renamed(message, v1_name, "info");
+    message.set("protocolVersion", shape::json("2"));
+    if message.get("info").is_none_or(Json::is_null) {
+        message.set("info", made_info());
+        losses.add(LossKind::InfoMade);
+    }
+    let made = shape::object(&made_info()).unwrap_or_default();
+    shape::within(&mut message, "info", |mut info| {
+        let missing: Vec<_> = made.iter().filter(|(name, _)| info.get_key(name).is_none()).collect();
+        if !missing.is_empty() {
+            losses.add(LossKind::InfoMade);
+        }
+        for (name, value) in missing {
+            info.set(name.clone(), value.clone());
+        }
+        info
+    });
+    message
+}
+
+/// v1 lets a peer be silent, so what was made for v2 is taken out again.
+fn known_by_name(message: &Object, v1_name: &str) -> Object {
+    let mut message = shape::renamed(message, "info", v1_name);
+    message.set("protocolVersion", shape::json("1"));
+    if message.get(v1_name) == Some(&made_info()) {
+        message.remove(v1_name);
+    }
+    message
+}
+
+fn made_info() -> Json {
+    shape::json(r#"{"name":"unknown","version":"0.0.0"}"#)
+}
+
+/// In v2, an agent that names ways to authenticate can both log in and log out.
+fn offers_login(result: &Object) -> bool {
+    let methods = result.get("authMethods").and_then(|methods| elements(methods.raw()));
+    methods.is_some_and(|methods| !methods.is_empty())
+}
+
+fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Losses) -> Object {
+    let mut session = shape::member(&v1, "session").unwrap_or_default();
+    for (name, value) in shape::member(&v1, "sessionCapabilities").unwrap_or_default().iter() {
+        session.set(name.clone(), value.clone());
+    }
+    let loads = v1.get("loadSession").is_some_and(|loads| loads.as_str() == "true");
+    mark_methods(&mut session, &mut v1, loads, offers_login, losses);
+
+    if let Some(prompt) = v1.get("promptCapabilities").filter(|prompt| !prompt.is_null()) {
+        session.set("prompt", prompt.clone());
+        shape::within(&mut session, "prompt", |prompt| flags_to_objects(prompt, &PROMPT));
+    }
+    let mut mcp = flags_to_objects(shape::member(&v1, "mcpCapabilities").unwrap_or_default(), &MCP);
+    if mcp.get("stdio").is_none() {
+        let stdio = shape::take_note(&mut mcp, &note_of("stdio")).unwrap_or_else(shape::empty);
+        mcp = shape::in_front(&mcp, "stdio", stdio);
+    }
+    session.set("mcp", mcp.to_json());
+
+    // `session` takes the place of the first of the members that went into it.
+    let went = ["loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities"];
+    let first = v1.iter().find_map(|(name, _)| went.into_iter().find(|went| *name == **went));
+    let mut v2 = first.map_or_else(|| v1.clone(), |first| shape::renamed(&v1, first, "session"));
+    for name in went {
+        v2.remove(name);
+    }
+    v2.set("session", session.to_json());
+    v2
+}
+
+/// Says in v2's `session` which session methods a v1 agent has, unless it has all that v2 takes for granted.
+fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login: bool, losses: &mut Losses) {
+    let has = |name| shape::is(session, name, Type::Object);
+    if !(has("list") && has("close") && (has("resume") || loads)) {
+        losses.add(LossKind::CapabilityBaseline);
+    }
+    let plain = |holder: &Object, name| holder.get(name) == Some(&shape::empty());
+    let mut auth = shape::member(v1, "auth").unwrap_or_default();
+    let logs_out = !offers_login || plain(&auth, "logout");
+    if loads && logs_out && MARKERS[1..].iter().all(|name| plain(session, name)) {
+        for name in &MARKERS[1..] {
+            session.remove(name);
+        }
+        if offers_login {
+            auth.remove("logout");
+            if auth.is_empty() {
+                v1.remove("auth");
+            } else {
+                v1.set("auth", auth.to_json());
+            }
+        }
+    } else if loads {
+        session.set("load", shape::empty());
+    } else if MARKERS.iter().all(|name| session.get(name).is_none()) {
+        // Without any marker the way back would promise everything.
+        session.set("load", Json::null());
+    }
+}
+
+fn agent_capabilities_to_v1(v2: Object, offers_login: bool, losses: &mut Losses) -> Object {
+    let Some(mut session) = shape::member(&v2, "session") else {
+        // v1 takes sessions for granted.
+        losses.add(LossKind::CapabilityBaseline);
+        return v2;
+    };
+    let from_v1 = MARKERS.iter().any(|name| session.get(name).is_some());
+    let loads = !from_v1 || shape::is(&session, "load", Type::Object);
+    session.remove("load");
+    if !from_v1 {
+        for name in &MARKERS[1..] {
+            session.set(*name, shape::empty());
+        }
+    }
+    let mut said = Object::default();
+    if loads {
+        said.set("loadSession", shape::json("true"));
+    }
+    if let Some(prompt) = session.remove("prompt").filter(|prompt| !prompt.is_null()) {
+        said.set("promptCapabilities", prompt);
+        shape::within(&mut said, "promptCapabilities", |prompt| objects_to_flags(prompt, &PROMPT));
+    }
+    let mcp = session.remove("mcp").and_then(|mcp| shape::object(&mcp)).unwrap_or_default();
+    let mut mcp = objects_to_flags(mcp, &MCP);
+    match mcp.remove("stdio").filter(|stdio| stdio.type_of() == Type::Object) {
+        // v1 takes it for granted that an agent can start MCP servers.
+        None => losses.add(LossKind::CapabilityBaseline),
+        Some(stdio) if stdio != shape::empty() => shape::note(&mut mcp, &note_of("stdio"), stdio),
+        Some(_) => (),
+    }
+    if !mcp.is_empty() {
+        said.set("mcpCapabilities", mcp.to_json());
+    }
+    if !session.is_empty() {
+        said.set("sessionCapabilities", session.to_json());
+    }
+
+    let mut v1 = Object::default();
+    for (name, value) in v2.iter() {
+        if *name == *"session" {
+            said.iter().for_each(|(name, value)| v1.set(name.clone(), value.clone()));
+        } else {
+            v1.set(name.clone(), value.clone());
+        }
+    }
+    if offers_login && !from_v1 {
+        let mut auth = shape::member(&v1, "auth").unwrap_or_default();
+        if auth.get("logout").is_none() {
+            auth.set("logout", shape::empty());
+            v1.set("auth", auth.to_json());
+        }
+    }
+    v1
+}
+
+/// v1's booleans as v2's objects; what is not there is false in both.
+fn flags_to_objects(mut level: Object, names: &[&str]) -> Object {
+    for name in names {
+        match level.get(name).map(Json::as_str) {
+            Some("true") => {
+                let kept = shape::take_note(&mut level, &note_of(name));
+                level.set(*name, kept.unwrap_or_else(shape::empty));
+            }
+            Some("false") => drop(level.remove(name)),
+            Some(_) | None => (),
+        }
+    }
+    level
+}
+
+/// v2's objects as v1's booleans. What an object says beyond being there is noted for the way back.
+fn objects_to_flags(mut level: Object, names: &[&str]) -> Object {
+    for name in names {
+        let Some(value) = level.get(name).cloned() else { continue };
+        match value.type_of() {
+            Type::Object => {
+                if shape::object(&value).is_some_and(|value| !value.is_empty()) {
+                    shape::note(&mut level, &note_of(name), value);
+                }
+                level.set(*name, shape::json("true"));
+            }
+            Type::Null => drop(level.remove(name)),
+            Type::Bool | Type::Number | Type::String | Type::Array => (),
+        }
+    }
+    level
+}
+
+fn note_of(name: &str) -> String {
+    format!("parlor/{name}")
+}
+
+fn auth_method_to_v2(method: &Object) -> Object {
+    let mut method = shape::renamed(method, "id", "methodId");
+    if method.get("type").is_none_or(Json::is_null) {
+        method = shape::in_front(&method, "type", shape::string("agent"));
+    }
+    if shape::text(&method, "type").as_deref() == Some("terminal")
+        && let Some(env) = shape::member(&method, "env")
+    {
+        let variables = env.iter().map(|(name, value)| {
+            let mut variable = Object::default();
+            variable.set("name", name);
+            variable.set("value", value.clone());
+            variable.to_json()
+        });
+        let list = shape::list_of(&variables.collect::<Vec<_>>());
+        let kept = shape::take_note(&mut method, &note_of("env"));
+        method.set("env", kept.unwrap_or(list));
+    }
+    method
+}
+
+fn auth_method_to_v1(method: &Object, losses: &mut Losses) -> Object {
+    let mut method = shape::renamed(method, "methodId", "id");
+    match shape::text(&method, "type").as_deref() {
+        Some("agent") => drop(method.remove("type")),
+        Some("terminal") => env_to_v1(&mut method),
+        None => (),
+        Some(_) => {
+            method.remove("type");
+            losses.add(LossKind::AuthMethodType);
+        }
+    }
+    method
+}
+
+/// v1 has the environment as an object. A list that says more than an object can is noted for the way back.
+fn env_to_v1(method: &mut Object) {
+    let Some(list) = method.get("env").filter(|env| env.type_of() == Type::Array).cloned() else { return };
+    let mut env = Object::default();
+    let mut says_more = false;
+    for variable in elements(list.raw()).unwrap_or_default() {
+        let Ok(variable) = Object::parse(variable) else { return };
+        let name = variable.get("name").and_then(|name| JsonStr::from_raw(name.raw()));
+        let (Some(name), Some(value)) = (name, variable.get("value")) else { return };
+        says_more |= variable.iter().count() > 2 || env.get_key(&name).is_some();
+        env.set(name, value.clone());
+    }
+    method.set("env", env.to_json());
+    if says_more {
+        shape::note(method, &note_of("env"), list);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::{v1, v2};
+
+    use super::*;
+    use crate::values::plan::check;
+
+    #[test]
+    fn clients_go_both_ways() {
+        for (v1_text, v2_text, unknown) in [
+            (
+                r#"{"protocolVersion":1,"clientInfo":{"name":"c","version":"1"},"clientCapabilities":{}}"#,
+                r#"{"protocolVersion":2,"info":{"name":"c","version":"1"},"capabilities":{}}"#,
+                &[][..],
+            ),
+            (
+                r#"{"protocolVersion":1,"clientInfo":{"name":"c","title":"C","version":"1"},
+                    "clientCapabilities":{"fs":{"readTextFile":true,"writeTextFile":false},"terminal":true,
+                    "session":{"notices":{}},"plan":{},"subagents":{},"auth":{"terminal":true,"_meta":{"k":1}},
+                    "elicitation":{"form":{}},"_meta":{"k":2}},"_meta":{"k":3}}"#,
+                r#"{"protocolVersion":2,"info":{"name":"c","title":"C","version":"1"},
+                    "capabilities":{"fs":{"readTextFile":true,"writeTextFile":false},"terminal":true,
+                    "session":{"notices":{}},"plan":{},"subagents":{},"auth":{"terminal":{},"_meta":{"k":1}},
+                    "elicitation":{"form":{}},"_meta":{"k":2}},"_meta":{"k":3}}"#,
+                &["fs", "plan", "session", "subagents", "terminal"],
+            ),
+            (
+                r#"{"protocolVersion":1,"clientInfo":{"name":"c","version":"1"},
+                    "clientCapabilities":{"auth":{"terminal":true,"_meta":{"parlor/terminal":{"_meta":{"a":1}}}}}}"#,
+                r#"{"protocolVersion":2,"info":{"name":"c","version":"1"},
+                    "capabilities":{"auth":{"terminal":{"_meta":{"a":1}}}}}"#,
+                &[],
+            ),
+        ] {
+            let v1_params = check::object(v1_text);
+            check::parses::<v1::InitializeRequest>(&v1_params.to_json(), &[]);
+            let mut losses = Losses::default();
+            let said = client_to_v2(&v1_params, &mut losses);
+            check::same(&said.to_json(), v2_text);
+            let unknown: Vec<_> = unknown.iter().map(|name| format!("capabilities.{name}")).collect();
+            let unknown: Vec<_> = unknown.iter().map(String::as_str).collect();
+            check::parses::<v2::InitializeRequest>(&said.to_json(), &unknown);
+            assert_eq!(client_to_v2(&said, &mut losses), said, "already said");
+            assert_eq!(losses, Losses::default());
+
+            let back = client_to_v1(&said);
+            check::same(&back.to_json(), v1_text);
+            assert_eq!(client_to_v1(&back), back, "already said");
+            assert_eq!(client_to_v2(&back, &mut losses), said);
+        }
+    }
+
+    #[test]
+    fn a_missing_name_is_made_and_taken_back() {
+        for (v1_text, info, back) in [
+            (
+                r#"{"protocolVersion":1}"#,
+                r#"{"name":"unknown","version":"0.0.0"}"#,
+                r#"{"protocolVersion":1}"#,
+            ),
+            (
+                r#"{"protocolVersion":1,"clientInfo":{"name":"c"}}"#,
+                r#"{"name":"c","version":"0.0.0"}"#,
+                r#"{"protocolVersion":1,"clientInfo":{"name":"c","version":"0.0.0"}}"#,
+            ),
+        ] {
+            let mut losses = Losses::default();
+            let said = client_to_v2(&check::object(v1_text), &mut losses);
+            check::same(said.get("info").unwrap(), info);
+            check::parses::<v2::InitializeRequest>(&said.to_json(), &[]);
+            assert_eq!(check::names(losses), ["info_made"]);
+            check::same(&client_to_v1(&said).to_json(), back);
+        }
+    }
+
+    #[test]
+    fn what_is_false_is_left_out() {
+        let mut losses = Losses::default();
+        let client = r#"{"protocolVersion":1,"clientInfo":{"name":"c","version":"1"},
+            "clientCapabilities":{"auth":{"terminal":false}}}"#;
+        let said = client_to_v2(&check::object(client), &mut losses);
+        check::same(said.get("capabilities").unwrap(), r#"{"auth":{}}"#);
+        let agent = agent(
+            r#"{"loadSession":true,"promptCapabilities":{"image":false,"audio":true},
+                "mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{"list":{},"resume":{},"close":{}}}"#,
+            "[]",
+        );
+        let said = agent_to_v2(&check::object(&agent), &mut losses);
+        check::same(
+            said.get("capabilities").unwrap(),
+            r#"{"session":{"prompt":{"audio":{}},"mcp":{"stdio":{}}}}"#,
+        );
+        let typed = |text: &str| serde_json::from_str::<v1::InitializeResponse>(text).unwrap();
+        let back = agent_to_v1(&said, &mut losses).to_json();
+        assert_eq!(typed(back.as_str()), typed(&agent));
+        assert_eq!(losses, Losses::default());
+    }
+
+    fn agent(capabilities: &str, methods: &str) -> String {
+        format!(
+            r#"{{"protocolVersion":1,"agentInfo":{{"name":"a","version":"1"}},
+                "agentCapabilities":{capabilities},"authMethods":{methods}}}"#
+        )
+    }
+
+    fn agent_v2(capabilities: &str, methods: &str) -> String {
+        format!(
+            r#"{{"protocolVersion":2,"info":{{"name":"a","version":"1"}},
+                "capabilities":{capabilities},"authMethods":{methods}}}"#
+        )
+    }
+
+    const METHOD_V1: &str = r#"[{"id":"m","name":"M"}]"#;
+    const METHOD_V2: &str = r#"[{"type":"agent","methodId":"m","name":"M"}]"#;
+
+    #[test]
+    fn agents_go_both_ways() {
+        for (v1_caps, v2_caps, methods, lost, unknown) in [
+            // All that v2 takes for granted, and more.
+            (
+                r#"{"loadSession":true,"promptCapabilities":{"image":true,"_meta":{"p":1}},
+                    "mcpCapabilities":{"http":true,"sse":true,"_meta":{"m":1}},"sessionCapabilities":{"list":{},
+                    "resume":{},"close":{},"fork":{"atMessageId":true},"delete":{},"own":[1e400],"_meta":{"s":1}},
+                    "auth":{"logout":{}},"providers":{},"_meta":{"c":1}}"#,
+                r#"{"session":{"prompt":{"image":{},"_meta":{"p":1}},
+                    "mcp":{"stdio":{},"http":{},"sse":{},"_meta":{"m":1}},"fork":{"atMessageId":true},"delete":{},
+                    "own":[1e400],"_meta":{"s":1}},"providers":{},"_meta":{"c":1}}"#,
+                true,
+                &[][..],
+                None,
+            ),
+            // No way to list: what there is is marked.
+            (
+                r#"{"loadSession":true,"sessionCapabilities":{"resume":{},"close":{}}}"#,
+                r#"{"session":{"mcp":{"stdio":{}},"load":{},"resume":{},"close":{}}}"#,
+                false,
+                &["capability_baseline"],
+                Some(["session.close", "session.load", "session.resume"].as_slice()),
+            ),
+            // Load is as good as resume, but it is not the same.
+            (
+                r#"{"loadSession":true,"sessionCapabilities":{"list":{"_meta":{"l":1}},"close":{}}}"#,
+                r#"{"session":{"mcp":{"stdio":{}},"load":{},"list":{"_meta":{"l":1}},"close":{}}}"#,
+                false,
+                &[],
+                Some(&["session.close", "session.list", "session.load"]),
+            ),
+            // Login without logout.
+            (
+                r#"{"loadSession":true,"sessionCapabilities":{"list":{},"resume":{},"close":{}}}"#,
+                r#"{"session":{"mcp":{"stdio":{}},"load":{},"list":{},"resume":{},"close":{}}}"#,
+                true,
+                &[],
+                Some(&["session.close", "session.list", "session.load", "session.resume"]),
+            ),
+            // Logout without login.
+            (
+                r#"{"loadSession":true,"sessionCapabilities":{"list":{},"resume":{},"close":{}},
+                    "auth":{"logout":{}}}"#,
+                r#"{"session":{"mcp":{"stdio":{}}},"auth":{"logout":{}}}"#,
+                false,
+                &[],
+                Some(&["auth.logout"]),
+            ),
+            // Nothing at all.
+            (
+                r"{}",
+                r#"{"session":{"mcp":{"stdio":{}},"load":null}}"#,
+                false,
+                &["capability_baseline"],
+                Some(&["session.load"]),
+            ),
+        ] {
+            let (v1_methods, v2_methods) = if methods { (METHOD_V1, METHOD_V2) } else { ("[]", "[]") };
+            let (v1_text, v2_text) = (agent(v1_caps, v1_methods), agent_v2(v2_caps, v2_methods));
+            let mut losses = Losses::default();
+            let said = agent_to_v2(&check::object(&v1_text), &mut losses);
+            same_but_for_huge_numbers(&said.to_json(), &v2_text);
+            assert_eq!(check::names(losses), lost);
+            if let Some(unknown) = unknown {
+                let unknown: Vec<_> = unknown.iter().map(|name| format!("capabilities.{name}")).collect();
+                let unknown: Vec<_> = unknown.iter().map(String::as_str).collect();
+                check::parses::<v2::InitializeResponse>(&said.to_json(), &unknown);
+            }
+
+            let mut losses = Losses::default();
+            assert_eq!(agent_to_v2(&said, &mut losses), said, "already said");
+            let back = agent_to_v1(&said, &mut losses);
+            same_but_for_huge_numbers(&back.to_json(), &v1_text);
+            assert_eq!(agent_to_v1(&back, &mut losses), back, "already said");
+            assert_eq!(losses, Losses::default());
+        }
+    }
+
+    fn same_but_for_huge_numbers(found: &Json, expected: &str) {
+        assert_eq!(found.as_str().contains("1e400"), expected.contains("1e400"));
+        check::same(
+            &check::json(&found.as_str().replace("1e400", "\"huge\"")),
+            &expected.replace("1e400", "\"huge\""),
+        );
+    }
+
+    #[test]
+    fn v2_agents_go_to_v1_and_back() {
+        for (v2_caps, methods, v1_caps, lost) in [
+            (
+                r#"{"session":{"prompt":{"embeddedContext":{},"image":{"_meta":{"max":1}}},
+                    "mcp":{"stdio":{"_meta":{"x":1}},"http":{}},"delete":{},"fork":{}},
+                    "auth":{"_meta":{"authStatus":{}}},"providers":{}}"#,
+                METHOD_V2,
+                r#"{"loadSession":true,"promptCapabilities":{"embeddedContext":true,"image":true,
+                    "_meta":{"parlor/image":{"_meta":{"max":1}}}},
+                    "mcpCapabilities":{"http":true,"_meta":{"parlor/stdio":{"_meta":{"x":1}}}},
+                    "sessionCapabilities":{"delete":{},"fork":{},"list":{},"resume":{},"close":{}},
+                    "auth":{"_meta":{"authStatus":{}},"logout":{}},"providers":{}}"#,
+                &[][..],
+            ),
+            (
+                r#"{"session":{"mcp":{"stdio":{}}}}"#,
+                METHOD_V2,
+                r#"{"loadSession":true,"sessionCapabilities":{"list":{},"resume":{},"close":{}},
+                    "auth":{"logout":{}}}"#,
+                &[],
+            ),
+            (
+                r#"{"session":{"prompt":{}}}"#,
+                "[]",
+                r#"{"loadSession":true,"promptCapabilities":{},
+                    "sessionCapabilities":{"list":{},"resume":{},"close":{}}}"#,
+                &["capability_baseline"],
+            ),
+            (r#"{"providers":{}}"#, "[]", r#"{"providers":{}}"#, &["capability_baseline"]),
+        ] {
+            let v2_text = agent_v2(v2_caps, methods);
+            check::parses::<v2::InitializeResponse>(&check::json(&v2_text), &[]);
+            let mut losses = Losses::default();
+            let said = agent_to_v1(&check::object(&v2_text), &mut losses);
+            check::same(said.get("agentCapabilities").unwrap(), v1_caps);
+            check::parses::<v1::InitializeResponse>(&said.to_json(), &[]);
+            assert_eq!(check::names(losses), lost);
+            if lost.is_empty() {
+                let mut losses = Losses::default();
+                check::same(&agent_to_v2(&said, &mut losses).to_json(), &v2_text);
+                assert_eq!(losses, Losses::default());
+            }
+        }
+    }
+
+    #[test]
+    fn ways_to_authenticate_go_both_ways() {
+        for (v1_text, v2_text) in [
+            (
+                r#"{"id":"a","name":"A","description":"d","_meta":{"k":1}}"#,
+                r#"{"type":"agent","methodId":"a","name":"A","description":"d","_meta":{"k":1}}"#,
+            ),
+            (
+                r#"{"type":"terminal","id":"t","name":"T","args":["login"],"env":{"A":"1","B":"2"}}"#,
+                r#"{"type":"terminal","methodId":"t","name":"T","args":["login"],
+                    "env":[{"name":"A","value":"1"},{"name":"B","value":"2"}]}"#,
+            ),
+            (
+                r#"{"type":"terminal","id":"t","name":"T","env":{"A":"1"},
+                    "_meta":{"parlor/env":[{"name":"A","value":"1","_meta":{}}]}}"#,
+                r#"{"type":"terminal","methodId":"t","name":"T","env":[{"name":"A","value":"1","_meta":{}}]}"#,
+            ),
+        ] {
+            check::parses::<v1::AuthMethod>(&check::json(v1_text), &[]);
+            check::parses::<v2::AuthMethod>(&check::json(v2_text), &[]);
+            let said = auth_method_to_v2(&check::object(v1_text));
+            check::same(&said.to_json(), v2_text);
+            assert_eq!(auth_method_to_v2(&said), said, "already said");
+            let mut losses = Losses::default();
+            let back = auth_method_to_v1(&said, &mut losses);
+            check::same(&back.to_json(), v1_text);
+            assert_eq!(auth_method_to_v1(&back, &mut losses), back, "already said");
+            assert_eq!(losses, Losses::default());
+        }
+        let mut losses = Losses::default();
+        let other = check::object(r#"{"type":"_sso","methodId":"s","name":"S","issuer":"i"}"#);
+        let said = auth_method_to_v1(&other, &mut losses);
+        assert_eq!(said.to_json().as_str(), r#"{"id":"s","name":"S","issuer":"i"}"#);
+        assert_eq!(check::names(losses), ["auth_method_type"]);
+    }
+
+    #[test]
+    fn malformed_parts_pass() {
+        let text = r#"{"protocolVersion":1,"agentInfo":"a","agentCapabilities":[],"authMethods":{"a":1}}"#;
+        let mut losses = Losses::default();
+        let said = agent_to_v2(&check::object(text), &mut losses);
+        let expected = r#"{"protocolVersion":2,"info":"a","capabilities":[],"authMethods":{"a":1}}"#;
+        assert_eq!(said.to_json().as_str(), expected);
+        assert_eq!(agent_to_v1(&said, &mut losses).to_json().as_str(), text);
+        assert_eq!(losses, Losses::default());
+
+        let text = r#"{"promptCapabilities":3,"mcpCapabilities":{"http":"yes"},"sessionCapabilities":{"list":1},
+            "loadSession":"?"}"#;
+        agent_to_v1(&agent_to_v2(&check::object(&agent(text, "[1]")), &mut losses), &mut losses);
+    }
+}

@@ -1,1 +1,364 @@
+//! Session options, the values they are set to, and the v1 modes that v2 has as an option.
 
+use parlor_json::{Json, Object, Type, elements};
+
+use super::plan::shape;
+use crate::{LossKind, Losses};
+
+/// Marks a select option that stands for a boolean one.
+const BOOLEAN: &str = "parlor/boolean";
+
+/// Marks an option that was made of a v1 agent's modes.
+const MODES: &str = "parlor/modes";
+
+/// A list of v1 options as v2 says it.
+pub(crate) fn to_v2(options: &Json) -> Json {
+    shape::each(options, |option| {
+        let mut option = shape::renamed(&option, "id", "configId");
+        if shape::take_note(&mut option, BOOLEAN).is_some() {
+            let on = shape::text(&option, "currentValue").as_deref() == Some("true");
+            option.set("type", shape::string("boolean"));
+            option.set("currentValue", boolean(on));
+            option.remove("options");
+        }
+        rename_groups(&mut option, "group", "groupId");
+        Some(option)
+    })
+}
+
+/// A list of v2 options as v1 can parse it. A client that did not advertise `booleans` gets each boolean
+/// option as a choice between on and off.
+pub(crate) fn to_v1(options: &Json, booleans: bool, losses: &mut Losses) -> Json {
+    shape::each(options, |option| {
+        let mut option = shape::renamed(&option, "configId", "id");
+        match shape::text(&option, "type").as_deref() {
+            Some("boolean") if !booleans => {
+                if let Some(on) = option.get("currentValue").and_then(as_boolean) {
+                    option.set("type", shape::string("select"));
+                    option.set("currentValue", shape::string(if on { "true" } else { "false" }));
+                    option.set(
+                        "options",
+                        shape::json(r#"[{"value":"true","name":"On"},{"value":"false","name":"Off"}]"#),
+                    );
+                    shape::note(&mut option, BOOLEAN, boolean(true));
+                }
+            }
+            Some("select" | "boolean") | None => (),
+            Some(_) => {
+                losses.add(LossKind::OptionType);
+                return None;
+            }
+        }
+        rename_groups(&mut option, "groupId", "group");
+        Some(option)
+    })
+}
+
+/// What a v1 client sets an option to, as v2 says it. `is_boolean`: the option is a boolean one, which the
+/// client may have seen as a choice between on and off.
+pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
+    if params.get("type").is_some() && !shape::is(params, "type", Type::Null) {
+        return params.clone();
+    }
+    let Some(value) = shape::text(params, "value") else { return params.clone() };
+    match value.as_str() {
+        "true" | "false" if is_boolean => {
+            let mut params = shape::in_front(params, "type", shape::string("boolean"));
+            params.set("value", boolean(value == "true"));
+            params
+        }
+        _ => shape::in_front(params, "type", shape::string("id")),
+    }
+}
+
+/// What a v2 client sets an option to, as v1 says it.
+///
+/// Values of other types keep their type: v1 takes a string of any unknown type for a choice.
+pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Object {
+    let mut params = params.clone();
+    match shape::text(&params, "type").as_deref() {
+        Some("id") => drop(params.remove("type")),
+        Some("boolean") | None => (),
+        Some(_) => losses.add(LossKind::OptionValue),
+    }
+    params
+}
+
+/// The v2 option that stands for a v1 agent's modes; `None` if there is no mode to choose, since an option
+/// must offer something.
+pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
+    let available = modes.get("availableModes")?;
+    elements(available.raw()).filter(|modes| !modes.is_empty())?;
+    let values = shape::each(available, |mode| Some(shape::renamed(&mode, "id", "value")));
+
+    let mut option = Object::default();
+    for (name, value) in [("configId", "mode"), ("name", "Mode"), ("category", "mode"), ("type", "select")] {
+        option.set(name, shape::string(value));
+    }
+    option.set("currentValue", modes.get("currentModeId")?.clone());
+    option.set("options", values);
+    for (name, value) in modes.iter() {
+        if *name != *"currentModeId" && *name != *"availableModes" && option.get_key(name).is_none() {
+            option.set(name.clone(), value.clone());
+        }
+    }
+    shape::note(&mut option, MODES, boolean(true));
+    Some(option)
+}
+
+/// The v1 modes that an option of either version stands for, if it is a choice of category `mode`.
+pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
+    if !is_mode(option) {
+        return None;
+    }
+    let mut available = Vec::new();
+    for element in elements(option.get("options")?.raw())? {
+        let Ok(value) = Object::parse(element) else { continue };
+        match value.get("options").filter(|_| value.get("value").is_none()) {
+            Some(group) => {
+                available.extend(elements(group.raw()).unwrap_or_default().into_iter().map(Json::from));
+            }
+            None => available.push(Json::from(element)),
+        }
+    }
+
+    let mut modes = Object::default();
+    modes.set("currentModeId", option.get("currentValue")?.clone());
+    modes.set(
+        "availableModes",
+        shape::each(&shape::list_of(&available), |value| Some(shape::renamed(&value, "value", "id"))),
+    );
+    for (name, value) in option.iter() {
+        if !OF_OPTIONS.iter().any(|known| *name == **known) && modes.get_key(name).is_none() {
+            modes.set(name.clone(), value.clone());
+        }
+    }
+    shape::take_note(&mut modes, MODES);
+    Some(modes)
+}
+
+/// What an option says about itself, which modes do not.
+const OF_OPTIONS: &[&str] =
+    &["configId", "id", "name", "description", "category", "type", "currentValue", "options"];
+
+/// The choice of category `mode` in a list of options of either version.
+pub(crate) fn mode_option(options: &Json) -> Option<Object> {
+    elements(options.raw())?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
+}
+
+/// The option, set to another value.
+pub(crate) fn with_current(option: &Object, value: impl Into<Json>) -> Object {
+    let mut option = option.clone();
+    option.set("currentValue", value);
+    option
+}
+
+fn is_mode(option: &Object) -> bool {
+    shape::text(option, "category").as_deref() == Some("mode")
+        && shape::text(option, "type").as_deref() == Some("select")
+}
+
+/// Groups are the elements of a choice that have options of their own.
+fn rename_groups(option: &mut Object, from: &str, to: &str) {
+    shape::each_in(option, "options", |group| {
+        Some(if group.get("options").is_some() { shape::renamed(&group, from, to) } else { group })
+    });
+}
+
+fn boolean(on: bool) -> Json {
+    shape::json(if on { "true" } else { "false" })
+}
+
+fn as_boolean(value: &Json) -> Option<bool> {
+    (value.type_of() == Type::Bool).then(|| value.as_str() == "true")
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::{v1, v2};
+    use parlor_json::JsonStr;
+
+    use super::*;
+    use crate::values::plan::check;
+
+    fn v1_parses(options: &Json) {
+        check::parses::<Vec<v1::SessionConfigOption>>(options, &[]);
+    }
+
+    fn v2_parses(options: &Json) {
+        check::parses::<Vec<v2::SessionConfigOption>>(options, &[]);
+    }
+
+    #[test]
+    fn options_go_both_ways() {
+        for (v1_text, v2_text) in [
+            ("[]", "[]"),
+            (
+                r#"[{"id":"model","name":"Model","category":"model","type":"select","currentValue":"a",
+                    "options":[{"value":"a","name":"A"},{"value":"b","name":"B","_meta":{"k":1}}]}]"#,
+                r#"[{"configId":"model","name":"Model","category":"model","type":"select","currentValue":"a",
+                    "options":[{"value":"a","name":"A"},{"value":"b","name":"B","_meta":{"k":1}}]}]"#,
+            ),
+            (
+                r#"[{"id":"m","name":"M","type":"select","currentValue":"a","options":[
+                    {"group":"g","name":"G","options":[{"value":"a","name":"A"}]}]}]"#,
+                r#"[{"configId":"m","name":"M","type":"select","currentValue":"a","options":[
+                    {"groupId":"g","name":"G","options":[{"value":"a","name":"A"}]}]}]"#,
+            ),
+            (
+                r#"[{"id":"b","name":"B","type":"boolean","currentValue":true}]"#,
+                r#"[{"configId":"b","name":"B","type":"boolean","currentValue":true}]"#,
+            ),
+        ] {
+            let (v1_list, v2_list) = (check::json(v1_text), check::json(v2_text));
+            v1_parses(&v1_list);
+            v2_parses(&v2_list);
+            let mut losses = Losses::default();
+            check::same(&to_v2(&v1_list), v2_text);
+            check::same(&to_v1(&v2_list, true, &mut losses), v1_text);
+            assert_eq!(to_v2(&v2_list), v2_list, "already said");
+            assert_eq!(to_v1(&v1_list, true, &mut losses), v1_list, "already said");
+            assert_eq!(losses, Losses::default());
+        }
+    }
+
+    #[test]
+    fn a_boolean_is_a_choice_for_clients_that_do_not_know_it() {
+        for (v2_text, v1_text) in [
+            (
+                r#"[{"configId":"b","name":"B","type":"boolean","currentValue":true}]"#,
+                r#"[{"id":"b","name":"B","type":"select","currentValue":"true",
+                    "options":[{"value":"true","name":"On"},{"value":"false","name":"Off"}],
+                    "_meta":{"parlor/boolean":true}}]"#,
+            ),
+            (
+                r#"[{"configId":"b","name":"B","type":"boolean","currentValue":false,"_meta":{"k":1}}]"#,
+                r#"[{"id":"b","name":"B","type":"select","currentValue":"false",
+                    "options":[{"value":"true","name":"On"},{"value":"false","name":"Off"}],
+                    "_meta":{"k":1,"parlor/boolean":true}}]"#,
+            ),
+        ] {
+            let mut losses = Losses::default();
+            let said = to_v1(&check::json(v2_text), false, &mut losses);
+            check::same(&said, v1_text);
+            v1_parses(&said);
+            assert_eq!(to_v2(&said).as_str(), v2_text);
+            assert_eq!(losses, Losses::default());
+        }
+    }
+
+    #[test]
+    fn an_option_of_another_type_is_left_out() {
+        let options = check::json(
+            r#"[{"configId":"t","name":"T","type":"_text","currentValue":"x"},
+                {"configId":"b","name":"B","type":"boolean","currentValue":true}]"#,
+        );
+        v2_parses(&options);
+        let mut losses = Losses::default();
+        let said = to_v1(&options, true, &mut losses);
+        assert_eq!(said.as_str(), r#"[{"id":"b","name":"B","type":"boolean","currentValue":true}]"#);
+        assert_eq!(check::names(losses), ["option_type"]);
+    }
+
+    #[test]
+    fn values_go_both_ways() {
+        for (v1_text, is_boolean, v2_text, back) in [
+            (r#"{"value":"a"}"#, false, r#"{"type":"id","value":"a"}"#, r#"{"value":"a"}"#),
+            (r#"{"value":"true"}"#, false, r#"{"type":"id","value":"true"}"#, r#"{"value":"true"}"#),
+            (
+                r#"{"value":"true"}"#,
+                true,
+                r#"{"type":"boolean","value":true}"#,
+                r#"{"type":"boolean","value":true}"#,
+            ),
+            (
+                r#"{"type":"boolean","value":false}"#,
+                true,
+                r#"{"type":"boolean","value":false}"#,
+                r#"{"type":"boolean","value":false}"#,
+            ),
+        ] {
+            let full =
+                |value: &str| value.replacen('{', r#"{"sessionId":"s","configId":"c","_meta":{"k":1},"#, 1);
+            let said = set_to_v2(&check::object(&full(v1_text)), is_boolean);
+            check::same(&said.to_json(), &full(v2_text));
+            check::parses::<v2::SetSessionConfigOptionRequest>(&said.to_json(), &[]);
+            assert_eq!(set_to_v2(&said, is_boolean), said, "already said");
+
+            let mut losses = Losses::default();
+            let again = set_to_v1(&said, &mut losses);
+            check::same(&again.to_json(), &full(back));
+            check::parses::<v1::SetSessionConfigOptionRequest>(&again.to_json(), &[]);
+            assert_eq!(losses, Losses::default());
+        }
+        let mut losses = Losses::default();
+        let other = check::object(r#"{"sessionId":"s","configId":"c","type":"_text","value":"x"}"#);
+        assert_eq!(set_to_v1(&other, &mut losses), other);
+        assert_eq!(check::names(losses), ["option_value"]);
+    }
+
+    #[test]
+    fn modes_are_an_option_and_back() {
+        for (modes, option) in [
+            (
+                r#"{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask","description":"d"},
+                    {"id":"code","name":"Code","_meta":{"k":1}}]}"#,
+                r#"{"configId":"mode","name":"Mode","category":"mode","type":"select","currentValue":"ask",
+                    "options":[{"value":"ask","name":"Ask","description":"d"},
+                    {"value":"code","name":"Code","_meta":{"k":1}}],"_meta":{"parlor/modes":true}}"#,
+            ),
+            (
+                r#"{"currentModeId":"a","availableModes":[{"id":"a","name":"A"}],"_meta":{"x":0}}"#,
+                r#"{"configId":"mode","name":"Mode","category":"mode","type":"select","currentValue":"a",
+                    "options":[{"value":"a","name":"A"}],"_meta":{"x":0,"parlor/modes":true}}"#,
+            ),
+        ] {
+            let made = modes_to_option(&check::object(modes)).unwrap();
+            check::same(&made.to_json(), option);
+            check::parses::<v2::SessionConfigOption>(&made.to_json(), &[]);
+            let back = option_to_modes(&made).unwrap().to_json();
+            check::same(&back, modes);
+            check::parses::<v1::SessionModeState>(&back, &[]);
+        }
+        for nothing in ["{}", r#"{"currentModeId":"a","availableModes":[]}"#] {
+            assert_eq!(modes_to_option(&check::object(nothing)), None);
+        }
+    }
+
+    #[test]
+    fn an_agents_own_mode_option_is_its_modes() {
+        let options = check::json(
+            r#"[1,{"configId":"m","name":"Model","category":"model","type":"select","currentValue":"x","options":[]},
+                {"configId":"p","name":"Permissions","description":"d","category":"mode","type":"select",
+                 "currentValue":"b","options":[{"groupId":"g","name":"G","options":[{"value":"a","name":"A"}]},
+                 {"groupId":"h","name":"H","options":[{"value":"b","name":"B"},{"value":"c","name":"C"}]}]}]"#,
+        );
+        let option = mode_option(&options).unwrap();
+        let option = with_current(&option, &JsonStr::new("c"));
+        check::same(
+            &option_to_modes(&option).unwrap().to_json(),
+            r#"{"currentModeId":"c","availableModes":[{"id":"a","name":"A"},{"id":"b","name":"B"},
+                {"id":"c","name":"C"}]}"#,
+        );
+        for other in [
+            r#"{"configId":"m","category":"model","type":"select","currentValue":"x","options":[]}"#,
+            r#"{"configId":"m","category":"mode","type":"boolean","currentValue":true}"#,
+            r#"{"configId":"m","category":"mode","type":"select","options":3}"#,
+        ] {
+            assert_eq!(option_to_modes(&check::object(other)), None);
+        }
+        assert_eq!(mode_option(&check::json("{}")), None);
+    }
+
+    #[test]
+    fn malformed_options_pass() {
+        for text in
+            ["{}", "[1,null]", r#"[{"type":3,"options":{}}]"#, r#"[{"type":"boolean","currentValue":"?"}]"#]
+        {
+            let mut losses = Losses::default();
+            assert_eq!(to_v2(&check::json(text)).as_str(), text);
+            assert_eq!(to_v1(&check::json(text), false, &mut losses).as_str(), text);
+            assert_eq!(losses, Losses::default());
+        }
+    }
+}

@@ -1,1 +1,503 @@
+//! What an agent asks the user: permissions and elicitations, and their answers.
 
+use parlor_json::{Json, Object, Type, elements};
+
+use super::plan::shape;
+use crate::{LossKind, Losses};
+
+/// Converts the tool call inside a permission request to the wanted version.
+pub(crate) type ConvertToolCall<'a> = &'a mut dyn FnMut(&Object, &mut Losses) -> Object;
+
+/// A v1 permission request as v2 says it.
+///
+/// v2 asks under a title of its own: the tool call's, else the one that is known of it, else a plain word.
+/// A request that came from v2 has its own title and subject with it and gets them back.
+pub(crate) fn request_to_v2(
+    params: &Object,
+    known_title: Option<&str>,
+    convert_tool_call: ConvertToolCall<'_>,
+    losses: &mut Losses,
+) -> Object {
+    let Some(call) = shape::member(params, "toolCall") else { return params.clone() };
+    let mut said = params.clone();
+    if !shape::is(params, "title", Type::String) {
+        let title = call.get("title").filter(|title| title.type_of() == Type::String).cloned();
+        said.set("title", title.unwrap_or_else(|| shape::string(known_title.unwrap_or("Permission"))));
+    }
+    let subject = shape::member(params, "subject").unwrap_or_default();
+    match shape::text(&subject, "type").as_deref() {
+        // The tool call was made up for this subject, or for none.
+        Some(type_) if type_ != "tool_call" => drop(said.remove("toolCall")),
+        None if shape::is(params, "subject", Type::Null) => {
+            said.remove("toolCall");
+            said.remove("subject");
+        }
+        known => {
+            let mut asked = Object::default();
+            asked.set("type", shape::string("tool_call"));
+            if known.is_some() {
+                asked = subject;
+            }
+            asked.set("toolCall", convert_tool_call(&call, losses).to_json());
+            said = shape::renamed(&said, "toolCall", "subject");
+            said.remove("toolCall");
+            said.set("subject", asked.to_json());
+        }
+    }
+    said
+}
+
+/// A v2 permission request as v1 can parse it.
+///
+/// v1 asks only about tool calls. For any other subject one is made up, with the id that the subject names or
+/// else `made_id`. The title, the description and what v1 has no place for stay beside it.
+pub(crate) fn request_to_v1(
+    params: &Object,
+    made_id: &str,
+    convert_tool_call: ConvertToolCall<'_>,
+    losses: &mut Losses,
+) -> Object {
+    let mut said = params.clone();
+    shape::each_in(&mut said, "options", |option| Some(option_to_v1(option, losses)));
+    if params.get("toolCall").is_some() {
+        return said;
+    }
+
+    let mut subject = shape::member(params, "subject");
+    let asked = subject.as_mut().filter(|s| shape::text(s, "type").as_deref() == Some("tool_call"));
+    let asked = asked.and_then(|subject| Some((shape::member(subject, "toolCall")?, subject)));
+    let (call, beside) = if let Some((call, subject)) = asked {
+        subject.remove("toolCall");
+        subject.remove("type");
+        // The way back makes the plain subject again; only what else it says must be kept.
+        let beside = (!subject.is_empty())
+            .then(|| shape::in_front(subject, "type", shape::string("tool_call")).to_json());
+        (convert_tool_call(&call, losses), beside)
+    } else {
+        losses.add(LossKind::PermissionSubject);
+        let call = made_call(params, &subject.unwrap_or_default(), made_id);
+        (call, Some(params.get("subject").cloned().unwrap_or_else(Json::null)))
+    };
+
+    if call.get("title").is_some() && call.get("title") == said.get("title") {
+        said.remove("title");
+    }
+    said = shape::renamed(&said, "subject", "toolCall");
+    said.set("toolCall", call.to_json());
+    if let Some(beside) = beside {
+        said.set("subject", beside);
+    }
+    said
+}
+
+/// A tool call that stands for what permission is asked for. It shows all that the user must know to answer.
+fn made_call(params: &Object, subject: &Object, made_id: &str) -> Object {
+    let id = subject.get("toolCallId").filter(|id| id.type_of() == Type::String).cloned();
+    let is_command = shape::text(subject, "type").as_deref() == Some("command");
+    let mut call = Object::default();
+    call.set("toolCallId", id.unwrap_or_else(|| shape::string(made_id)));
+    if let Some(title) = params.get("title") {
+        call.set("title", title.clone());
+    }
+    call.set("kind", shape::string(if is_command { "execute" } else { "other" }));
+    if is_command {
+        let mut input = Object::default();
+        for name in ["command", "cwd"] {
+            if let Some(value) = subject.get(name) {
+                input.set(name, value.clone());
+            }
+        }
+        call.set("rawInput", input.to_json());
+    }
+    if let Some(description) = params.get("description").filter(|text| text.type_of() == Type::String) {
+        let block = format!(r#"{{"type":"text","text":{}}}"#, description.as_str());
+        call.set("content", shape::json(format!(r#"[{{"type":"content","content":{block}}}]"#)));
+    }
+    call
+}
+
+fn option_to_v1(mut option: Object, losses: &mut Losses) -> Object {
+    let known = ["allow_once", "allow_always", "reject_once", "reject_always"];
+    if shape::text(&option, "kind").is_some_and(|kind| !known.contains(&kind.as_str())) {
+        option.set("kind", shape::string("reject_once"));
+        losses.add(LossKind::PermissionOptionKind);
+    }
+    option
+}
+
+/// The answer of a v2 client to a permission request, as a v1 agent can parse it. v1's answers are v2's too.
+///
+/// An outcome that v1 does not know is no approval, so `cancelled` is the one that is safe to say.
+pub(crate) fn result_to_v1(result: &Object, losses: &mut Losses) -> Object {
+    let mut result = result.clone();
+    shape::within(&mut result, "outcome", |mut outcome| {
+        let kind = shape::text(&outcome, "outcome");
+        if kind.is_some_and(|kind| kind != "cancelled" && kind != "selected") {
+            outcome.set("outcome", shape::string("cancelled"));
+            losses.add(LossKind::PermissionOutcome);
+        }
+        outcome
+    });
+    result
+}
+
+/// Keeps a string format that v1 cannot parse.
+const FORMAT: &str = "parlor/format";
+
+/// A v1 elicitation as v2 says it: a form's schema must say its type and its properties.
+pub(crate) fn elicitation_to_v2(params: &Object) -> Object {
+    let mut params = params.clone();
+    if shape::text(&params, "mode").as_deref() == Some("form") {
+        shape::within(&mut params, "requestedSchema", |mut schema| {
+            if schema.get("type").is_none() {
+                schema = shape::in_front(&schema, "type", shape::string("object"));
+            }
+            if schema.get("properties").is_none() {
+                schema.set("properties", shape::empty());
+            }
+            each_property(&mut schema, |property| {
+                if let Some(format) = shape::take_note(property, FORMAT) {
+                    property.set("format", format);
+                }
+            });
+            schema
+        });
+    }
+    params
+}
+
+/// A v2 elicitation as v1 says it, or `None` if it asks in a way that v1 does not know.
+///
+/// A string's format is only advice in v2, but v1 fails on one that it does not know.
+pub(crate) fn elicitation_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
+    let mut params = params.clone();
+    match shape::text(&params, "mode").as_deref() {
+        Some("form") => shape::within(&mut params, "requestedSchema", |mut schema| {
+            each_property(&mut schema, |property| {
+                let known = ["email", "uri", "date", "date-time"];
+                if shape::text(property, "type").as_deref() == Some("string")
+                    && shape::text(property, "format").is_some_and(|f| !known.contains(&f.as_str()))
+                    && let Some(format) = property.remove("format")
+                {
+                    shape::note(property, FORMAT, format);
+                }
+            });
+            schema
+        }),
+        Some("url") | None => (),
+        Some(_) => {
+            losses.add(LossKind::ElicitationMode);
+            return None;
+        }
+    }
+    Some(params)
+}
+
+fn each_property(schema: &mut Object, mut change: impl FnMut(&mut Object)) {
+    shape::within(schema, "properties", |properties| {
+        let changed = properties.iter().map(|(name, property)| match shape::object(property) {
+            Some(old) => {
+                let mut new = old.clone();
+                change(&mut new);
+                (name.clone(), if new == old { property.clone() } else { new.to_json() })
+            }
+            None => (name.clone(), property.clone()),
+        });
+        changed.collect()
+    });
+}
+
+/// The answer of a v2 client to an elicitation, as a v1 agent can parse it. v1's answers are v2's too.
+///
+/// v2 lets an answer hold values of any shape; a v1 agent could not parse the answer at all. A null among
+/// them is a field that was not filled in, which v1 says by leaving it out.
+pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> Object {
+    let mut result = result.clone();
+    let known = match shape::text(&result, "action").as_deref() {
+        Some("decline" | "cancel") | None => true,
+        Some("accept") => match shape::member(&result, "content") {
+            Some(content) => {
+                let filled = content.iter().filter(|(_, value)| !value.is_null());
+                let filled = filled.map(|(name, value)| (name.clone(), value.clone())).collect::<Object>();
+                let parses = filled.iter().all(|(_, value)| is_plain(value));
+                if filled != content {
+                    result.set("content", filled.to_json());
+                }
+                parses
+            }
+            None => true,
+        },
+        Some(_) => false,
+    };
+    if !known {
+        result.set("action", shape::string("cancel"));
+        result.remove("content");
+        losses.add(LossKind::ElicitationAction);
+    }
+    result
+}
+
+/// Whether v1 has such values in the answer to a form.
+fn is_plain(value: &Json) -> bool {
+    match value.type_of() {
+        Type::String | Type::Number | Type::Bool => true,
+        Type::Array => elements(value.raw())
+            .is_some_and(|list| list.into_iter().all(|text| parlor_json::type_of(text) == Type::String)),
+        Type::Null | Type::Object => false,
+    }
+}
+
+/// An elicitation that is about a request, with that request's id (as JSON) as the receiver knows it.
+pub(crate) fn with_request_id(params: &Object, id: &Json) -> Object {
+    let mut params = params.clone();
+    if params.get("requestId").is_some() {
+        params.set("requestId", id.clone());
+    }
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::{v1, v2};
+
+    use super::*;
+    use crate::values::plan::check;
+
+    /// Stands for the conversion of tool calls, which is tested where it lives.
+    fn as_it_is(call: &Object, _: &mut Losses) -> Object {
+        call.clone()
+    }
+
+    fn ask_v2(v1_text: &str, known_title: Option<&str>) -> Json {
+        let mut losses = Losses::default();
+        let said = request_to_v2(&check::object(v1_text), known_title, &mut as_it_is, &mut losses);
+        assert_eq!(losses, Losses::default());
+        said.to_json()
+    }
+
+    fn ask_v1(v2_text: &str) -> (Json, Vec<&'static str>) {
+        let mut losses = Losses::default();
+        let said = request_to_v1(&check::object(v2_text), "made", &mut as_it_is, &mut losses);
+        (said.to_json(), check::names(losses))
+    }
+
+    const OPTIONS: &str = r#""options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]"#;
+
+    #[test]
+    fn tool_calls_go_both_ways() {
+        for (v1_text, known_title, v2_text, v1_unknown) in [
+            (
+                r#"{"sessionId":"s","toolCall":{"toolCallId":"c","title":"Run it"},OPTIONS,"_meta":{"k":1}}"#,
+                Some("other"),
+                r#"{"sessionId":"s","title":"Run it","subject":{"type":"tool_call",
+                    "toolCall":{"toolCallId":"c","title":"Run it"}},OPTIONS,"_meta":{"k":1}}"#,
+                &[][..],
+            ),
+            (
+                r#"{"sessionId":"s","toolCall":{"toolCallId":"c"},OPTIONS,"title":"Edit a file"}"#,
+                Some("other"),
+                r#"{"sessionId":"s","title":"Edit a file","subject":{"type":"tool_call",
+                    "toolCall":{"toolCallId":"c"}},OPTIONS}"#,
+                &["title"],
+            ),
+            (
+                r#"{"sessionId":"s","toolCall":{"toolCallId":"c","title":"T"},OPTIONS,"title":"May I?",
+                    "description":"d","subject":{"type":"tool_call","_meta":{"k":1}}}"#,
+                None,
+                r#"{"sessionId":"s","title":"May I?","description":"d","subject":{"type":"tool_call",
+                    "toolCall":{"toolCallId":"c","title":"T"},"_meta":{"k":1}},OPTIONS}"#,
+                &["description", "subject", "title"],
+            ),
+        ] {
+            let (v1_text, v2_text) =
+                (v1_text.replace("OPTIONS", OPTIONS), v2_text.replace("OPTIONS", OPTIONS));
+            let said = ask_v2(&v1_text, known_title);
+            check::same(&said, &v2_text);
+            check::parses::<v2::RequestPermissionRequest>(&said, &[]);
+            assert_eq!(ask_v2(said.as_str(), None), said, "already said");
+
+            let (back, lost) = ask_v1(said.as_str());
+            check::same(&back, &v1_text);
+            check::parses::<v1::RequestPermissionRequest>(&back, v1_unknown);
+            assert_eq!(ask_v1(back.as_str()).0, back, "already said");
+            assert_eq!(lost, [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_title_is_found() {
+        for (call, known, title) in [
+            (r#"{"toolCallId":"c","title":null}"#, Some("Known"), "Known"),
+            (r#"{"toolCallId":"c"}"#, None, "Permission"),
+        ] {
+            let params = format!(r#"{{"sessionId":"s","toolCall":{call},{OPTIONS}}}"#);
+            let said: serde_json::Value = serde_json::from_str(ask_v2(&params, known).as_str()).unwrap();
+            assert_eq!(said["title"], title);
+        }
+    }
+
+    #[test]
+    fn other_subjects_get_a_tool_call_and_come_back() {
+        for (v2_text, v1_text, unknown) in [
+            (
+                r#"{"sessionId":"s","title":"Run","description":"why","subject":{"type":"command",
+                    "command":"ls","cwd":"/w","toolCallId":"c"},OPTIONS}"#,
+                r#"{"sessionId":"s","description":"why","toolCall":{"toolCallId":"c","title":"Run",
+                    "kind":"execute","rawInput":{"command":"ls","cwd":"/w"},
+                    "content":[{"type":"content","content":{"type":"text","text":"why"}}]},OPTIONS,
+                    "subject":{"type":"command","command":"ls","cwd":"/w","toolCallId":"c"}}"#,
+                &["description", "subject"][..],
+            ),
+            (
+                r#"{"sessionId":"s","title":"Go on?",OPTIONS}"#,
+                r#"{"sessionId":"s","toolCall":{"toolCallId":"made","title":"Go on?","kind":"other"},OPTIONS,
+                    "subject":null}"#,
+                &["subject"],
+            ),
+            (
+                r#"{"sessionId":"s","title":"Pay","subject":{"type":"_payment","cents":1},OPTIONS}"#,
+                r#"{"sessionId":"s","toolCall":{"toolCallId":"made","title":"Pay","kind":"other"},OPTIONS,
+                    "subject":{"type":"_payment","cents":1}}"#,
+                &["subject"],
+            ),
+        ] {
+            let (v1_text, v2_text) =
+                (v1_text.replace("OPTIONS", OPTIONS), v2_text.replace("OPTIONS", OPTIONS));
+            check::parses::<v2::RequestPermissionRequest>(&check::json(&v2_text), &[]);
+            let (said, lost) = ask_v1(&v2_text);
+            check::same(&said, &v1_text);
+            check::parses::<v1::RequestPermissionRequest>(&said, unknown);
+            assert_eq!(lost, ["permission_subject"]);
+            check::same(&ask_v2(said.as_str(), None), &v2_text);
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_of_option_is_a_refusal() {
+        let (said, lost) = ask_v1(
+            r#"{"sessionId":"s","title":"T","subject":{"type":"tool_call","toolCall":{"toolCallId":"c"}},
+                "options":[{"optionId":"a","name":"A","kind":"_ask_boss"},{"optionId":"b","name":"B","kind":"allow_once"}]}"#,
+        );
+        check::parses::<v1::RequestPermissionRequest>(&said, &["title"]);
+        assert!(said.as_str().contains(r#"{"optionId":"a","name":"A","kind":"reject_once"}"#));
+        assert_eq!(lost, ["permission_option_kind"]);
+    }
+
+    #[test]
+    fn malformed_requests_pass() {
+        for text in ["{}", r#"{"toolCall":3,"options":{}}"#] {
+            assert_eq!(ask_v2(text, None).as_str(), text);
+        }
+        assert_eq!(ask_v1(r#"{"toolCall":3,"options":{}}"#).0.as_str(), r#"{"toolCall":3,"options":{}}"#);
+    }
+
+    #[test]
+    fn outcomes() {
+        for (v2_text, v1_text, lost) in [
+            (r#"{"outcome":{"outcome":"cancelled"}}"#, r#"{"outcome":{"outcome":"cancelled"}}"#, &[][..]),
+            (
+                r#"{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"k":1}}"#,
+                r#"{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"k":1}}"#,
+                &[],
+            ),
+            (
+                r#"{"outcome":{"outcome":"_later","_meta":{"k":1}}}"#,
+                r#"{"outcome":{"outcome":"cancelled","_meta":{"k":1}}}"#,
+                &["permission_outcome"],
+            ),
+            (r#"{"outcome":3}"#, r#"{"outcome":3}"#, &[]),
+        ] {
+            let mut losses = Losses::default();
+            let said = result_to_v1(&check::object(v2_text), &mut losses).to_json();
+            assert_eq!(said.as_str(), v1_text);
+            assert_eq!(check::names(losses), lost);
+            if !v1_text.contains('3') {
+                serde_json::from_str::<v1::RequestPermissionResponse>(v1_text).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn elicitations_go_both_ways() {
+        for (v1_text, v2_text) in [
+            (
+                r#"{"sessionId":"s","mode":"form","message":"m","requestedSchema":{"properties":{}}}"#,
+                r#"{"sessionId":"s","mode":"form","message":"m",
+                    "requestedSchema":{"type":"object","properties":{}}}"#,
+            ),
+            (
+                r#"{"requestId":7,"mode":"url","message":"m","elicitationId":"e","url":"https://e"}"#,
+                r#"{"requestId":7,"mode":"url","message":"m","elicitationId":"e","url":"https://e"}"#,
+            ),
+        ] {
+            let said = elicitation_to_v2(&check::object(v1_text));
+            check::same(&said.to_json(), v2_text);
+            check::parses::<v2::CreateElicitationRequest>(&said.to_json(), &[]);
+            let mut losses = Losses::default();
+            let back = elicitation_to_v1(&said, &mut losses).unwrap();
+            assert_eq!(back, said);
+            check::parses::<v1::CreateElicitationRequest>(&back.to_json(), &[]);
+            assert_eq!(losses, Losses::default());
+        }
+        let unsayable = r#"{"sessionId":"s","mode":"_voice","message":"m"}"#;
+        serde_json::from_str::<v2::CreateElicitationRequest>(unsayable).unwrap();
+        let mut losses = Losses::default();
+        assert_eq!(elicitation_to_v1(&check::object(unsayable), &mut losses), None);
+        assert_eq!(check::names(losses), ["elicitation_mode"]);
+    }
+
+    #[test]
+    fn formats_that_v1_cannot_parse_are_kept_aside() {
+        let form = |phone: &str| {
+            format!(
+                r#"{{"sessionId":"s","mode":"form","message":"m","requestedSchema":{{"type":"object","properties":{{
+                    "mail":{{"type":"string","format":"email"}},"phone":{phone},"n":{{"type":"integer"}}}}}}}}"#
+            )
+        };
+        let v2_text = form(r#"{"type":"string","format":"phone"}"#);
+        let v1_text = form(r#"{"type":"string","_meta":{"parlor/format":"phone"}}"#);
+        check::parses::<v2::CreateElicitationRequest>(&check::json(&v2_text), &[]);
+        let mut losses = Losses::default();
+        let said = elicitation_to_v1(&check::object(&v2_text), &mut losses).unwrap();
+        check::same(&said.to_json(), &v1_text);
+        check::parses::<v1::CreateElicitationRequest>(&said.to_json(), &[]);
+        check::same(&elicitation_to_v2(&said).to_json(), &v2_text);
+        assert_eq!(losses, Losses::default());
+    }
+
+    #[test]
+    fn answers_to_elicitations() {
+        for (v2_text, v1_text, lost) in [
+            (r#"{"action":"decline"}"#, r#"{"action":"decline"}"#, &[][..]),
+            (
+                r#"{"action":"accept","content":{"a":"x","n":1.5,"b":true,"l":["x"],"none":null}}"#,
+                r#"{"action":"accept","content":{"a":"x","n":1.5,"b":true,"l":["x"]}}"#,
+                &[],
+            ),
+            (
+                r#"{"action":"accept","content":{"where":{"lat":1}},"_meta":{"k":1}}"#,
+                r#"{"action":"cancel","_meta":{"k":1}}"#,
+                &["elicitation_action"],
+            ),
+            (r#"{"action":"_later"}"#, r#"{"action":"cancel"}"#, &["elicitation_action"]),
+        ] {
+            serde_json::from_str::<v2::CreateElicitationResponse>(v2_text).unwrap();
+            let mut losses = Losses::default();
+            let said = elicitation_result_to_v1(&check::object(v2_text), &mut losses).to_json();
+            assert_eq!(said.as_str(), v1_text);
+            check::parses::<v1::CreateElicitationResponse>(&said, &[]);
+            assert_eq!(check::names(losses), lost);
+        }
+    }
+
+    #[test]
+    fn the_request_that_an_elicitation_is_about_is_renamed() {
+        let about = check::object(r#"{"requestId":7,"mode":"url"}"#);
+        assert_eq!(
+            with_request_id(&about, &check::json("\"a-1\"")).to_json().as_str(),
+            r#"{"requestId":"a-1","mode":"url"}"#
+        );
+        let other = check::object(r#"{"sessionId":"s","mode":"url"}"#);
+        assert_eq!(with_request_id(&other, &check::json("1")), other);
+    }
+}

@@ -271,9 +271,12 @@ fn a_message_update_before_any_chunks_creates_the_message_and_later_chunks_appen
 }
 
 #[test]
-fn content_that_is_no_array_is_refused_by_name() {
+fn content_that_is_no_array_is_reported_and_counts_as_not_said() {
     let folded =
         fold(V2, &[r#"{"sessionUpdate":"agent_message","messageId":"m1","content":{"type":"text"}}"#]);
-    assert_eq!(folded.problems, ["agent_message: `content` must be an array, this is an object"]);
-    assert_eq!(folded.view["messages"], json!([]));
+    assert_eq!(
+        folded.problems,
+        ["agent_message: `content` must be an array, this is an object; the rest was taken"]
+    );
+    assert_eq!(folded.view["messages"], json!([{ "messageId": "m1", "role": "agent", "content": [] }]));
 }

@@ -1,0 +1,106 @@
+//! The words of the core, said in a dialect: the way back from `decode`.
+
+pub(crate) mod v1;
+pub(crate) mod v2;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::{Body, Content, MessageId, Patch, Role, Slot, Target, Transcript, Upsert};
+
+use crate::meta::{self, Rule};
+use crate::text::ObjectText;
+use crate::{Dialect, Losses};
+
+/// What an encoder may look at and has to fill while it says one update.
+pub(crate) struct Context<'a> {
+    /// The session as it is after the update. Messages may be in it without their content.
+    pub(crate) transcript: &'a Transcript,
+    /// The metadata of what is updated, as it was before.
+    pub(crate) meta_before: Option<&'a Object>,
+    /// Where ids come from that the other dialect needs.
+    pub(crate) fresh: &'a mut dyn FnMut() -> MessageId,
+    /// What could not be said.
+    pub(crate) losses: &'a mut Losses,
+}
+
+impl Context<'_> {
+    /// What is known of a target now.
+    fn body(&self, target: &Target) -> Option<&Body> {
+        match target {
+            Target::Entry(id) => self.transcript.get(id).map(parlor_session::Entry::body),
+            Target::Slot(slot) => self.transcript.slot(*slot),
+        }
+    }
+
+    /// The metadata of an upsert, by the rule of the dialect that hears of it.
+    fn meta(&mut self, target: &Target, upsert: &Upsert, dialect: Dialect) -> Patch<Object> {
+        let after = self.body(target).and_then(|body| body.meta.clone());
+        meta::say(&upsert.meta, Rule::of(dialect, target), self.meta_before, after.as_ref(), self.losses)
+    }
+
+    /// One field of a slot.
+    fn slot_field(&self, slot: Slot, name: &str) -> Option<&Json> {
+        self.transcript.slot(slot).and_then(|body| body.fields.get(name))
+    }
+}
+
+/// The word for a message of this role in whole, and for a chunk of one.
+const fn message_kinds(role: Role) -> (&'static str, &'static str) {
+    match role {
+        Role::User => ("user_message", "user_message_chunk"),
+        Role::Agent => ("agent_message", "agent_message_chunk"),
+        Role::Thought => ("agent_thought", "agent_thought_chunk"),
+    }
+}
+
+/// The text of one chunk.
+fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: Option<&Json>) -> String {
+    let text = ObjectText::update(kind).string(id_name, id).raw("content", item);
+    match extra.and_then(|extra| Object::parse(extra.raw()).ok()) {
+        Some(extra) => text.members(&extra).finish(),
+        None => text.finish(),
+    }
+}
+
+/// Terminal output as the wire carries it, with what else was said about it.
+fn output(bytes: &[u8], said: Option<&Json>) -> Json {
+    let mut output = Object::default();
+    output.set("data", &JsonStr::new(&BASE64_STANDARD.encode(bytes)));
+    for (name, value) in said.and_then(|said| Object::parse(said.raw()).ok()).unwrap_or_default().iter() {
+        output.set(name.clone(), value.clone());
+    }
+    output.to_json()
+}
+
+fn patch_text<T>(patch: &Patch<T>, text: impl FnOnce(&T) -> String) -> Option<String> {
+    match patch {
+        Patch::Omitted => None,
+        Patch::Clear => Some("null".to_owned()),
+        Patch::Value(value) => Some(text(value)),
+    }
+}
+
+/// The elements of an array, each converted; what is no array or no object stays as it is.
+fn each(array: &Json, mut convert: impl FnMut(&Object) -> Vec<Object>) -> Json {
+    let Some(items) = parlor_json::elements(array.raw()) else { return array.clone() };
+    let mut texts: Vec<String> = Vec::with_capacity(items.len());
+    for item in items {
+        match Object::parse(item) {
+            Ok(object) => texts.extend(convert(&object).iter().map(|object| object.to_json().as_str().to_owned())),
+            Err(_) => texts.push(item.get().to_owned()),
+        }
+    }
+    Json::parse(format!("[{}]", texts.join(","))).expect("it is made of JSON")
+}
+
+/// The items of a content list, each converted.
+fn each_item(content: &Content, mut convert: impl FnMut(&Object) -> Vec<Object>) -> Vec<Object> {
+    let objects = content.iter().filter_map(|item| serde_json::from_str::<Object>(item.json).ok());
+    objects.flat_map(|object| convert(&object)).collect()
+}
+
+fn array(items: &[Object]) -> String {
+    let texts: Vec<_> = items.iter().map(|item| item.to_json().as_str().to_owned()).collect();
+    format!("[{}]", texts.join(","))
+}

@@ -1,0 +1,151 @@
+//! Updates for a peer that speaks v2, as published or as the drafts spell it. All of the core can be said.
+
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::{EntryId, Patch, Slot, State, Target, Update, Upsert};
+
+use super::{Context, array, chunk, each_item, message_kinds, output, patch_text};
+use crate::Dialect;
+use crate::text::ObjectText;
+use crate::values::{commands, options, tool_content};
+use crate::view::activity_name;
+
+/// The updates that say `update`.
+pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
+    match update {
+        Update::Upsert { target, upsert } => upsert_text(target, upsert, dialect, cx).into_iter().collect(),
+        Update::Append { entry, item, extra } => append(entry, item, extra.as_ref(), cx).into_iter().collect(),
+        Update::Output { terminal, bytes } => {
+            let data = output(bytes, None);
+            let data = Object::parse(data.raw()).ok().and_then(|output| output.get("data").cloned());
+            let text = ObjectText::update("terminal_output_chunk").string("terminalId", terminal.as_json());
+            vec![text.maybe("data", data.as_ref().map(Json::as_str)).finish()]
+        }
+        Update::Remove { entry: EntryId::Plan(id) } => {
+            vec![ObjectText::update("plan_removed").string("planId", id.as_json()).finish()]
+        }
+        Update::Remove { .. } => Vec::new(),
+        Update::Note { fields } => vec![fields.to_json().as_str().to_owned()],
+        Update::State(state) => vec![state_text(state, dialect)],
+    }
+}
+
+/// The report of a state.
+pub(crate) fn state_text(state: &State, dialect: Dialect) -> String {
+    let (kind, reason) = match dialect {
+        Dialect::Draft => ("state_change", "stop_reason"),
+        Dialect::V1 | Dialect::V2 => ("state_update", "stopReason"),
+    };
+    let text = ObjectText::update(kind).string("state", &activity_name(&state.activity));
+    let text = text.maybe(reason, state.stop_reason.as_ref().map(JsonStr::as_literal));
+    let meta = state.meta.as_ref().map(Object::to_json);
+    text.members(&state.fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()
+}
+
+/// All options of a session, with its modes among them where the agent has modes and no option for them.
+pub(crate) fn option_list(options: Option<&Json>, modes: Option<&Object>, cx: &mut Context<'_>) -> Json {
+    let listed = options.map_or_else(|| Json::parse("[]").expect("it is JSON"), |list| options::to_v2(list, cx.losses));
+    let Some(modes) = modes.filter(|modes| modes.get("availableModes").is_some()) else { return listed };
+    if options::mode_option(&listed).is_some() {
+        return listed;
+    }
+    let made = options::modes_to_option(modes).to_json();
+    let inner = listed.as_str().trim_start_matches('[').trim_end_matches(']');
+    let comma = if inner.trim().is_empty() { "" } else { "," };
+    Json::parse(format!("[{inner}{comma}{}]", made.as_str())).unwrap_or(listed)
+}
+
+fn append(entry: &EntryId, item: &Json, extra: Option<&Json>, cx: &mut Context<'_>) -> Option<String> {
+    Some(match entry {
+        EntryId::Message(role, id) => {
+            chunk(message_kinds(*role).1, "messageId", id.as_json(), item.as_str(), extra)
+        }
+        EntryId::ToolCall(id) => {
+            let item = match Object::parse(item.raw()) {
+                Ok(object) => tool_content::item_to_v2(&object, cx.losses).to_json(),
+                Err(_) => item.clone(),
+            };
+            chunk("tool_call_content_chunk", "toolCallId", id.as_json(), item.as_str(), extra)
+        }
+        EntryId::Compaction(id) => {
+            chunk("compaction_summary_chunk", "compactionId", id.as_json(), item.as_str(), extra)
+        }
+        EntryId::SessionMessage(id) => {
+            chunk("session_message_chunk", "messageId", id.as_json(), item.as_str(), extra)
+        }
+        EntryId::Plan(_) | EntryId::Terminal(_) | EntryId::Subagent(_) | EntryId::Note(_) => return None,
+    })
+}
+
+fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Context<'_>) -> Option<String> {
+    let meta = cx.meta(target, upsert, dialect);
+    let meta = patch_text(&meta, |meta| meta.to_json().as_str().to_owned());
+    let fields = &upsert.fields;
+    let content = || patch_text(&upsert.content, |content| content.to_json().as_str().to_owned());
+    let text = match target {
+        Target::Entry(EntryId::Message(role, id)) => ObjectText::update(message_kinds(*role).0)
+            .string("messageId", id.as_json())
+            .members(fields)
+            .maybe("content", content().as_deref()),
+        Target::Entry(EntryId::ToolCall(id)) => {
+            let mut fields = fields.clone();
+            if let Some(locations) = fields.get("locations").cloned() {
+                fields.set("locations", tool_content::locations_to_v2(&locations));
+            }
+            let items = patch_text(&upsert.content, |content| {
+                array(&each_item(content, |item| vec![tool_content::item_to_v2(item, cx.losses)]))
+            });
+            let text = ObjectText::update("tool_call_update").string("toolCallId", id.as_json());
+            text.members(&fields).maybe("content", items.as_deref())
+        }
+        Target::Entry(EntryId::Plan(_)) => ObjectText::update("plan_update").members(fields),
+        Target::Entry(EntryId::Terminal(id)) => {
+            let mut fields = fields.clone();
+            let said = fields.remove("output");
+            let output = match &upsert.output {
+                Patch::Omitted => None,
+                Patch::Clear => Some(Json::null()),
+                Patch::Value(bytes) => Some(output(bytes, said.as_ref())),
+            };
+            let text = ObjectText::update("terminal_update").string("terminalId", id.as_json());
+            text.members(&fields).maybe("output", output.as_ref().map(Json::as_str))
+        }
+        Target::Entry(EntryId::Compaction(id)) => ObjectText::update("compaction_update")
+            .string("compactionId", id.as_json())
+            .members(fields)
+            .maybe("summary", content().as_deref()),
+        Target::Entry(EntryId::Subagent(id)) => {
+            ObjectText::update("subagent_update").string("sessionId", id.as_json()).members(fields)
+        }
+        Target::Entry(EntryId::SessionMessage(id)) => ObjectText::update("session_message")
+            .string("messageId", id.as_json())
+            .members(fields)
+            .maybe("content", content().as_deref()),
+        Target::Entry(EntryId::Note(_)) => return Some(fields.to_json().as_str().to_owned()),
+        Target::Slot(Slot::Info) => ObjectText::update("session_info_update").members(fields),
+        Target::Slot(Slot::Usage) => ObjectText::update("usage_update").members(fields),
+        Target::Slot(Slot::Commands) => {
+            let mut fields = fields.clone();
+            if let Some(list) = fields.get("availableCommands").cloned() {
+                fields.set("availableCommands", commands::to_v2(&list));
+            }
+            ObjectText::update("available_commands_update").members(&fields)
+        }
+        // A mode is one of the options, so either report tells of all of them.
+        Target::Slot(slot @ (Slot::Options | Slot::Mode)) => {
+            let options = cx.slot_field(Slot::Options, "configOptions").cloned();
+            let modes = cx.transcript.slot(Slot::Mode).map(|body| body.fields.clone());
+            let list = option_list(options.as_ref(), modes.as_ref(), cx);
+            let text = ObjectText::update("config_option_update").raw("configOptions", list.as_str());
+            let known = if *slot == Slot::Options { ["configOptions"].as_slice() } else { &["currentModeId", "availableModes"] };
+            let mut rest = fields.clone();
+            known.iter().for_each(|name| drop(rest.remove(name)));
+            text.members(&rest)
+        }
+    };
+    // A report has metadata or none; only what is patched can have it cleared.
+    let is_report = matches!(
+        target,
+        Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode) | Target::Entry(EntryId::Plan(_))
+    );
+    Some(text.maybe("_meta", meta.as_deref().filter(|meta| !is_report || *meta != "null")).finish())
+}

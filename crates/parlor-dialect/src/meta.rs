@@ -1,0 +1,183 @@
+//! Metadata, said again under another dialect's merge rule.
+//!
+//! The dialects merge metadata differently. Passing a patch on as it came would leave a peer of another
+//! dialect with other metadata than everybody else, so the patch is made anew: the one that gives the stored
+//! result under the peer's own rule.
+
+use parlor_json::{Json, MAX_DEPTH, Object};
+use parlor_session::{EntryId, MetaPatch, Patch, Slot, Target};
+
+use crate::{Dialect, LossKind, Losses};
+
+/// How a dialect takes a metadata object in an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// It replaces what was there.
+    Replace,
+    /// Its top-level keys replace those that were there; a null removes.
+    Keys,
+    /// It is merged recursively; a null removes.
+    Deep,
+}
+
+impl Rule {
+    /// The rule of a dialect for the metadata of something that is patched.
+    pub(crate) fn of(dialect: Dialect, target: &Target) -> Self {
+        match (dialect, target) {
+            (Dialect::V1 | Dialect::Draft, Target::Slot(Slot::Info)) => Self::Deep,
+            (Dialect::V1, Target::Entry(_) | Target::Slot(_))
+            | (Dialect::Draft, Target::Entry(EntryId::Message(..))) => Self::Replace,
+            // Where the drafts are silent, they mean what is published.
+            (Dialect::V2 | Dialect::Draft, Target::Entry(_) | Target::Slot(_)) => Self::Keys,
+        }
+    }
+
+    /// What an object in an update means.
+    pub(crate) fn patch(self, meta: Object) -> MetaPatch {
+        match self {
+            Self::Replace => MetaPatch::Replace(meta),
+            Self::Keys => MetaPatch::MergeKeys(meta),
+            Self::Deep => MetaPatch::MergeDeep(meta),
+        }
+    }
+}
+
+/// A metadata patch as a peer has to be told of it, who merges by `rule` and has `before`; the stored result
+/// is `after`.
+pub(crate) fn say(
+    patch: &MetaPatch,
+    rule: Rule,
+    before: Option<&Object>,
+    after: Option<&Object>,
+    losses: &mut Losses,
+) -> Patch<Object> {
+    match (patch, rule) {
+        (MetaPatch::Keep, _) => return Patch::Omitted,
+        (MetaPatch::Clear, _) => return Patch::Clear,
+        (MetaPatch::Replace(meta), Rule::Replace)
+        | (MetaPatch::MergeKeys(meta), Rule::Keys)
+        | (MetaPatch::MergeDeep(meta), Rule::Deep) => return Patch::Value(meta.clone()),
+        (MetaPatch::Replace(_) | MetaPatch::MergeKeys(_) | MetaPatch::MergeDeep(_), _) => {}
+    }
+    let Some(after) = after else { return Patch::Clear };
+    let empty = Object::default();
+    let before = before.unwrap_or(&empty);
+    Patch::Value(match rule {
+        Rule::Replace => after.clone(),
+        Rule::Keys => difference(before, after, 0, losses),
+        Rule::Deep => difference(before, after, MAX_DEPTH, losses),
+    })
+}
+
+/// The merge patch from one object to another, merging nested objects down to `depth`.
+fn difference(before: &Object, after: &Object, depth: usize, losses: &mut Losses) -> Object {
+    let mut patch = Object::default();
+    for (name, new) in after.iter() {
+        let old = before.get_key(name);
+        if old == Some(new) {
+            continue;
+        }
+        if new.is_null() {
+            losses.add(LossKind::MetaNull);
+            continue;
+        }
+        let nested = |json: &Json| Object::parse(json.raw()).ok();
+        let value = match (depth, nested(new)) {
+            (1.., Some(new)) => {
+                let old = old.and_then(nested).unwrap_or_default();
+                difference(&old, &new, depth - 1, losses).to_json()
+            }
+            (0, Some(_)) | (_, None) => new.clone(),
+        };
+        patch.set(name.clone(), value);
+    }
+    for (name, _) in before.iter().filter(|(name, _)| after.get_key(name).is_none()) {
+        patch.set(name.clone(), Json::null());
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn object(text: &str) -> Object {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_patch_is_said_in_the_words_of_the_other_rule() {
+        let (before, patch) = (r#"{"a":{"x":1,"y":2},"b":1}"#, r#"{"a":{"y":3},"b":null}"#);
+        for (means, rule, said) in [
+            (Rule::Deep, Rule::Keys, r#"{"a":{"x":1,"y":3},"b":null}"#),
+            (Rule::Deep, Rule::Replace, r#"{"a":{"x":1,"y":3}}"#),
+            (Rule::Keys, Rule::Deep, r#"{"a":{"y":3,"x":null},"b":null}"#),
+            (Rule::Keys, Rule::Replace, r#"{"a":{"y":3}}"#),
+            (Rule::Keys, Rule::Keys, patch),
+        ] {
+            let patch = means.patch(object(patch));
+            let mut losses = Losses::default();
+            let after = applied(&patch, &object(before));
+            let got = say(&patch, rule, Some(&object(before)), Some(&after), &mut losses);
+            assert_eq!(got, Patch::Value(object(said)), "{means:?} -> {rule:?}");
+            assert_eq!(losses.as_slice(), []);
+        }
+    }
+
+    #[test]
+    fn a_null_that_is_kept_cannot_be_said_by_a_rule_that_removes_it() {
+        let mut losses = Losses::default();
+        let patch = MetaPatch::Replace(object(r#"{"a":null,"b":1}"#));
+        let said = say(&patch, Rule::Keys, None, Some(&object(r#"{"a":null,"b":1}"#)), &mut losses);
+        assert_eq!(said, Patch::Value(object(r#"{"b":1}"#)));
+        assert_eq!(losses.as_slice()[0].kind, LossKind::MetaNull);
+    }
+
+    fn applied(patch: &MetaPatch, before: &Object) -> Object {
+        let mut after = before.clone();
+        match patch {
+            MetaPatch::Keep => {}
+            MetaPatch::Clear => after = Object::default(),
+            MetaPatch::Replace(meta) => after = meta.clone(),
+            MetaPatch::MergeKeys(meta) => after.merge_keys(meta),
+            MetaPatch::MergeDeep(meta) => after.merge_deep(meta),
+        }
+        after
+    }
+
+    fn nested() -> impl Strategy<Value = Object> {
+        let leaf = prop_oneof![
+            Just(serde_json::json!(1)),
+            Just(serde_json::json!("x")),
+            Just(serde_json::json!(null))
+        ];
+        let value = leaf.prop_recursive(3, 16, 3, |inner| {
+            prop::collection::btree_map("[a-c]", inner, 0..3).prop_map(|map| serde_json::json!(map))
+        });
+        prop::collection::btree_map("[a-c]", value, 0..3)
+            .prop_map(|map| object(&serde_json::json!(map).to_string()))
+    }
+
+    /// The same members in any order.
+    fn value(object: &Object) -> serde_json::Value {
+        serde_json::from_str(object.to_json().as_str()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_follows_by_another_rule_ends_with_the_stored_metadata(
+            before in nested(), patch in nested(),
+            means in prop::sample::select(vec![Rule::Replace, Rule::Keys, Rule::Deep]),
+            rule in prop::sample::select(vec![Rule::Replace, Rule::Keys, Rule::Deep]),
+        ) {
+            let patch = means.patch(patch);
+            let after = applied(&patch, &before);
+            let mut losses = Losses::default();
+            let Patch::Value(said) = say(&patch, rule, Some(&before), Some(&after), &mut losses) else { unreachable!() };
+            let followed = applied(&rule.patch(said), &before);
+            prop_assert!(value(&followed) == value(&after) || !losses.as_slice().is_empty());
+        }
+    }
+}

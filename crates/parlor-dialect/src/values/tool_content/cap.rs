@@ -1,0 +1,195 @@
+//! Tool content that grows chunk by chunk in v2 and is repeated with every update in v1, kept short.
+
+use parlor_json::{JsonStr, Object, Type, Unit, Units, type_of};
+use serde_json::value::RawValue;
+
+use super::{text_block, text_item};
+use crate::{LossKind, Losses};
+
+/// How many bytes of content, as JSON, are repeated with every update.
+pub(crate) const CAP: usize = 64 * 1024;
+
+/// More than the item that tells how much was left out takes.
+const NOTE_ROOM: usize = 128;
+
+/// Makes content fit into `limit` bytes of JSON by leaving out its middle.
+///
+/// Content that fits comes out as it went in. Otherwise neighbouring texts without other fields become one;
+/// what is then still too long keeps about half of `limit` from its beginning and half from its end. A text is
+/// cut between two characters; anything else is kept or left out as a whole.
+///
+/// The result is never longer than `limit`, if the note that something was left out fits into that at all.
+pub(crate) fn cap(items: Vec<Object>, limit: usize, losses: &mut Losses) -> Vec<Object> {
+    if text_len(&items) <= limit {
+        return items;
+    }
+    let items = joined(&items);
+    if text_len(&items) <= limit {
+        return items;
+    }
+    losses.add(LossKind::ToolContentCut);
+
+    let half = limit.saturating_sub(NOTE_ROOM) / 2;
+    let (mut head_room, mut tail_room) = (half, half);
+    let from_head = items.iter().take_while(|item| takes(&mut head_room, item)).count();
+    let from_tail = items[from_head..].iter().rev().take_while(|item| takes(&mut tail_room, item)).count();
+
+    let mut capped = items;
+    let tail = capped.split_off(capped.len() - from_tail);
+    let middle = capped.split_off(from_head);
+    capped.extend(cut_middle(&middle, head_room, tail_room));
+    capped.extend(tail);
+    joined(&capped)
+}
+
+/// How long the items are as an array.
+fn text_len(items: &[Object]) -> usize {
+    items.iter().map(|item| item.text_len() + 1).sum::<usize>() + 1
+}
+
+/// Takes room for an item, if there is enough.
+fn takes(room: &mut usize, item: &Object) -> bool {
+    match room.checked_sub(item.text_len() + 1) {
+        Some(left) => {
+            *room = left;
+            true
+        }
+        None => false,
+    }
+}
+
+/// The beginning of the first item and the end of the last one, as far as they are texts, and a note between.
+fn cut_middle(items: &[Object], head_room: usize, tail_room: usize) -> Vec<Object> {
+    let bytes: usize = items.iter().map(content_bytes).sum();
+    let note = |head: &str, tail: &str| note(bytes - utf8_len(head) - utf8_len(tail));
+    if let [item] = items
+        && let Some(text) = TextItem::of(item)
+        && let Some(room) = (head_room + tail_room).checked_sub(text.overhead)
+    {
+        let head = text.head(head_room.saturating_sub(text.overhead));
+        let tail = text.tail((room - head.len()).min(tail_room).min(text.inner().len() - head.len()));
+        return vec![text.with([head, &note(head, tail), tail])];
+    }
+    let first = items.first().and_then(TextItem::of).filter(|_| items.len() > 1);
+    let last = items.last().and_then(TextItem::of).filter(|_| items.len() > 1);
+    let head = first.as_ref().map_or("", |text| text.head(head_room.saturating_sub(text.overhead)));
+    let tail = last.as_ref().map_or("", |text| text.tail(tail_room.saturating_sub(text.overhead)));
+
+    let mut parts = Vec::with_capacity(3);
+    parts.extend(first.as_ref().filter(|_| !head.is_empty()).map(|text| text.with([head])));
+    parts.push(text_item(&literal([note(head, tail).as_str()])));
+    parts.extend(last.as_ref().filter(|_| !tail.is_empty()).map(|text| text.with([tail])));
+    parts
+}
+
+/// What tells that something was left out, as the inside of a literal.
+fn note(bytes: usize) -> String {
+    format!("\\n[... {bytes} bytes left out ...]\\n")
+}
+
+/// A content item that is a text, whatever other fields it has.
+struct TextItem<'a> {
+    item: &'a Object,
+    text: JsonStr,
+    /// How many bytes the item takes besides its text.
+    overhead: usize,
+}
+
+impl<'a> TextItem<'a> {
+    fn of(item: &'a Object) -> Option<Self> {
+        let text = JsonStr::from_raw(text_in(item)?)?;
+        let overhead = (item.text_len() + 1).saturating_sub(text.inner().len());
+        Some(Self { item, text, overhead })
+    }
+
+    fn inner(&self) -> &str {
+        self.text.inner()
+    }
+
+    /// The longest beginning that takes no more than `room`.
+    fn head(&self, room: usize) -> &str {
+        let end = boundaries(self.inner()).take_while(|&place| place <= room).last().unwrap_or(0);
+        &self.inner()[..end]
+    }
+
+    /// The longest end that takes no more than `room`.
+    fn tail(&self, room: usize) -> &str {
+        let start = self.inner().len().saturating_sub(room);
+        let start = boundaries(self.inner()).find(|&place| place >= start).unwrap_or(self.inner().len());
+        &self.inner()[start..]
+    }
+
+    /// The item with another text.
+    fn with<const N: usize>(&self, parts: [&str; N]) -> Object {
+        let mut item = self.item.clone();
+        let mut block =
+            self.item.get("content").and_then(|block| Object::parse(block.raw()).ok()).unwrap_or_default();
+        block.set("text", &literal(parts));
+        item.set("content", block.to_json());
+        item
+    }
+}
+
+/// Where the inside of a canonical literal may be cut: between its characters, none of which is an escaped
+/// pair of surrogates.
+fn boundaries(inner: &str) -> impl Iterator<Item = usize> {
+    let mut ahead = inner;
+    std::iter::once(0).chain(std::iter::from_fn(move || {
+        let length = match ahead.as_bytes() {
+            [b'\\', b'u', ..] => 6,
+            [b'\\', ..] => 2,
+            _ => ahead.chars().next()?.len_utf8(),
+        };
+        ahead = ahead.get(length..).unwrap_or_default();
+        Some(inner.len() - ahead.len())
+    }))
+}
+
+/// How long a part of a literal is as UTF-8. Half a surrogate pair counts as what would be shown for it.
+fn utf8_len(inner: &str) -> usize {
+    let length = |unit| match unit {
+        Unit::Char(c) => c.len_utf8(),
+        Unit::Surrogate(_) => char::REPLACEMENT_CHARACTER.len_utf8(),
+    };
+    Units::of_literal(inner).map(length).sum()
+}
+
+/// How much there is to read in an item.
+fn content_bytes(item: &Object) -> usize {
+    TextItem::of(item).map_or_else(|| item.text_len(), |text| utf8_len(text.inner()))
+}
+
+/// The items with neighbouring plain texts in one, and every text as its canonical literal.
+fn joined(items: &[Object]) -> Vec<Object> {
+    let mut joined = Vec::with_capacity(items.len());
+    for run in items.chunk_by(|one, next| is_plain_text(one) && is_plain_text(next)) {
+        if let [item] = run {
+            joined.push(TextItem::of(item).map_or_else(|| item.clone(), |text| text.with([text.inner()])));
+            continue;
+        }
+        let inners = run.iter().filter_map(text_in).map(|raw| {
+            let literal = raw.get();
+            &literal[1..literal.len() - 1]
+        });
+        joined.push(text_item(&literal(inners)));
+    }
+    joined
+}
+
+/// A literal of parts of literals. Two halves of a surrogate pair that meet become one character.
+fn literal<'a>(parts: impl IntoIterator<Item = &'a str>) -> JsonStr {
+    let inner: String = parts.into_iter().collect();
+    JsonStr::from_literal(&format!("\"{inner}\"")).expect("parts of literals are a literal")
+}
+
+/// The literal of the text of an item that is one.
+fn text_in(item: &Object) -> Option<&RawValue> {
+    text_block(item)?.get("text").filter(|raw| type_of(raw) == Type::String)
+}
+
+/// Whether the item is a text and nothing else, so that a neighbour's text can go on where it ends.
+fn is_plain_text(item: &Object) -> bool {
+    item.iter().count() == 2
+        && text_block(item).is_some_and(|block| block.len() == 2)
+        && text_in(item).is_some()
+}
