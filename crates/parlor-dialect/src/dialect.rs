@@ -19,6 +19,9 @@ pub enum Dialect {
 pub struct UnknownDialect(String);
 
 impl Dialect {
+    /// The metadata key by which a v2 peer asks for the draft.
+    pub const MARK: &str = "parlor/dialect";
+
     /// All of them.
     pub const ALL: [Self; 3] = [Self::V1, Self::V2, Self::Draft];
 

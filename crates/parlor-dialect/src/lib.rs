@@ -11,12 +11,15 @@
 
 mod decode;
 mod dialect;
+mod encode;
 mod fold;
 mod hot;
 mod loss;
 mod meta;
 mod recording;
+mod shape;
 mod text;
+mod translate;
 mod values;
 pub mod view;
 
@@ -25,3 +28,4 @@ pub use dialect::{Dialect, UnknownDialect};
 pub use fold::{Fold, LineProblem};
 pub use loss::{Loss, LossKind, Losses};
 pub use recording::{Recorded, Side};
+pub use translate::{Said, Translation, Translator};

@@ -106,6 +106,10 @@ loss_kinds! {
     AuthMethodType = "auth_method_type",
     /// v2 takes for granted that sessions can be listed, resumed and closed; this agent did not say it can.
     CapabilityBaseline = "capability_baseline",
+    /// v1 takes for granted that MCP servers can be started as processes; this agent did not say it can.
+    McpStdio = "mcp_stdio",
+    /// A v2 agent without sessions cannot be said in v1.
+    NoSessions = "no_sessions",
     /// A v2 peer must say its name and version; they were made.
     InfoMade = "info_made",
     /// A permission is asked for something other than a tool call; one was made up to stand for it.

@@ -1,4 +1,4 @@
-use parlor_json::{JsonStr, Object};
+use parlor_json::{Json, JsonStr, Object};
 
 /// The text of an object, written member by member.
 ///
@@ -43,6 +43,14 @@ impl ObjectText {
     /// Members with any names, as they are.
     pub(crate) fn members(self, object: &Object) -> Self {
         object.iter().fold(self, |text, (name, value)| text.member(name.as_literal(), value.as_str()))
+    }
+
+    /// What else a chunk said, kept as an object.
+    pub(crate) fn extra(self, extra: Option<&Json>) -> Self {
+        match extra.and_then(|extra| Object::parse(extra.raw()).ok()) {
+            Some(extra) => self.members(&extra),
+            None => self,
+        }
     }
 
     /// One member by the literal of its name.

@@ -73,6 +73,13 @@ impl Content {
         })
     }
 
+    /// The JSON of the item at a place.
+    pub fn get(&self, place: usize) -> Option<&str> {
+        let end = *self.ends.get(place)? as usize;
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        Some(&self.text[start..end])
+    }
+
     /// The items as a JSON array.
     pub fn to_json(&self) -> Json {
         let mut text = String::with_capacity(self.text.len() + self.len() + 1);
@@ -191,6 +198,8 @@ mod tests {
             r#"[{"b":18446744073709551616,"type":"x","a":1.50},{"type":"text","text":"\u0041"},null,7]"#;
         assert_eq!(content(array).to_json().as_str(), array);
         assert_eq!(content(array).len(), 4);
+        assert_eq!(content(array).get(3), Some("7"));
+        assert_eq!(content(array).get(4), None);
         assert_eq!(content("[]").to_json().as_str(), "[]");
     }
 

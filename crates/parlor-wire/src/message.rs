@@ -159,8 +159,8 @@ impl<'a> Message<'a> {
     }
 
     fn from_item(item: &'a RawValue) -> Result<Self, Malformed> {
-        let members = Members::of(item)
-            .map_err(|reason| Malformed::unclear(Reason::from(reason), item.get()))?;
+        let members =
+            Members::of(item).map_err(|reason| Malformed::unclear(Reason::from(reason), item.get()))?;
         Self::from_members(item.get(), &members)
     }
 

@@ -2,6 +2,7 @@
 
 mod commands;
 mod failure;
+mod input;
 mod render;
 
 use std::process::ExitCode;
@@ -21,13 +22,15 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Fold(commands::fold::Fold),
+    Translate(commands::translate::Translate),
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 translated with losses.";
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Fold(fold) => fold.run(),
+        Command::Translate(translate) => translate.run(),
     };
     done.unwrap_or_else(|failure: Failure| failure.report())
 }

@@ -10,7 +10,7 @@ use parlor_session::{Body, Content, MessageId, Patch, Role, Slot, Target, Transc
 
 use crate::meta::{self, Rule};
 use crate::text::ObjectText;
-use crate::{Dialect, Losses};
+use crate::{Dialect, Losses, shape};
 
 /// What an encoder may look at and has to fill while it says one update.
 pub(crate) struct Context<'a> {
@@ -56,21 +56,19 @@ const fn message_kinds(role: Role) -> (&'static str, &'static str) {
 
 /// The text of one chunk.
 fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: Option<&Json>) -> String {
-    let text = ObjectText::update(kind).string(id_name, id).raw("content", item);
-    match extra.and_then(|extra| Object::parse(extra.raw()).ok()) {
-        Some(extra) => text.members(&extra).finish(),
-        None => text.finish(),
-    }
+    ObjectText::update(kind).string(id_name, id).raw("content", item).extra(extra).finish()
 }
 
 /// Terminal output as the wire carries it, with what else was said about it.
 fn output(bytes: &[u8], said: Option<&Json>) -> Json {
     let mut output = Object::default();
-    output.set("data", &JsonStr::new(&BASE64_STANDARD.encode(bytes)));
-    for (name, value) in said.and_then(|said| Object::parse(said.raw()).ok()).unwrap_or_default().iter() {
-        output.set(name.clone(), value.clone());
-    }
+    output.set("data", &base64(bytes));
+    output.add_missing(&said.and_then(shape::object).unwrap_or_default());
     output.to_json()
+}
+
+fn base64(bytes: &[u8]) -> JsonStr {
+    JsonStr::new(&BASE64_STANDARD.encode(bytes))
 }
 
 fn patch_text<T>(patch: &Patch<T>, text: impl FnOnce(&T) -> String) -> Option<String> {
@@ -79,19 +77,6 @@ fn patch_text<T>(patch: &Patch<T>, text: impl FnOnce(&T) -> String) -> Option<St
         Patch::Clear => Some("null".to_owned()),
         Patch::Value(value) => Some(text(value)),
     }
-}
-
-/// The elements of an array, each converted; what is no array or no object stays as it is.
-fn each(array: &Json, mut convert: impl FnMut(&Object) -> Vec<Object>) -> Json {
-    let Some(items) = parlor_json::elements(array.raw()) else { return array.clone() };
-    let mut texts: Vec<String> = Vec::with_capacity(items.len());
-    for item in items {
-        match Object::parse(item) {
-            Ok(object) => texts.extend(convert(&object).iter().map(|object| object.to_json().as_str().to_owned())),
-            Err(_) => texts.push(item.get().to_owned()),
-        }
-    }
-    Json::parse(format!("[{}]", texts.join(","))).expect("it is made of JSON")
 }
 
 /// The items of a content list, each converted.

@@ -3,30 +3,36 @@
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{EntryId, Patch, Slot, State, Target, Update, Upsert};
 
-use super::{Context, array, chunk, each_item, message_kinds, output, patch_text};
-use crate::Dialect;
+use super::{Context, array, base64, chunk, each_item, message_kinds, output, patch_text};
 use crate::text::ObjectText;
 use crate::values::{commands, options, tool_content};
 use crate::view::activity_name;
+use crate::{Dialect, shape};
 
 /// The updates that say `update`.
 pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
     match update {
         Update::Upsert { target, upsert } => upsert_text(target, upsert, dialect, cx).into_iter().collect(),
-        Update::Append { entry, item, extra } => append(entry, item, extra.as_ref(), cx).into_iter().collect(),
-        Update::Output { terminal, bytes } => {
-            let data = output(bytes, None);
-            let data = Object::parse(data.raw()).ok().and_then(|output| output.get("data").cloned());
+        Update::Append { entry, item, extra } => append(entry, item, extra.as_ref()).into_iter().collect(),
+        Update::Output { terminal, bytes, extra } => {
             let text = ObjectText::update("terminal_output_chunk").string("terminalId", terminal.as_json());
-            vec![text.maybe("data", data.as_ref().map(Json::as_str)).finish()]
+            vec![text.string("data", &base64(bytes)).extra(extra.as_ref()).finish()]
         }
-        Update::Remove { entry: EntryId::Plan(id) } => {
-            vec![ObjectText::update("plan_removed").string("planId", id.as_json()).finish()]
+        Update::Remove { entry: EntryId::Plan(id), extra } => {
+            let text = ObjectText::update("plan_removed").string("planId", id.as_json());
+            vec![text.extra(extra.as_ref()).finish()]
         }
         Update::Remove { .. } => Vec::new(),
         Update::Note { fields } => vec![fields.to_json().as_str().to_owned()],
         Update::State(state) => vec![state_text(state, dialect)],
     }
+}
+
+/// The update that takes all content from a message.
+pub(crate) fn cleared(entry: &EntryId) -> Option<String> {
+    let EntryId::Message(role, id) = entry else { return None };
+    let text = ObjectText::update(message_kinds(*role).0).string("messageId", id.as_json());
+    Some(text.raw("content", "[]").finish())
 }
 
 /// The report of a state.
@@ -42,26 +48,42 @@ pub(crate) fn state_text(state: &State, dialect: Dialect) -> String {
 }
 
 /// All options of a session, with its modes among them where the agent has modes and no option for them.
-pub(crate) fn option_list(options: Option<&Json>, modes: Option<&Object>, cx: &mut Context<'_>) -> Json {
-    let listed = options.map_or_else(|| Json::parse("[]").expect("it is JSON"), |list| options::to_v2(list, cx.losses));
-    let Some(modes) = modes.filter(|modes| modes.get("availableModes").is_some()) else { return listed };
+pub(crate) fn option_list(options: Option<&Json>, modes: Option<&Object>) -> Json {
+    let mut list = match options.and_then(|options| parlor_json::elements(options.raw())) {
+        Some(options) => options.into_iter().map(Json::from).collect(),
+        None => Vec::new(),
+    };
+    let listed = options::to_v2(&shape::list_of(&list));
     if options::mode_option(&listed).is_some() {
         return listed;
     }
-    let made = options::modes_to_option(modes).to_json();
-    let inner = listed.as_str().trim_start_matches('[').trim_end_matches(']');
-    let comma = if inner.trim().is_empty() { "" } else { "," };
-    Json::parse(format!("[{inner}{comma}{}]", made.as_str())).unwrap_or(listed)
+    let Some(made) = modes.and_then(options::modes_to_option) else { return listed };
+    list.push(made.to_json());
+    options::to_v2(&shape::list_of(&list))
 }
 
-fn append(entry: &EntryId, item: &Json, extra: Option<&Json>, cx: &mut Context<'_>) -> Option<String> {
+/// A tool call as it stands in a request, in the words of v2.
+pub(crate) fn tool_call(call: &Object) -> Object {
+    let mut call = tool_fields(call.clone());
+    shape::each_in(&mut call, "content", |item| Some(tool_content::item_to_v2(&item)));
+    call
+}
+
+fn tool_fields(mut fields: Object) -> Object {
+    if let Some(locations) = fields.get("locations").cloned() {
+        fields.set("locations", tool_content::locations_to_v2(&locations));
+    }
+    fields
+}
+
+fn append(entry: &EntryId, item: &Json, extra: Option<&Json>) -> Option<String> {
     Some(match entry {
         EntryId::Message(role, id) => {
             chunk(message_kinds(*role).1, "messageId", id.as_json(), item.as_str(), extra)
         }
         EntryId::ToolCall(id) => {
             let item = match Object::parse(item.raw()) {
-                Ok(object) => tool_content::item_to_v2(&object, cx.losses).to_json(),
+                Ok(object) => tool_content::item_to_v2(&object).to_json(),
                 Err(_) => item.clone(),
             };
             chunk("tool_call_content_chunk", "toolCallId", id.as_json(), item.as_str(), extra)
@@ -87,12 +109,9 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
             .members(fields)
             .maybe("content", content().as_deref()),
         Target::Entry(EntryId::ToolCall(id)) => {
-            let mut fields = fields.clone();
-            if let Some(locations) = fields.get("locations").cloned() {
-                fields.set("locations", tool_content::locations_to_v2(&locations));
-            }
+            let fields = tool_fields(fields.clone());
             let items = patch_text(&upsert.content, |content| {
-                array(&each_item(content, |item| vec![tool_content::item_to_v2(item, cx.losses)]))
+                array(&each_item(content, |item| vec![tool_content::item_to_v2(item)]))
             });
             let text = ObjectText::update("tool_call_update").string("toolCallId", id.as_json());
             text.members(&fields).maybe("content", items.as_deref())
@@ -134,9 +153,13 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Slot(slot @ (Slot::Options | Slot::Mode)) => {
             let options = cx.slot_field(Slot::Options, "configOptions").cloned();
             let modes = cx.transcript.slot(Slot::Mode).map(|body| body.fields.clone());
-            let list = option_list(options.as_ref(), modes.as_ref(), cx);
+            let list = option_list(options.as_ref(), modes.as_ref());
             let text = ObjectText::update("config_option_update").raw("configOptions", list.as_str());
-            let known = if *slot == Slot::Options { ["configOptions"].as_slice() } else { &["currentModeId", "availableModes"] };
+            let known = if *slot == Slot::Options {
+                ["configOptions"].as_slice()
+            } else {
+                &["currentModeId", "availableModes"]
+            };
             let mut rest = fields.clone();
             known.iter().for_each(|name| drop(rest.remove(name)));
             text.members(&rest)
@@ -145,7 +168,8 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
     // A report has metadata or none; only what is patched can have it cleared.
     let is_report = matches!(
         target,
-        Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode) | Target::Entry(EntryId::Plan(_))
+        Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode)
+            | Target::Entry(EntryId::Plan(_))
     );
     Some(text.maybe("_meta", meta.as_deref().filter(|meta| !is_report || *meta != "null")).finish())
 }

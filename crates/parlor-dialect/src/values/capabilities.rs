@@ -6,7 +6,7 @@
 
 use parlor_json::{Json, JsonStr, Object, Type, elements};
 
-use super::plan::shape;
+use crate::shape;
 use crate::{LossKind, Losses};
 
 /// What a v1 agent says about its session methods. In v2 they are all taken for granted; where a v1 agent
@@ -180,7 +180,7 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
 fn agent_capabilities_to_v1(v2: Object, offers_login: bool, losses: &mut Losses) -> Object {
     let Some(mut session) = shape::member(&v2, "session") else {
         // v1 takes sessions for granted.
-        losses.add(LossKind::CapabilityBaseline);
+        losses.add(LossKind::NoSessions);
         return v2;
     };
     let from_v1 = MARKERS.iter().any(|name| session.get(name).is_some());
@@ -203,7 +203,7 @@ fn agent_capabilities_to_v1(v2: Object, offers_login: bool, losses: &mut Losses)
     let mut mcp = objects_to_flags(mcp, &MCP);
     match mcp.remove("stdio").filter(|stdio| stdio.type_of() == Type::Object) {
         // v1 takes it for granted that an agent can start MCP servers.
-        None => losses.add(LossKind::CapabilityBaseline),
+        None => losses.add(LossKind::McpStdio),
         Some(stdio) if stdio != shape::empty() => shape::note(&mut mcp, &note_of("stdio"), stdio),
         Some(_) => (),
     }
@@ -327,7 +327,7 @@ mod tests {
     use agent_client_protocol_schema::{v1, v2};
 
     use super::*;
-    use crate::values::plan::check;
+    use crate::values::check;
 
     #[test]
     fn clients_go_both_ways() {

@@ -2,7 +2,7 @@
 
 use parlor_json::{Json, Object, Type};
 
-use super::plan::shape;
+use crate::shape;
 use crate::{LossKind, Losses};
 
 /// A list of v1 commands as v2 says it.
@@ -53,7 +53,7 @@ mod tests {
     use agent_client_protocol_schema::{v1, v2};
 
     use super::*;
-    use crate::values::plan::check;
+    use crate::values::check;
 
     #[test]
     fn commands_go_both_ways() {

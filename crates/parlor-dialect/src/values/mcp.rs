@@ -5,7 +5,7 @@
 
 use parlor_json::{Json, Object, Type};
 
-use super::plan::shape;
+use crate::shape;
 use crate::{LossKind, Losses};
 
 /// A list of v1 servers as v2 says it.
@@ -53,7 +53,7 @@ mod tests {
     use agent_client_protocol_schema::{v1, v2};
 
     use super::*;
-    use crate::values::plan::check;
+    use crate::values::check;
 
     fn v1_parses(servers: &Json, unknown: &[&str]) {
         check::parses::<Vec<v1::McpServer>>(servers, unknown);

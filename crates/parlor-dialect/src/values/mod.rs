@@ -5,6 +5,8 @@
 //! out as it went in. What cannot be said is added to the losses.
 
 pub(crate) mod capabilities;
+#[cfg(test)]
+pub(crate) mod check;
 pub(crate) mod commands;
 pub(crate) mod mcp;
 pub(crate) mod options;

@@ -2,7 +2,7 @@
 
 use parlor_json::{Json, Object, Type, elements};
 
-use super::plan::shape;
+use crate::shape;
 use crate::{LossKind, Losses};
 
 /// Marks a select option that stands for a boolean one.
@@ -179,7 +179,7 @@ mod tests {
     use parlor_json::JsonStr;
 
     use super::*;
-    use crate::values::plan::check;
+    use crate::values::check;
 
     fn v1_parses(options: &Json) {
         check::parses::<Vec<v1::SessionConfigOption>>(options, &[]);

@@ -2,7 +2,7 @@
 
 use parlor_json::{Json, Object, Type, elements};
 
-use super::plan::shape;
+use crate::shape;
 use crate::{LossKind, Losses};
 
 /// Converts the tool call inside a permission request to the wanted version.
@@ -261,7 +261,7 @@ mod tests {
     use agent_client_protocol_schema::{v1, v2};
 
     use super::*;
-    use crate::values::plan::check;
+    use crate::values::check;
 
     /// Stands for the conversion of tool calls, which is tested where it lives.
     fn as_it_is(call: &Object, _: &mut Losses) -> Object {

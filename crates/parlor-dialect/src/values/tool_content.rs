@@ -136,46 +136,46 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
     Some(diff)
 }
 
+/// The first of the items carries the other fields: repeating them for each file could take any amount of memory.
 fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
     let mut rest = item.clone();
     rest.remove("changes");
     let patch = item.get("patch").and_then(|patch| Object::parse(patch.raw()).ok());
-    // Another `patch` than v2 means is a field of its own.
     let patch = patch.filter(|patch| patch.get("format").is_some());
-    if patch.is_some() {
-        rest.remove("patch");
-    }
     if string(item, "path").is_some() && string(item, "newText").is_some() {
+        // What v1 said is all there. Another `patch` than v2 means is a field of its own.
+        if patch.is_some() {
+            rest.remove("patch");
+        }
         return vec![rest];
     }
+    rest.remove("patch");
 
     let changes = changes_of(item);
     let patch = patch.filter(|patch| string(patch, "format").as_deref() == Some("git_patch"));
     let patch = patch.as_ref().and_then(|patch| string(patch, "text"));
     let sections = patch.map_or_else(Vec::new, |patch| diff::parse(&patch));
 
-    let mut diffs = Vec::new();
+    let mut items = Vec::new();
     let mut named = Vec::new();
     let (mut is_partial, mut is_other) = (false, false);
     for (change, section) in changes.iter().zip(sections_of(&changes, &sections)) {
-        let Some((path, shown)) =
-            change.path.as_ref().zip(section.and_then(|section| change.shown_by(section)))
-        else {
+        let shown = section.and_then(|section| change.shown_by(section));
+        let Some((path, shown)) = change.path.as_ref().zip(shown) else {
             named.push(change.to_string());
             continue;
         };
         is_partial |= shown.is_partial;
         is_other |= !matches!(&*change.operation, "add" | "delete" | "modify");
-        let mut diff = rest.clone();
+        let mut diff = std::mem::take(&mut rest);
+        diff.set("type", &JsonStr::new("diff"));
         diff.set("path", path);
         match shown.old {
             Some(old) => diff.set("oldText", &JsonStr::new(old)),
-            None => {
-                diff.remove("oldText");
-            }
+            None => drop(diff.remove("oldText")),
         }
         diff.set("newText", &JsonStr::new(shown.new));
-        diffs.push(diff);
+        items.push(diff);
     }
 
     if is_partial {
@@ -184,15 +184,15 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
     if is_other {
         losses.add(LossKind::DiffOperation);
     }
-    if !named.is_empty() || diffs.is_empty() {
+    if !named.is_empty() || items.is_empty() {
         losses.add(LossKind::DiffWithoutPatch);
     }
     if !named.is_empty() {
         rest.set("type", &JsonStr::new("content"));
         rest.set("content", block_of_text(&JsonStr::new(&named.join("\n"))));
-        diffs.push(rest);
+        items.push(rest);
     }
-    diffs
+    items
 }
 
 /// One of the changes that a v2 diff lists.
@@ -212,14 +212,15 @@ struct Shown<'a> {
 impl Change {
     /// `None` if the patch has no lines of this change.
     fn shown_by<'a>(&self, section: &'a Section) -> Option<Shown<'a>> {
-        let Section { old, new, has_hunks, is_binary, .. } = section;
-        let is_text = *has_hunks || !is_binary;
+        let Section { old, new, has_hunks, is_opaque, .. } = section;
         // The patch of a file that is all new or all gone has all of it; that of an empty one has no hunk.
-        match &*self.operation {
-            "add" if is_text && old.is_empty() => Some(Shown { old: None, new, is_partial: false }),
-            "delete" if is_text && new.is_empty() => Some(Shown { old: Some(old), new, is_partial: false }),
-            _ => has_hunks.then_some(Shown { old: Some(old), new, is_partial: true }),
-        }
+        let is_whole = match &*self.operation {
+            "add" => !is_opaque && old.is_empty(),
+            "delete" => !is_opaque && new.is_empty(),
+            _ => false,
+        };
+        let old = (self.operation != "add" || !old.is_empty()).then_some(&**old);
+        (is_whole || *has_hunks).then_some(Shown { old, new, is_partial: !is_whole })
     }
 
     fn path_text(&self) -> Cow<'_, str> {
@@ -359,4 +360,375 @@ fn array(values: impl IntoIterator<Item = Json>) -> Json {
     let values: Vec<Json> = values.into_iter().collect();
     let texts: Vec<&str> = values.iter().map(Json::as_str).collect();
     Json::parse(format!("[{}]", texts.join(","))).expect("values between commas are an array")
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::{v1, v2};
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::values::check::{object, parses};
+
+    /// The names of the members that are not among these, in order.
+    fn other_members(item: &Object, known: &[&str]) -> Vec<String> {
+        let mut names: Vec<String> = item.iter().map(|(name, _)| name.to_text().into_owned()).collect();
+        names.retain(|name| !known.contains(&name.as_str()));
+        names.sort();
+        names
+    }
+
+    /// The item is valid in v1, which has a place for all of it that v1 knows.
+    fn parses_as_v1(item: &Object) {
+        let mut known = vec!["type", "content", "terminalId", "path", "newText", "_meta"];
+        known.extend(string(item, "oldText").map(|_| "oldText"));
+        let unknown = other_members(item, &known);
+        parses::<v1::ToolCallContent>(
+            &item.to_json(),
+            &unknown.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+    }
+
+    /// The item is valid in v2, which has a place for all of it that v2 knows.
+    fn parses_as_v2(item: &Object) {
+        let mut known = vec!["type", "content", "terminalId", "changes", "_meta"];
+        known.extend(item.get("patch").filter(|patch| patch.type_of() == Type::Object).map(|_| "patch"));
+        let unknown = other_members(item, &known);
+        parses::<v2::ToolCallContent>(
+            &item.to_json(),
+            &unknown.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+    }
+
+    fn shown(items: &[Object], losses: &Losses) -> String {
+        let losses = losses.as_slice().iter().map(|loss| format!("lost: {}\n", loss.kind));
+        items.iter().map(|item| format!("{item:?}\n")).chain(losses).collect()
+    }
+
+    /// What the terminal `t1` shows; all others are a v1 client's.
+    fn terminal_text(id: &str) -> Option<String> {
+        (id == "t1").then(|| "$ ls\nfile\n".to_owned())
+    }
+
+    fn to_v1(item: &Object) -> (Vec<Object>, Losses) {
+        let mut losses = Losses::default();
+        let items = item_to_v1(item, &mut losses, &terminal_text);
+        (items, losses)
+    }
+
+    /// What a v1 item is in v2, which must be valid there and come back as it was.
+    fn check_to_v2(item: &str, expected: &Expect) {
+        let item = object(item);
+        let there = item_to_v2(&item);
+        expected.assert_eq(&shown(std::slice::from_ref(&there), &Losses::default()));
+        parses_as_v1(&item);
+        parses_as_v2(&there);
+        assert_eq!(item_to_v2(&there), there, "already v2");
+        assert_eq!(to_v1(&there), (vec![item.clone()], Losses::default()));
+        assert_eq!(to_v1(&item), (vec![item], Losses::default()), "already v1");
+    }
+
+    /// What a v2 item is in v1, which must be valid there.
+    fn check_to_v1(item: &str, expected: &Expect) {
+        let item = object(item);
+        parses_as_v2(&item);
+        let (items, losses) = to_v1(&item);
+        expected.assert_eq(&shown(&items, &losses));
+        for item in items {
+            parses_as_v1(&item);
+            assert_eq!(to_v1(&item), (vec![item], Losses::default()), "already v1");
+        }
+    }
+
+    #[test]
+    fn what_both_versions_spell_alike_stays() {
+        for item in [
+            r#"{"type":"content","content":{"type":"text","text":"\u0061"},"x":1.50}"#,
+            r#"{"content":{"data":"","mimeType":"image/png","type":"image"},"_meta":{"a":1},"type":"content"}"#,
+            r#"{"type":"terminal","terminalId":"client's","x":184467440737095516160}"#,
+        ] {
+            let item = object(item);
+            assert_eq!(item_to_v2(&item), item);
+            assert_eq!(to_v1(&item), (vec![item.clone()], Losses::default()));
+            parses_as_v1(&item);
+            parses_as_v2(&item);
+        }
+    }
+
+    #[test]
+    fn a_v1_diff_gets_changes_and_a_patch() {
+        check_to_v2(
+            r#"{"type":"diff","path":"/a/b.txt","oldText":"one\ntwo\n","newText":"one\n2\n","_meta":{"x":1.0}}"#,
+            &expect![[r#"
+                {"type":"diff","path":"/a/b.txt","oldText":"one\ntwo\n","newText":"one\n2\n","_meta":{"x":1.0},"changes":[{"operation":"modify","path":"/a/b.txt"}],"patch":{"format":"git_patch","text":"diff --git /a/b.txt /a/b.txt\n--- /a/b.txt\n+++ /a/b.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"}}
+            "#]],
+        );
+        check_to_v2(
+            r#"{"newText":"one","oldText":null,"path":"/a/\u00e9","type":"diff","unknown":[1]}"#,
+            &expect![[r#"
+                {"newText":"one","oldText":null,"path":"/a/\u00e9","type":"diff","unknown":[1],"changes":[{"operation":"add","path":"/a/\u00e9"}],"patch":{"format":"git_patch","text":"diff --git \"/a/\\303\\251\" \"/a/\\303\\251\"\nnew file mode 100644\n--- /dev/null\n+++ \"/a/\\303\\251\"\n@@ -0,0 +1 @@\n+one\n\\ No newline at end of file\n"}}
+            "#]],
+        );
+        // Nothing changed, so there is nothing to show; and a field that v1 does not know is not overwritten.
+        check_to_v2(
+            r#"{"type":"diff","path":"/a","oldText":"x","newText":"x"}"#,
+            &expect![[r#"
+                {"type":"diff","path":"/a","oldText":"x","newText":"x","changes":[{"operation":"modify","path":"/a"}]}
+            "#]],
+        );
+        check_to_v2(
+            r#"{"type":"diff","path":"/a","newText":"x","patch":"mine"}"#,
+            &expect![[r#"
+                {"type":"diff","path":"/a","newText":"x","patch":"mine","changes":[{"operation":"add","path":"/a"}]}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn texts_with_half_a_surrogate_pair_come_back() {
+        let item = object(r#"{"type":"diff","path":"/a","oldText":"\ud83d","newText":"\ude00\n"}"#);
+        let there = item_to_v2(&item);
+        assert!(there.get("patch").unwrap().as_str().contains("-\u{fffd}\\n\\\\ No newline"));
+        assert_eq!(to_v1(&there).0, [item]);
+    }
+
+    #[test]
+    fn long_texts_get_no_patch() {
+        let item = object(&format!(
+            r#"{{"type":"diff","path":"/a","newText":"{}"}}"#,
+            "x".repeat(diff::MAX_TEXT + 1)
+        ));
+        let there = item_to_v2(&item);
+        assert_eq!(there.get("changes").unwrap().as_str(), r#"[{"operation":"add","path":"/a"}]"#);
+        assert_eq!(there.get("patch"), None);
+        assert_eq!(to_v1(&there).0, [item]);
+    }
+
+    #[test]
+    fn a_diff_that_cannot_be_read_stays() {
+        for item in
+            [r#"{"type":"diff"}"#, r#"{"type":"diff","path":"/a","newText":null}"#, "{}", r#"{"type":1}"#]
+        {
+            assert_eq!(item_to_v2(&object(item)), object(item));
+        }
+    }
+
+    #[test]
+    fn a_v2_diff_becomes_one_for_each_file_that_the_patch_shows() {
+        check_to_v1(
+            r#"{"type":"diff","changes":[{"operation":"modify","path":"/a/b","fileType":"text"}],"patch":{"format":"git_patch","text":"diff --git /a/b /a/b\n--- /a/b\n+++ /a/b\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n@@ -9 +9 @@\n-nine\n+9\n"},"_meta":{"x":1},"y":2}"#,
+            &expect![[r#"
+                {"type":"diff","_meta":{"x":1},"y":2,"path":"/a/b","oldText":"one\ntwo\nnine\n","newText":"one\n2\n9\n"}
+                lost: diff_partial
+            "#]],
+        );
+        // All of a file that is new or gone is known, even if it is empty.
+        check_to_v1(
+            r#"{"type":"diff","changes":[{"operation":"add","path":"/a"},{"operation":"delete","path":"/b"},{"operation":"add","path":"/c"},{"operation":"delete","path":"/d"}],"patch":{"format":"git_patch","text":"diff --git /a /a\nnew file mode 100644\n--- /dev/null\n+++ /a\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\ndiff --git /b /b\ndeleted file mode 100644\n--- /b\n+++ /dev/null\n@@ -1 +0,0 @@\n-y\ndiff --git /c /c\nnew file mode 100644\ndiff --git /d /d\ndeleted file mode 100644\n"}}"#,
+            &expect![[r#"
+                {"type":"diff","path":"/a","newText":"x"}
+                {"type":"diff","path":"/b","oldText":"y\n","newText":""}
+                {"type":"diff","path":"/c","newText":""}
+                {"type":"diff","path":"/d","oldText":"","newText":""}
+            "#]],
+        );
+        // A patch that was cut off has not all of it. The first item carries the other fields.
+        check_to_v1(
+            r#"{"type":"diff","changes":[{"operation":"add","path":"/a"},{"operation":"add","path":"/b"}],"patch":{"format":"git_patch","text":"--- /dev/null\n+++ /a\n@@ -0,0 +1,2 @@\n+x\n--- /dev/null\n+++ /b\n@@ -0,0 +1 @@\n+y\n"},"z":1}"#,
+            &expect![[r#"
+                {"type":"diff","z":1,"path":"/a","newText":"x\n"}
+                {"type":"diff","path":"/b","newText":"y\n"}
+                lost: diff_partial
+            "#]],
+        );
+        // Moves and what nobody knows yet.
+        check_to_v1(
+            r#"{"type":"diff","changes":[{"operation":"move","oldPath":"/a","path":"/b"},{"operation":"_swap","path":"/c"}],"patch":{"format":"git_patch","text":"diff --git /a /b\nsimilarity index 50%\nrename from /a\nrename to /b\n--- /a\n+++ /b\n@@ -1 +1 @@\n-x\n+y\ndiff --git /c /c\n--- /c\n+++ /c\n@@ -1 +1 @@\n-v\n+w\n"}}"#,
+            &expect![[r#"
+                {"type":"diff","path":"/b","oldText":"x\n","newText":"y\n"}
+                {"type":"diff","path":"/c","oldText":"v\n","newText":"w\n"}
+                lost: diff_partial
+                lost: diff_operation
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_no_patch_shows_is_named() {
+        let changes = r#""changes":[{"operation":"modify","path":"/a/b"},{"operation":"move","oldPath":"/a","path":"/b"},{"operation":"_odd","on":1},"junk"]"#;
+        for patch in [
+            "",
+            r#","patch":null"#,
+            r#","patch":{"format":"_mine","text":"diff --git /a/b /a/b\n--- /a/b\n+++ /a/b\n@@ -1 +1 @@\n-x\n+y\n"}"#,
+            r#","patch":{"format":"git_patch","text":"what?"}"#,
+            r#","patch":{"format":"git_patch","text":"diff --git /a/b /a/b\nBinary files /a/b and /a/b differ\ndiff --git /a /b\nsimilarity index 100%\nrename from /a\nrename to /b\n"}"#,
+        ] {
+            let item = object(&format!(r#"{{"type":"diff",{changes}{patch},"_meta":{{}}}}"#));
+            let (items, losses) = to_v1(&item);
+            expect![[r#"
+                {"type":"content","_meta":{},"content":{"type":"text","text":"modify /a/b\nmove /a -> /b\n_odd"}}
+                lost: diff_without_patch
+            "#]]
+            .assert_eq(&shown(&items, &losses));
+        }
+        check_to_v1(
+            r#"{"type":"diff","changes":[{"operation":"add","path":"/a.png","fileType":"binary"},{"operation":"modify","path":"/b"}],"patch":{"format":"git_patch","text":"diff --git /a.png /a.png\nnew file mode 100644\nBinary files /dev/null and /a.png differ\ndiff --git /b /b\n--- /b\n+++ /b\n@@ -1 +1 @@\n-x\n+y\n"}}"#,
+            &expect![[r#"
+                {"type":"diff","path":"/b","oldText":"x\n","newText":"y\n"}
+                {"type":"content","content":{"type":"text","text":"add /a.png"}}
+                lost: diff_partial
+                lost: diff_without_patch
+            "#]],
+        );
+        check_to_v1(
+            r#"{"type":"diff","changes":[]}"#,
+            &expect![[r#"
+                lost: diff_without_patch
+            "#]],
+        );
+    }
+
+    #[test]
+    fn sections_are_found_however_the_patch_spells_their_paths() {
+        let change = |path: &str| Change {
+            operation: "modify".to_owned(),
+            path: Some(JsonStr::new(path)),
+            old_path: None,
+        };
+        for (changes, sections, expected) in [
+            (&["/w/a", "/w/b"][..], &["/w/b", "/w/a"][..], &[Some(1), Some(0)][..]),
+            // Git's own prefixes before the absolute path, and before a path in the repository.
+            (&["/w/a", "/w/b"], &["b/w/b", "b/w/a"], &[Some(1), Some(0)]),
+            (&["/w/src/a", "/w/src/b"], &["b/src/b", "src/a"], &[Some(1), Some(0)]),
+            (&["C:\\w\\a", "C:\\w\\b"], &["C:\\w\\b", "b/w/a"], &[Some(1), Some(0)]),
+            // The same file twice; the nearer path first; an absolute path is that file only.
+            (&["/a", "/a", "/a"], &["/a", "/a"], &[Some(0), Some(1), None]),
+            (&["/w/x/a", "/w/a"], &["a", "x/a"], &[Some(1), Some(0)]),
+            (&["/w/a", "/w/b"], &["/a", "/b"], &[None, None]),
+            // One of each can only be meant for each other.
+            (&["/w/a"], &["/elsewhere"], &[Some(0)]),
+            (&[], &["/a"], &[]),
+            (&["/a", "", "/"], &[], &[None, None, None]),
+        ] {
+            let changes: Vec<Change> = changes.iter().map(|path| change(path)).collect();
+            let sections: Vec<Section> = sections
+                .iter()
+                .map(|path| Section { new_path: Some((*path).to_owned()), ..Section::default() })
+                .collect();
+            let found: Vec<Option<usize>> = sections_of(&changes, &sections)
+                .into_iter()
+                .map(|found| found.and_then(|one| sections.iter().position(|other| std::ptr::eq(one, other))))
+                .collect();
+            assert_eq!(found, expected, "{sections:?}");
+        }
+    }
+
+    #[test]
+    fn a_display_terminal_becomes_text_and_comes_back() {
+        for (item, text) in [
+            (
+                r#"{"type":"terminal","terminalId":"t1"}"#,
+                r#"{"type":"content","content":{"type":"text","text":"$ ls\nfile\n"},"_meta":{"parlor/terminal":"t1"}}"#,
+            ),
+            (
+                r#"{"_meta":{"a":1.0},"terminalId":"\u00741","x":2,"type":"terminal"}"#,
+                r#"{"_meta":{"a":1.0,"parlor/terminal":"\u00741"},"content":{"type":"text","text":"$ ls\nfile\n"},"x":2,"type":"content"}"#,
+            ),
+        ] {
+            let item = object(item);
+            let (items, losses) = to_v1(&item);
+            assert_eq!(shown(&items, &losses), format!("{text}\nlost: terminal_as_text\n"));
+            parses_as_v1(&items[0]);
+            parses_as_v2(&item);
+            assert_eq!(item_to_v2(&items[0]), item);
+        }
+    }
+
+    #[test]
+    fn what_v1_cannot_parse_is_left_out() {
+        for (item, loss) in [
+            (r#"{"type":"content","content":{"type":"_chart"}}"#, LossKind::ContentBlockType),
+            (r#"{"type":"content","content":{"text":"no type"}}"#, LossKind::ContentBlockType),
+            (r#"{"type":"content","content":"no block"}"#, LossKind::ContentBlockType),
+            (r#"{"type":"content"}"#, LossKind::ContentBlockType),
+            (r#"{"type":"_table","rows":[]}"#, LossKind::ToolContentType),
+            (r#"{"type":null}"#, LossKind::ToolContentType),
+            ("{}", LossKind::ToolContentType),
+        ] {
+            let mut expected = Losses::default();
+            expected.add(loss);
+            assert_eq!(to_v1(&object(item)), (Vec::new(), expected), "{item}");
+        }
+    }
+
+    #[test]
+    fn statuses_and_kinds_are_the_ones_v1_parses() {
+        for (status, expected) in [
+            ("pending", ("pending", false)),
+            ("in_progress", ("in_progress", false)),
+            ("completed", ("completed", false)),
+            ("failed", ("failed", false)),
+            ("paused", ("in_progress", true)),
+            ("cancelled", ("failed", true)),
+            ("_waiting", ("in_progress", true)),
+            ("", ("in_progress", true)),
+        ] {
+            assert_eq!(status_to_v1(status), expected);
+            serde_json::from_value::<v1::ToolCallStatus>(expected.0.into()).unwrap();
+        }
+        for kind in
+            ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+        {
+            assert_eq!(kind_to_v1(kind), (kind, false));
+            let parsed: v1::ToolKind = serde_json::from_value(kind.into()).unwrap();
+            assert_eq!(serde_json::to_value(parsed).unwrap(), kind);
+        }
+        assert_eq!(kind_to_v1("_dance"), ("other", true));
+    }
+
+    #[test]
+    fn line_0_is_no_line() {
+        for (v1, v2) in [
+            (
+                r#"[{"path":"/a","line":0,"x":1.0},{"path":"/b","line":1}]"#,
+                r#"[{"path":"/a","x":1.0},{"path":"/b","line":1}]"#,
+            ),
+            (r#"[ {"path":"/a", "line":10}]"#, r#"[ {"path":"/a", "line":10}]"#),
+            (r#"[{"line":0},"junk",null]"#, r#"[{},"junk",null]"#),
+            ("[]", "[]"),
+            ("null", "null"),
+            ("0", "0"),
+        ] {
+            let converted = locations_to_v2(&Json::parse(v1).unwrap());
+            assert_eq!(converted.as_str(), v2);
+            assert_eq!(locations_to_v2(&converted), converted);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_v1_diff_comes_back(path in "/\\PC{0,12}", old in prop::option::of("(\\PC{0,4}\n?){0,6}"), new in "(\\PC{0,4}\n?){0,6}") {
+            let mut item = object(r#"{"type":"diff"}"#);
+            item.set("path", &JsonStr::new(&path));
+            if let Some(old) = &old {
+                item.set("oldText", &JsonStr::new(old));
+            }
+            item.set("newText", &JsonStr::new(&new));
+            let there = item_to_v2(&item);
+            parses_as_v2(&there);
+            prop_assert_eq!(to_v1(&there), (vec![item], Losses::default()));
+
+            // Without what v1 said, the patch says the same of a file that is new.
+            let mut alone = there.clone();
+            for name in ["path", "oldText", "newText"] {
+                alone.remove(name);
+            }
+            let (items, _) = to_v1(&alone);
+            items.iter().for_each(parses_as_v1);
+            if old.is_none() {
+                prop_assert_eq!(string(&items[0], "newText").unwrap(), new);
+            }
+        }
+    }
 }

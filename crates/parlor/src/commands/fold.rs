@@ -1,16 +1,14 @@
-use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anstream::eprintln;
 use clap::Args;
 use parlor_dialect::{Dialect, LineProblem, view};
 use parlor_session::SessionId;
-use parlor_wire::{DEFAULT_LINE_LIMIT, Lines};
+use parlor_wire::DEFAULT_LINE_LIMIT;
 
 use crate::failure::Failure;
-use crate::render;
+use crate::{input, render};
 
 /// Fold session updates to the transcript they mean
 ///
@@ -52,25 +50,24 @@ const EXAMPLE: &str = r#"Example:
 
 impl Fold {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let fold = match &self.session {
+        let mut fold = match &self.session {
             Some(session) => {
                 parlor_dialect::Fold::of_session(self.dialect, SessionId::from(session.as_str()))
             }
             None => parlor_dialect::Fold::new(self.dialect),
         };
-        let mut reading = Reading { fold, bad_lines: 0, several_files: self.files.len() > 1 };
-        if self.files.is_empty() {
-            reading.read("standard input", &mut io::stdin().lock(), self.max_line)?;
-        }
-        for path in &self.files {
-            let name = path.display().to_string();
-            let mut file = File::open(path)
-                .map_err(|error| Failure::failed(format_args!("cannot open {name}: {error}")))?;
-            reading.read(&name, &mut file, self.max_line)?;
-        }
-        self.check_sessions(reading.fold.sessions())?;
-        self.print(reading.fold.transcript()).map_err(|error| Failure::writing(&error))?;
-        Ok(if reading.bad_lines > 0 { ExitCode::from(2) } else { ExitCode::SUCCESS })
+        let mut bad_lines = 0;
+        input::each_line(&self.files, self.max_line, |line| {
+            let taken = line.text.clone().map_err(LineProblem::Malformed).and_then(|text| fold.line(text));
+            if let Err(problem) = taken {
+                bad_lines += 1;
+                line.tell(&problem);
+            }
+            Ok(())
+        })?;
+        self.check_sessions(fold.sessions())?;
+        self.print(fold.transcript()).map_err(|error| Failure::writing(&error))?;
+        Ok(if bad_lines > 0 { ExitCode::from(2) } else { ExitCode::SUCCESS })
     }
 
     fn check_sessions(&self, seen: &[SessionId]) -> Result<(), Failure> {
@@ -97,49 +94,5 @@ impl Fold {
             writeln!(out, "{}", view::transcript(transcript).as_str())?;
         }
         out.flush()
-    }
-}
-
-/// The fold, and what the person is told on the way.
-struct Reading {
-    fold: parlor_dialect::Fold,
-    bad_lines: usize,
-    several_files: bool,
-}
-
-impl Reading {
-    fn read(&mut self, name: &str, input: &mut dyn Read, max_line: usize) -> Result<(), Failure> {
-        let mut lines = Lines::new(max_line);
-        let mut buffer = vec![0; 256 << 10];
-        let mut number = 0;
-        loop {
-            let read = input.read(&mut buffer);
-            let count = read.map_err(|error| Failure::failed(format_args!("cannot read {name}: {error}")))?;
-            if count == 0 {
-                lines.finish();
-            } else {
-                lines.extend(&buffer[..count]);
-            }
-            while let Some(frame) = lines.next_frame() {
-                number += 1;
-                let taken =
-                    frame.line().map_err(LineProblem::Malformed).and_then(|line| self.fold.line(line));
-                if let Err(problem) = taken {
-                    self.bad_lines += 1;
-                    self.tell(name, number, &problem);
-                }
-            }
-            if count == 0 {
-                return Ok(());
-            }
-        }
-    }
-
-    fn tell(&self, name: &str, number: usize, problem: &LineProblem) {
-        if self.several_files {
-            eprintln!("{name}: line {number}: {problem}");
-        } else {
-            eprintln!("line {number}: {problem}");
-        }
     }
 }

@@ -1,3 +1,4 @@
 //! One file per command; the doc comment of its arguments is its help.
 
 pub(crate) mod fold;
+pub(crate) mod translate;

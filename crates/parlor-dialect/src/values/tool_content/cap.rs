@@ -193,3 +193,165 @@ fn is_plain_text(item: &Object) -> bool {
         && text_block(item).is_some_and(|block| block.len() == 2)
         && text_in(item).is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use parlor_json::Json;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::values::check::object;
+
+    fn plain(text: &str) -> Object {
+        text_item(&JsonStr::new(text))
+    }
+
+    fn image(bytes: usize) -> Object {
+        object(&format!(
+            r#"{{"type":"content","content":{{"type":"image","mimeType":"","data":"{}"}}}}"#,
+            "A".repeat(bytes)
+        ))
+    }
+
+    /// What the items become, each shown by the text it has or by its type.
+    fn capped(items: Vec<Object>, limit: usize) -> (Vec<String>, usize) {
+        let mut losses = Losses::default();
+        let items = cap(items, limit, &mut losses);
+        assert!(text_len(&items) <= limit, "{} bytes", text_len(&items));
+        assert!(losses.as_slice().iter().all(|loss| loss.kind == LossKind::ToolContentCut));
+        let shown = items.iter().map(|item| match TextItem::of(item) {
+            Some(item) => item.text.to_text().into_owned(),
+            None => "(image)".to_owned(),
+        });
+        (shown.collect(), losses.as_slice().len())
+    }
+
+    #[test]
+    fn what_fits_stays_and_texts_are_joined_only_to_make_room() {
+        let items = vec![plain("one "), plain("two"), image(4), plain("three")];
+        let all = text_len(&items);
+        let array = serde_json::to_string(&items).unwrap();
+        assert_eq!(all, array.len());
+        assert_eq!(
+            capped(items.clone(), all),
+            (["one ", "two", "(image)", "three"].map(String::from).into(), 0)
+        );
+        assert_eq!(capped(items, all - 1), (["one two", "(image)", "three"].map(String::from).into(), 0));
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_head_and_tail() {
+        let text: String = (0..1_000).map(|n| format!("{n:03}\n")).collect();
+        let (items, cuts) =
+            capped(text.as_bytes().chunks(9).map(|c| plain(str::from_utf8(c).unwrap())).collect(), 300);
+        assert_eq!(cuts, 1);
+        let [item] = &items[..] else { panic!("{items:?}") };
+        let (head, rest) = item.split_once("\n[... ").unwrap();
+        let (bytes, tail) = rest.split_once(" bytes left out ...]\n").unwrap();
+        assert!(
+            text.starts_with(head) && text.ends_with(tail) && head.len() > 10 && tail.len() > 50,
+            "{item}"
+        );
+        assert_eq!(bytes.parse::<usize>().unwrap(), text.len() - head.len() - tail.len());
+    }
+
+    #[test]
+    fn what_is_no_text_is_left_out_as_a_whole() {
+        let note = "\n[... 269 bytes left out ...]\n";
+        let (items, cuts) = capped(vec![plain("a"), image(200), plain("z")], 280);
+        assert_eq!((items, cuts), (vec![format!("a{note}z")], 1));
+
+        let (items, _) = capped(vec![image(10), image(1_000), image(1_000), image(10)], 400);
+        assert_eq!(items, ["(image)", "\n[... 2138 bytes left out ...]\n", "(image)"]);
+    }
+
+    #[test]
+    fn a_text_with_other_fields_keeps_them() {
+        let long = object(&format!(
+            r#"{{"type":"content","content":{{"type":"text","text":"{}","annotations":{{}}}},"_meta":{{"parlor/terminal":"t"}}}}"#,
+            "x".repeat(1_000)
+        ));
+        let mut losses = Losses::default();
+        let items = cap(vec![plain("a"), long.clone(), plain("z")], 400, &mut losses);
+        assert_eq!(items.len(), 3);
+        assert_eq!(items[1].get("_meta"), long.get("_meta"));
+        assert!(items[1].get("content").unwrap().as_str().ends_with(r#","annotations":{}}"#));
+
+        // Two of them are cut and the note stands between.
+        let (items, _) = capped(vec![long.clone(), image(10), long.clone()], 500);
+        assert_eq!(items.len(), 3, "{items:?}");
+        assert!(items[0].starts_with("xx") && items[1].starts_with("\n[... ") && items[2].ends_with("xx"));
+
+        // The other fields alone are too much.
+        let mut huge = plain("text");
+        huge.set("_meta", &JsonStr::new(&"m".repeat(1_000)));
+        assert_eq!(capped(vec![huge], 300).0, ["\n[... 4 bytes left out ...]\n"]);
+    }
+
+    #[test]
+    fn no_character_is_split() {
+        // One pair of surrogates, cut in two by the stream; then escapes of all lengths.
+        let halves =
+            [r#""\ud83d""#, r#""\ude00""#].map(|half| text_item(&JsonStr::from_literal(half).unwrap()));
+        let odd = [r#""\ud83d\n\u0001é\u00e9\ud83d\ude00\"\\\ude00""#; 60];
+        let items: Vec<Object> = std::iter::repeat_n(halves, 60)
+            .flatten()
+            .chain(odd.map(|odd| {
+                object(&format!(r#"{{"type":"content","content":{{"type":"text","text":{odd}}}}}"#))
+            }))
+            .collect();
+        for limit in 250..400 {
+            let mut losses = Losses::default();
+            let items = cap(items.clone(), limit, &mut losses);
+            let [item] = &items[..] else { panic!("{items:?}") };
+            let text = TextItem::of(item).unwrap().text.to_text().into_owned();
+            let (head, tail) = text.split_once("\n[... ").unwrap();
+            assert!(head.chars().all(|c| c == '😀'), "{text}");
+            assert!(text_len(&items) <= limit && limit - text_len(&items) < NOTE_ROOM, "{limit}: {text}");
+            assert!(tail.ends_with("\"\\\u{fffd}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_cap_of_a_long_list_takes_linear_time() {
+        let items = vec![plain("x\n"); 50_000];
+        let (items, cuts) = capped(items, CAP);
+        assert_eq!((items.len(), cuts), (1, 1));
+        assert!(items[0].contains("bytes left out"));
+        let images = vec![image(8); 20_000];
+        assert!(capped(images, CAP).0.len() > 500);
+    }
+
+    proptest! {
+        #[test]
+        fn the_limit_holds_and_nothing_is_made_up(
+            sizes in prop::collection::vec((0..3_u8, 0..400_usize), 0..12),
+            limit in 256..3_000_usize,
+        ) {
+            let items: Vec<Object> = sizes.iter().enumerate().map(|(place, &(kind, size))| match kind {
+                0 => image(size),
+                1 => plain(&format!("<{place}>é\n").repeat(size / 6)),
+                _ => {
+                    let mut item = plain(&"\u{1}\\😀".repeat(size / 4));
+                    item.set("x", Json::null());
+                    item
+                }
+            }).collect();
+            let fits = text_len(&items) <= limit;
+            let mut losses = Losses::default();
+            let capped = cap(items.clone(), limit, &mut losses);
+            prop_assert!(text_len(&capped) <= limit);
+            if fits {
+                prop_assert_eq!(&capped, &items);
+            }
+            if losses.as_slice().is_empty() {
+                let bytes = |items: &[Object]| items.iter().map(content_bytes).sum::<usize>();
+                prop_assert_eq!(bytes(&capped), bytes(&items));
+            } else {
+                prop_assert_eq!(losses.as_slice().len(), 1);
+                let notes = capped.iter().filter(|item| item.to_json().as_str().contains("bytes left out")).count();
+                prop_assert_eq!(notes, 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What a client asks, and what it answers.
+
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::{SessionId, Slot};
+use parlor_wire::{Message, Outcome, RequestId};
+use serde_json::value::RawValue;
+
+use super::{Output, Translator, Way, envelope, result_of, session_of};
+use crate::encode::v1::Features;
+use crate::fold::fresh_id;
+use crate::values::{capabilities, mcp, options, permission};
+use crate::{Dialect, LossKind, Side, shape};
+
+/// The option that stands for the modes of a v1 agent, unless the agent has one of its own.
+const MODE: &str = "mode";
+
+/// A request that has no answer yet.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) what: What,
+    /// The session it is about, where its params say so.
+    pub(super) session: Option<SessionId>,
+    /// The prompt, or the value that a mode is set to.
+    pub(super) value: Option<Json>,
+}
+
+/// What kind of answer a request gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// Capabilities.
+    Initialize,
+    /// A session with its options.
+    Session,
+    /// Options after one was set.
+    SetOption,
+    /// Nothing, after a v1 client set a mode.
+    SetMode,
+    /// Nothing, after a v2 client set the option that stands for a v1 agent's modes.
+    SetModeOption,
+    /// The end of a turn, or its beginning.
+    Prompt,
+    /// A person's decision.
+    Permission,
+    /// What a person filled in.
+    Elicitation,
+    /// The same in all versions.
+    Same,
+    /// None that the other side hears: it was answered here.
+    Dropped,
+}
+
+/// A request as the other side knows it.
+struct Request {
+    method: &'static str,
+    what: What,
+    params: Object,
+}
+
+impl Translator {
+    pub(super) fn client_request(
+        &mut self,
+        message: &Message<'_>,
+        id: &RequestId,
+        method: &str,
+        params: Option<&RawValue>,
+        out: &mut Output,
+    ) {
+        let way = self.client;
+        let given = params.and_then(|params| Object::parse(params).ok());
+        let session = given.as_ref().and_then(session_in);
+        let request = match (way.from, way.to) {
+            (Dialect::V1, Dialect::V2 | Dialect::Draft) => self.to_v2(method, given.clone(), out),
+            (Dialect::V2 | Dialect::Draft, Dialect::V1) => match self.to_v1(method, given.clone(), out) {
+                Ok(request) => request,
+                Err(NoSuchMethod) => {
+                    out.losses.add(LossKind::Method);
+                    if self.both {
+                        out.refuse(Side::Client, id, method);
+                        let _ = self
+                            .client_asked
+                            .begin(id.clone(), Asked { what: What::Dropped, session, value: None });
+                    }
+                    return;
+                }
+            },
+            (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => None,
+        };
+        // The client's lines are translated by its own way; what turns need is told by the agent's.
+        let what = request.as_ref().map_or_else(|| same_in_all(method), |request| request.what);
+        if what == What::Initialize {
+            let (params, is_v1) = match &request {
+                Some(request) if way.to == Dialect::V1 => (Some(&request.params), true),
+                Some(_) | None => (given.as_ref(), way.from == Dialect::V1),
+            };
+            if let Some(params) = params.filter(|_| is_v1) {
+                self.features = Features::of(params);
+            }
+        }
+        let value = match what {
+            What::Prompt => given.as_ref().and_then(|params| params.get("prompt").cloned()),
+            What::SetMode => given.as_ref().and_then(|params| params.get("modeId").cloned()),
+            What::SetModeOption => given.as_ref().and_then(|params| params.get("value").cloned()),
+            What::Initialize
+            | What::Session
+            | What::SetOption
+            | What::Permission
+            | What::Elicitation
+            | What::Same
+            | What::Dropped => None,
+        };
+        match request {
+            Some(request) => {
+                let params = request.params.to_json();
+                out.say(
+                    Side::Client,
+                    envelope(message, Some(request.method), &[("params", params.as_str())]),
+                );
+            }
+            None => out.say(Side::Client, message.text().to_owned()),
+        }
+        if !self.both {
+            return;
+        }
+        let is_replay = method == "session/load"
+            || given.as_ref().is_some_and(|params| params.get("replayFrom").is_some());
+        if let Some(known) =
+            session.as_ref().filter(|_| is_replay).and_then(|session| self.sessions.get_mut(session))
+        {
+            known.replays();
+        }
+        let asked = Asked { what, session: session.clone(), value: value.clone() };
+        // A request too many, or one whose id is in use, is answered like one that was not seen.
+        let _ = self.client_asked.begin(id.clone(), asked);
+        if let (What::Prompt, Some(session), Some(content)) = (what, session, value)
+            && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
+        {
+            known.decoder.turn_boundary();
+            let message = fresh_id(&known.transcript, &mut self.named);
+            known.turn.prompted(id, content, message, self.agent, &mut out.turn(&session));
+        }
+    }
+
+    /// A v1 client's request to a v2 agent; `None` if it is the same.
+    fn to_v2(&mut self, method: &str, params: Option<Object>, out: &mut Output) -> Option<Request> {
+        let params = params?;
+        let request = |method, what, params| Some(Request { method, what, params });
+        match method {
+            "initialize" => {
+                let mut params = capabilities::client_to_v2(&params, &mut out.losses);
+                mark_dialect(&mut params, self.client.to);
+                request("initialize", What::Initialize, params)
+            }
+            "authenticate" => request("auth/login", What::Same, params),
+            "logout" => request("auth/logout", What::Same, params),
+            "session/new" => request("session/new", What::Session, with_servers(params, mcp::to_v2, out)),
+            "session/resume" => {
+                request("session/resume", What::Session, with_servers(params, mcp::to_v2, out))
+            }
+            "session/fork" => request("session/fork", What::Session, with_servers(params, mcp::to_v2, out)),
+            "session/load" => {
+                let mut params = with_servers(params, mcp::to_v2, out);
+                params.set("replayFrom", shape::json(r#"{"type":"start"}"#));
+                request("session/resume", What::Session, params)
+            }
+            "session/set_mode" => {
+                let option = session_in(&params).and_then(|session| self.mode_option(&session));
+                let option = option.and_then(|option| shape::text(&option, "configId"));
+                let mut params = shape::renamed(&params, "modeId", "value");
+                params.set("configId", shape::string(option.as_deref().unwrap_or(MODE)));
+                params.set("type", shape::string("id"));
+                request("session/set_config_option", What::SetMode, params)
+            }
+            "session/set_config_option" => {
+                let is_boolean = self.is_boolean(&params);
+                request("session/set_config_option", What::SetOption, options::set_to_v2(&params, is_boolean))
+            }
+            _ => None,
+        }
+    }
+
+    /// A v2 client's request to a v1 agent; `None` if it is the same.
+    fn to_v1(
+        &mut self,
+        method: &str,
+        params: Option<Object>,
+        out: &mut Output,
+    ) -> Result<Option<Request>, NoSuchMethod> {
+        if matches!(method, "tool_call/cancel" | "terminal/cancel") {
+            return Err(NoSuchMethod);
+        }
+        let Some(mut params) = params else { return Ok(None) };
+        let request = |method, what, params| Ok(Some(Request { method, what, params }));
+        match method {
+            "initialize" => {
+                let mut params = capabilities::client_to_v1(&params);
+                mark_dialect(&mut params, Dialect::V1);
+                request("initialize", What::Initialize, params)
+            }
+            "auth/login" => request("authenticate", What::Same, params),
+            "auth/logout" => request("logout", What::Same, params),
+            "session/new" => request("session/new", What::Session, with_servers(params, mcp::to_v1, out)),
+            "session/fork" => request("session/fork", What::Session, with_servers(params, mcp::to_v1, out)),
+            "session/resume" => {
+                let from = params.remove("replayFrom").filter(|from| !from.is_null());
+                let params = with_servers(params, mcp::to_v1, out);
+                let Some(from) = from else { return request("session/resume", What::Session, params) };
+                let is_start = shape::object(&from).and_then(|from| shape::text(&from, "type"));
+                if is_start.as_deref() != Some("start") {
+                    out.losses.add(LossKind::ReplayFrom);
+                }
+                request("session/load", What::Session, params)
+            }
+            "session/set_config_option" => {
+                if self.is_made_mode(&params) {
+                    params.remove("configId");
+                    params.remove("type");
+                    let params = shape::renamed(&params, "value", "modeId");
+                    return request("session/set_mode", What::SetModeOption, params);
+                }
+                request(
+                    "session/set_config_option",
+                    What::SetOption,
+                    options::set_to_v1(&params, &mut out.losses),
+                )
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The option of a session by which its mode is set.
+    fn mode_option(&self, session: &SessionId) -> Option<Object> {
+        let options = self.sessions.get(session)?.transcript.slot(Slot::Options)?;
+        options::mode_option(options.fields.get("configOptions")?)
+    }
+
+    /// Whether params set an option that is a boolean on the agent's side.
+    fn is_boolean(&self, params: &Object) -> bool {
+        let option = || {
+            let options = self.sessions.get(&session_in(params)?)?.transcript.slot(Slot::Options)?;
+            let list = parlor_json::elements(options.fields.get("configOptions")?.raw())?;
+            let wanted = shape::text(params, "configId")?;
+            let options = list.into_iter().filter_map(|option| Object::parse(option).ok());
+            options.into_iter().find(|option| shape::text(option, "configId").as_ref() == Some(&wanted))
+        };
+        option().is_some_and(|option| shape::text(&option, "type").as_deref() == Some("boolean"))
+    }
+
+    /// Whether params set the option that was made of a v1 agent's modes.
+    fn is_made_mode(&self, params: &Object) -> bool {
+        let session = session_in(params).and_then(|session| self.sessions.get(&session));
+        let Some(transcript) = session.map(|session| &session.transcript) else { return false };
+        let has_modes = transcript.slot(Slot::Mode).is_some();
+        let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
+        let own = options.and_then(options::mode_option);
+        has_modes && own.is_none() && shape::text(params, "configId").as_deref() == Some(MODE)
+    }
+
+    /// The client answered what the agent asked.
+    pub(super) fn client_response(
+        &mut self,
+        message: &Message<'_>,
+        asked: &Asked,
+        outcome: Outcome<'_>,
+        out: &mut Output,
+    ) {
+        if asked.what == What::Dropped {
+            return;
+        }
+        let to_v1 = matches!(self.client, Way { from: Dialect::V2 | Dialect::Draft, to: Dialect::V1 });
+        let result = result_of(outcome).filter(|_| to_v1).and_then(|result| match asked.what {
+            What::Permission => Some(permission::result_to_v1(&result, &mut out.losses)),
+            What::Elicitation => Some(permission::elicitation_result_to_v1(&result, &mut out.losses)),
+            What::Initialize
+            | What::Session
+            | What::SetOption
+            | What::SetMode
+            | What::SetModeOption
+            | What::Prompt
+            | What::Same
+            | What::Dropped => None,
+        });
+        match result.map(|result| result.to_json()) {
+            Some(result) => out.say(Side::Client, envelope(message, None, &[("result", result.as_str())])),
+            None => out.say(Side::Client, message.text().to_owned()),
+        }
+        let blocks = matches!(asked.what, What::Permission | What::Elicitation);
+        if let Some(session) = asked.session.as_ref().filter(|_| blocks)
+            && let Some(known) = self.sessions.get_mut(session)
+        {
+            known.turn.unblocks(self.agent, &mut out.turn(session));
+        }
+    }
+}
+
+/// The other version has no such method.
+struct NoSuchMethod;
+
+/// What kind of answer a request gets that needs no translation.
+fn same_in_all(method: &str) -> What {
+    match method {
+        "initialize" => What::Initialize,
+        "session/new" | "session/load" | "session/resume" | "session/fork" => What::Session,
+        "session/prompt" => What::Prompt,
+        "session/set_config_option" => What::SetOption,
+        _ => What::Same,
+    }
+}
+
+pub(super) fn session_in(params: &Object) -> Option<SessionId> {
+    JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from)
+}
+
+fn with_servers(
+    mut params: Object,
+    convert: fn(&Json, &mut crate::Losses) -> Json,
+    out: &mut Output,
+) -> Object {
+    if let Some(servers) = params.get("mcpServers").cloned() {
+        params.set("mcpServers", convert(&servers, &mut out.losses));
+    }
+    params
+}
+
+/// The draft is chosen by a mark in the metadata; the published versions have none.
+fn mark_dialect(params: &mut Object, dialect: Dialect) {
+    shape::take_note(params, Dialect::MARK);
+    if dialect == Dialect::Draft {
+        shape::note(params, Dialect::MARK, shape::string(dialect.name()));
+    }
+}

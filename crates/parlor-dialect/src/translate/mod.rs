@@ -1,0 +1,429 @@
+//! Whole lines from one dialect to another, both ways at once.
+
+mod agent;
+mod client;
+mod turns;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use parlor_json::{JsonStr, Members, Object};
+use parlor_session::{EntryId, MetaPatch, SessionId, Slot, Target, Transcript, Update, Upsert};
+use parlor_wire::{Body, Incoming, Message, Open, Outcome, RequestId, RpcError, code, parse, write};
+use serde_json::value::RawValue;
+
+use self::client::Asked;
+use self::turns::Turn;
+use crate::encode::v1::{Features, Heard};
+use crate::encode::{Context, v2};
+use crate::fold::fresh_id;
+use crate::hot::UpdateLine;
+use crate::text::ObjectText;
+use crate::{Decoder, Dialect, LineProblem, Loss, LossKind, Losses, Side};
+
+/// How many sessions a translator keeps in mind.
+const MAX_SESSIONS: usize = 10_000;
+
+/// How many requests of one side may be without an answer.
+const MAX_OPEN: usize = 10_000;
+
+/// Translates what an agent and its client say to each other, line by line.
+///
+/// Made by [`relay`](Translator::relay), it stands between an agent of one dialect and a client of another.
+/// Made by [`record`](Translator::record), it says a conversation of one dialect again in another. Made by
+/// [`one_sided`](Translator::one_sided), it hears one side only and adds nothing that was not said.
+///
+/// ```
+/// use parlor_dialect::{Dialect, Side, Translator};
+///
+/// let mut translator = Translator::one_sided(Dialect::V1, Dialect::V2);
+/// let said = translator.line(
+///     Side::Agent,
+///     r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hi"}}}}"#,
+/// );
+/// let said = said.unwrap();
+/// assert!(said.lines[0].text.contains(r#""messageId":"parlor-1""#));
+/// assert!(said.losses.is_empty());
+/// ```
+#[derive(Debug)]
+pub struct Translator {
+    agent: Way,
+    client: Way,
+    /// Whether both sides are heard, so that one can be answered and turns be told.
+    both: bool,
+    sessions: HashMap<SessionId, Session>,
+    client_asked: Open<Asked>,
+    agent_asked: Open<Asked>,
+    features: Features,
+    /// How many ids were given.
+    named: u64,
+}
+
+/// What came of one line.
+#[derive(Debug, Default)]
+pub struct Translation<'a> {
+    /// What has to be said, in this order.
+    pub lines: Vec<Said<'a>>,
+    /// What could not be said.
+    pub losses: Vec<Loss>,
+    /// What was wrong with optional parts of the line. The rest was translated.
+    pub problem: Option<LineProblem>,
+}
+
+/// One line that somebody says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said<'a> {
+    /// Who.
+    pub by: Side,
+    /// The line, without its end.
+    pub text: Cow<'a, str>,
+}
+
+/// From which dialect to which.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    from: Dialect,
+    to: Dialect,
+}
+
+/// What a translator knows of one session.
+#[derive(Debug)]
+struct Session {
+    decoder: Decoder,
+    /// The session so far, its messages without their content.
+    transcript: Transcript,
+    heard: Heard,
+    /// Messages that a v2 client has from before the agent began to replay the session: v1 replays in chunks,
+    /// which must not be added to what is there.
+    stale: HashSet<EntryId>,
+    turn: Turn,
+}
+
+/// Translation on its way.
+#[derive(Default)]
+struct Output {
+    lines: Vec<Said<'static>>,
+    losses: Losses,
+    problem: Option<LineProblem>,
+}
+
+impl Translator {
+    /// Between an agent and a client of different dialects.
+    pub fn relay(agent: Dialect, client: Dialect) -> Self {
+        Self::new(Way { from: agent, to: client }, Way { from: client, to: agent }, true)
+    }
+
+    /// A conversation whose both sides speak `from`, said again as if both spoke `to`.
+    pub fn record(from: Dialect, to: Dialect) -> Self {
+        Self::new(Way { from, to }, Way { from, to }, true)
+    }
+
+    /// One side of a conversation, which speaks `from`, for somebody who speaks `to`.
+    pub fn one_sided(from: Dialect, to: Dialect) -> Self {
+        Self::new(Way { from, to }, Way { from, to }, false)
+    }
+
+    fn new(agent: Way, client: Way, both: bool) -> Self {
+        Self {
+            agent,
+            client,
+            both,
+            sessions: HashMap::new(),
+            client_asked: Open::new(MAX_OPEN),
+            agent_asked: Open::new(MAX_OPEN),
+            features: Features::default(),
+            named: 0,
+        }
+    }
+
+    /// Translates one line that `by` said.
+    pub fn line<'a>(&mut self, by: Side, line: &'a str) -> Result<Translation<'a>, LineProblem> {
+        let way = self.way(by);
+        let update = UpdateLine::read(line);
+        if way.from == way.to {
+            if update.is_none() {
+                parse(line, way.from.batches()).map_err(LineProblem::Malformed)?;
+            }
+            let said = Said { by, text: Cow::Borrowed(line) };
+            return Ok(Translation { lines: vec![said], ..Translation::default() });
+        }
+        let mut out = Output::default();
+        match update.filter(|_| by == Side::Agent) {
+            Some(line) => self.update(line.session, line.update, &line.rest, &[], &mut out)?,
+            None => match parse(line, way.from.batches()).map_err(LineProblem::Malformed)? {
+                Incoming::One(message) => self.message(by, &message, &mut out)?,
+                Incoming::Batch(messages) => self.batch(by, messages, &mut out)?,
+            },
+        }
+        Ok(Translation { lines: out.lines, losses: out.losses.into_vec(), problem: out.problem })
+    }
+
+    fn way(&self, by: Side) -> Way {
+        match by {
+            Side::Agent => self.agent,
+            Side::Client => self.client,
+        }
+    }
+
+    /// The messages of a batch, each on its own line.
+    fn batch(
+        &mut self,
+        by: Side,
+        messages: Vec<Result<Message<'_>, parlor_wire::Malformed>>,
+        out: &mut Output,
+    ) -> Result<(), LineProblem> {
+        let mut problems = Vec::new();
+        for message in messages {
+            let done =
+                message.map_err(LineProblem::Malformed).and_then(|message| self.message(by, &message, out));
+            problems.extend(done.err());
+        }
+        if !problems.is_empty() {
+            out.problem = Some(LineProblem::Batch(problems));
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, by: Side, message: &Message<'_>, out: &mut Output) -> Result<(), LineProblem> {
+        match (by, &message.body) {
+            (Side::Agent, Body::Notification { method, params }) if method == "session/update" => {
+                let params = params.ok_or(LineProblem::NoUpdate("`params` is missing"))?;
+                let params =
+                    Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is no object"))?;
+                let session =
+                    params.get("sessionId").ok_or(LineProblem::NoUpdate("`sessionId` is missing"))?;
+                let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;
+                let update =
+                    Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is no object"))?;
+                let rest: Vec<_> =
+                    params.raw().iter().map(|(name, value)| (unquoted(name), *value)).collect();
+                let rest: Vec<_> =
+                    rest.into_iter().filter(|(name, _)| *name != "sessionId" && *name != "update").collect();
+                self.update(session, update, &rest, &message.extra, out)
+            }
+            (_, Body::Notification { .. }) => {
+                out.say(by, message.text().to_owned());
+                Ok(())
+            }
+            (Side::Client, Body::Request { id, method, params }) => {
+                self.client_request(message, id, method, *params, out);
+                Ok(())
+            }
+            (Side::Agent, Body::Request { id, method, params }) => {
+                self.agent_request(message, id, method, *params, out);
+                Ok(())
+            }
+            (Side::Agent, Body::Response { id, outcome }) => {
+                match self.client_asked.finish(id) {
+                    Some((id, asked)) => self.agent_response(message, &id, asked, *outcome, out),
+                    None => self.unasked(by, message, out),
+                }
+                Ok(())
+            }
+            (Side::Client, Body::Response { id, outcome }) => {
+                match self.agent_asked.finish(id) {
+                    Some((_, asked)) => self.client_response(message, &asked, *outcome, out),
+                    None => self.unasked(by, message, out),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A response to a request that was never seen could mean anything, so it goes on as it is.
+    fn unasked(&self, by: Side, message: &Message<'_>, out: &mut Output) {
+        out.losses.add(LossKind::ResponseWithoutRequest);
+        out.say(by, message.text().to_owned());
+    }
+
+    /// An update of a session.
+    fn update(
+        &mut self,
+        session: &RawValue,
+        update: Members<'_>,
+        rest: &[(&str, &RawValue)],
+        extra: &[(&RawValue, &RawValue)],
+        out: &mut Output,
+    ) -> Result<(), LineProblem> {
+        let id = JsonStr::from_raw(session).map(SessionId::from);
+        let id = id.ok_or(LineProblem::NoUpdate("`sessionId` must be a string"))?;
+        let Self { named, agent, features, both, .. } = self;
+        let (to, both, features) = (agent.to, *both, *features);
+        let known = session_of(&mut self.sessions, &id, *agent)?;
+
+        let decoded = known.decoder.decode_members(update, &mut || fresh_id(&known.transcript, named));
+        let decoded = decoded.map_err(LineProblem::BadUpdate)?;
+        out.problem = decoded.ignored.map(LineProblem::Ignored);
+        let meta_before = known.meta_before(&decoded.update);
+        known.take(&decoded.update, decoded.named).map_err(LineProblem::Refused)?;
+
+        let mut updates = Vec::new();
+        if both {
+            known.turn.before(&decoded.update, *agent, &mut out.turn(&id));
+        }
+        let Session { transcript, heard, turn, stale, .. } = known;
+        let mut cx = Context {
+            transcript,
+            meta_before: meta_before.as_ref(),
+            fresh: &mut || fresh_id(transcript, named),
+            losses: &mut out.losses,
+        };
+        match (&decoded.update, to) {
+            (Update::State(state), Dialect::V1) => {
+                let implied = both && turn.implies(state);
+                if !implied {
+                    cx.losses.add(LossKind::State);
+                }
+            }
+            (update, Dialect::V1) if both && turn.is_echo(update, heard) => {}
+            (update, Dialect::V1) => updates.extend(heard.updates(update, features, &mut cx)),
+            (update, to @ (Dialect::V2 | Dialect::Draft)) => {
+                if let Update::Append { entry, .. } = update
+                    && !stale.is_empty()
+                    && stale.remove(entry)
+                {
+                    updates.extend(v2::cleared(entry));
+                }
+                updates.extend(v2::updates(update, to, &mut cx));
+            }
+        }
+        for (place, update) in updates.iter().enumerate() {
+            let (rest, extra) = if place == 0 { (rest, extra) } else { (&[][..], &[][..]) };
+            out.say(Side::Agent, notification(&id, update, rest, extra));
+        }
+        if both {
+            known.turn.after(&decoded.update, *agent, &mut out.turn(&id));
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Takes an update, a message without its content: that is not needed to say what comes later.
+    fn take(&mut self, update: &Update, named: bool) -> Result<(), parlor_session::Refused> {
+        let light = match update {
+            Update::Append { entry: entry @ EntryId::Message(..), .. } => {
+                Update::Upsert { target: Target::Entry(entry.clone()), upsert: Upsert::default() }
+            }
+            Update::Upsert { target: target @ Target::Entry(EntryId::Message(..)), upsert } => {
+                let upsert = Upsert { content: parlor_session::Patch::Omitted, ..upsert.clone() };
+                Update::Upsert { target: target.clone(), upsert }
+            }
+            Update::Upsert { .. }
+            | Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. }
+            | Update::State(_) => update.clone(),
+        };
+        let change = self.transcript.push(light)?;
+        self.decoder.took(&change, named);
+        Ok(())
+    }
+
+    /// The metadata of what an update is about to patch.
+    fn meta_before(&self, update: &Update) -> Option<Object> {
+        let Update::Upsert { target, upsert } = update else { return None };
+        if upsert.meta == MetaPatch::Keep {
+            return None;
+        }
+        match target {
+            Target::Entry(id) => self.transcript.get(id)?.body().meta.clone(),
+            Target::Slot(slot) => self.transcript.slot(*slot)?.meta.clone(),
+        }
+    }
+
+    /// The client asked for all of the session again.
+    fn replays(&mut self) {
+        self.heard.forget();
+        let messages = self.transcript.entries().iter().map(parlor_session::Entry::id);
+        self.stale = messages.filter(|id| matches!(id, EntryId::Message(..))).cloned().collect();
+    }
+
+    /// Remembers what a response said about a session.
+    fn learn(&mut self, slot: Slot, fields: Object) {
+        let upsert = Upsert { fields, ..Upsert::default() };
+        // What is too large to keep is too large to be an option; the next report will say so.
+        let _ = self.transcript.push(Update::Upsert { target: Target::Slot(slot), upsert });
+    }
+}
+
+impl Output {
+    fn say(&mut self, by: Side, text: String) {
+        self.lines.push(Said { by, text: Cow::Owned(text) });
+    }
+
+    fn turn<'a>(&'a mut self, session: &'a SessionId) -> turns::TurnOutput<'a> {
+        turns::TurnOutput { session, lines: &mut self.lines, losses: &mut self.losses }
+    }
+
+    /// Answers a request that cannot be said to the other side.
+    fn refuse(&mut self, asker: Side, id: &RequestId, method: &str) {
+        let by = match asker {
+            Side::Agent => Side::Client,
+            Side::Client => Side::Agent,
+        };
+        let message = format!("the other side's protocol version has no method {method}");
+        self.say(by, write::error_response(id, &RpcError::new(code::METHOD_NOT_FOUND, message)));
+    }
+}
+
+fn session_of<'a>(
+    sessions: &'a mut HashMap<SessionId, Session>,
+    id: &SessionId,
+    agent: Way,
+) -> Result<&'a mut Session, LineProblem> {
+    if !sessions.contains_key(id) {
+        if sessions.len() == MAX_SESSIONS {
+            return Err(LineProblem::NoUpdate("there are too many sessions"));
+        }
+        let session = Session {
+            decoder: Decoder::new(agent.from),
+            transcript: Transcript::default(),
+            heard: Heard::default(),
+            stale: HashSet::new(),
+            turn: Turn::default(),
+        };
+        sessions.insert(id.clone(), session);
+    }
+    sessions.get_mut(id).ok_or(LineProblem::NoUpdate("there are too many sessions"))
+}
+
+/// The line of an update.
+fn notification(
+    session: &SessionId,
+    update: &str,
+    rest: &[(&str, &RawValue)],
+    extra: &[(&RawValue, &RawValue)],
+) -> String {
+    let params = ObjectText::with_capacity(update.len() + 64).string("sessionId", session.as_json());
+    let params = rest.iter().fold(params, |params, (name, value)| params.raw(name, value.get()));
+    let params = params.raw("update", update).finish();
+    let line = ObjectText::with_capacity(params.len() + 64).raw("jsonrpc", r#""2.0""#);
+    let line = line.raw("method", r#""session/update""#).raw("params", &params);
+    extra.iter().fold(line, |line, (name, value)| line.member(name.get(), value.get())).finish()
+}
+
+/// The line of a request or response, with what else its envelope said.
+fn envelope(message: &Message<'_>, method: Option<&str>, body: &[(&str, &str)]) -> String {
+    let line = ObjectText::with_capacity(256).raw("jsonrpc", r#""2.0""#);
+    let line = line.maybe("id", message.id().map(RequestId::as_literal));
+    let method = method.map(parlor_json::string_literal);
+    let line = line.maybe("method", method.as_deref());
+    let line = body.iter().fold(line, |line, (name, value)| line.raw(name, value));
+    message.extra.iter().fold(line, |line, (name, value)| line.member(name.get(), value.get())).finish()
+}
+
+/// A result as an object, if it is one.
+fn result_of(outcome: Outcome<'_>) -> Option<Object> {
+    match outcome {
+        Outcome::Result(result) => Object::parse(result).ok(),
+        Outcome::Error(_) => None,
+    }
+}
+
+/// The text between the quotes of a name.
+fn unquoted(name: &RawValue) -> &str {
+    let name = name.get();
+    name.get(1..name.len() - 1).unwrap_or_default()
+}

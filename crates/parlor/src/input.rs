@@ -1,0 +1,76 @@
+//! Lines from files or standard input, for the commands that read them.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anstream::eprintln;
+use parlor_wire::{Lines, Malformed};
+
+use crate::failure::Failure;
+
+/// One line and where it stands.
+pub(crate) struct Line<'a> {
+    pub(crate) text: Result<&'a str, Malformed>,
+    pub(crate) number: usize,
+    /// The file, where there are several.
+    file: Option<&'a Path>,
+}
+
+impl Line<'_> {
+    /// Names the line on stderr with what is wrong with it.
+    pub(crate) fn tell(&self, problem: &dyn Display) {
+        match self.file {
+            Some(file) => eprintln!("{}: line {}: {problem}", file.display(), self.number),
+            None => eprintln!("line {}: {problem}", self.number),
+        }
+    }
+}
+
+/// Hands every line of the files, or of standard input if there are none, to `take`.
+pub(crate) fn each_line(
+    files: &[PathBuf],
+    max_line: usize,
+    mut take: impl FnMut(Line<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if files.is_empty() {
+        return read(&mut io::stdin().lock(), "standard input", None, max_line, &mut take);
+    }
+    for path in files {
+        let name = path.display().to_string();
+        let file = File::open(path);
+        let mut file = file.map_err(|error| Failure::failed(format_args!("cannot open {name}: {error}")))?;
+        let named = (files.len() > 1).then_some(path.as_path());
+        read(&mut file, &name, named, max_line, &mut take)?;
+    }
+    Ok(())
+}
+
+fn read(
+    input: &mut dyn Read,
+    name: &str,
+    file: Option<&Path>,
+    max_line: usize,
+    take: &mut dyn FnMut(Line<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut lines = Lines::new(max_line);
+    let mut buffer = vec![0; 256 << 10];
+    let mut number = 0;
+    loop {
+        let count = input.read(&mut buffer);
+        let count = count.map_err(|error| Failure::failed(format_args!("cannot read {name}: {error}")))?;
+        if count == 0 {
+            lines.finish();
+        } else {
+            lines.extend(&buffer[..count]);
+        }
+        while let Some(frame) = lines.next_frame() {
+            number += 1;
+            take(Line { text: frame.line(), number, file })?;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+    }
+}
