@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{
-    Content, EntryId, MessageId, MetaPatch, Patch, Role, Slot, Target, TerminalId, ToolCallId, Update, Upsert,
+    Content, EntryId, MessageId, MetaPatch, Patch, Role, Slot, Target, TerminalId, ToolCallId, Update,
+    Upsert, plain_text,
 };
 
 use super::{Context, array, chunk, message_kinds, patch_text, v2};
@@ -34,8 +35,48 @@ pub(crate) struct Heard {
 struct HeardMessage {
     /// Whether any content of it was said.
     content: bool,
+    /// All of its content, however it was cut into blocks. Many agents stream a message and then send it as a
+    /// whole, which tells a v1 peer nothing new.
+    said: Fingerprint,
     /// Under which id its content is said since it was replaced.
     alias: Option<MessageId>,
+}
+
+/// A short stand-in for the content of a message: neighbouring plain texts count as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fingerprint(u128);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Fingerprint {
+    fn of(content: &Content) -> Self {
+        let mut all = Self::default();
+        content.iter().for_each(|item| all.add(item.json));
+        all
+    }
+
+    fn add(&mut self, block: &str) {
+        match plain_text(block) {
+            Some(text) => self.bytes(text.as_bytes()),
+            None => {
+                // No text has this byte, so a block cannot be taken for one.
+                self.bytes(&[0xff]);
+                self.bytes(block.as_bytes());
+                self.bytes(&[0xff]);
+            }
+        }
+    }
+
+    /// FNV-1a, 128 bits wide.
+    fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
 }
 
 /// What a v1 client asked for beyond what every client takes.
@@ -129,6 +170,7 @@ impl Heard {
                 }
                 let heard = self.messages.entry((*role, id.clone())).or_default();
                 heard.content = true;
+                heard.said.add(item.as_str());
                 let id = heard.alias.as_ref().unwrap_or(id).as_json();
                 vec![chunk(message_kinds(*role).1, "messageId", id, item.as_str(), extra)]
             }
@@ -184,6 +226,9 @@ impl Heard {
         let blocks = match &upsert.content {
             Patch::Omitted => return Vec::new(),
             Patch::Clear if !heard.content => return Vec::new(),
+            Patch::Value(content) if heard.content && heard.said == Fingerprint::of(content) => {
+                return Vec::new();
+            }
             Patch::Clear => {
                 cx.losses.add_for(LossKind::MessageCleared, id);
                 vec![r#"{"type":"text","text":""}"#.to_owned()]
@@ -197,6 +242,7 @@ impl Heard {
         };
         if heard.content {
             heard.alias = Some((cx.fresh)());
+            heard.said = Fingerprint::default();
             shape::note(&mut extra, REPLACES, Json::from(id.as_json()));
         }
         let mut chunks = Vec::with_capacity(blocks.len());
@@ -206,6 +252,7 @@ impl Heard {
                 continue;
             }
             heard.content = true;
+            heard.said.add(&block);
             let said = std::mem::take(&mut extra);
             let said = (!said.is_empty()).then(|| said.to_json());
             let id = heard.alias.as_ref().unwrap_or(id).as_json();

@@ -551,9 +551,9 @@ mod tests {
                 "[]",
                 r#"{"loadSession":true,"promptCapabilities":{},
                     "sessionCapabilities":{"list":{},"resume":{},"close":{}}}"#,
-                &["capability_baseline"],
+                &["mcp_stdio"],
             ),
-            (r#"{"providers":{}}"#, "[]", r#"{"providers":{}}"#, &["capability_baseline"]),
+            (r#"{"providers":{}}"#, "[]", r#"{"providers":{}}"#, &["no_sessions"]),
         ] {
             let v2_text = agent_v2(v2_caps, methods);
             check::parses::<v2::InitializeResponse>(&check::json(&v2_text), &[]);
