@@ -256,9 +256,7 @@ impl Fields<'_> {
         if self.members.get("_meta").is_some_and(|meta| type_of(meta) == Type::Null) {
             self.members.take("_meta");
         }
-        if self.members.get(id).is_some_and(|id| type_of(id) == Type::String || type_of(id) == Type::Null) {
-            self.members.take(id);
-        }
+        self.members.take(id);
         self.members.take("sessionUpdate");
         (!self.members.is_empty()).then(|| Object::from(&self.members).to_json())
     }

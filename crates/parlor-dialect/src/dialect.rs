@@ -1,7 +1,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use parlor_wire::Batches;
+use parlor_json::Object;
+use parlor_wire::{Batches, RpcError, code};
+use serde_json::value::RawValue;
+
+use crate::shape;
 
 /// How a peer speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,7 +39,47 @@ impl Dialect {
     }
 }
 
+/// A client asked for a version of the protocol that nobody speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnsupportedVersion;
+
 impl Dialect {
+    /// The version of the protocol that the dialect belongs to.
+    pub const fn version(self) -> u16 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 | Self::Draft => 2,
+        }
+    }
+
+    /// The dialect of a connection, by the params of its `initialize`.
+    ///
+    /// Version 1 is v1 and version 2 is v2, or the draft of it if the metadata asks for that. Who asks for a
+    /// later version gets the latest one there is. Version 0 was never published.
+    ///
+    /// ```
+    /// use parlor_dialect::Dialect;
+    ///
+    /// let dialect = |params: &str| Dialect::negotiate(serde_json::from_str(params).unwrap());
+    /// assert_eq!(dialect(r#"{"protocolVersion":1}"#), Ok(Dialect::V1));
+    /// assert_eq!(dialect(r#"{"protocolVersion":2}"#), Ok(Dialect::V2));
+    /// let draft = r#"{"protocolVersion":2,"_meta":{"parlor/dialect":"draft"}}"#;
+    /// assert_eq!(dialect(draft), Ok(Dialect::Draft));
+    /// assert_eq!(dialect(r#"{"protocolVersion":7}"#), Ok(Dialect::V2));
+    /// assert!(dialect(r#"{"protocolVersion":0}"#).is_err());
+    /// ```
+    pub fn negotiate(params: &RawValue) -> Result<Self, UnsupportedVersion> {
+        let params = Object::parse(params).map_err(|_| UnsupportedVersion)?;
+        let version = params.get("protocolVersion").ok_or(UnsupportedVersion)?.as_str();
+        let asked = shape::member(&params, "_meta").and_then(|meta| shape::text(&meta, Self::MARK));
+        match version.parse::<u64>().map_err(|_| UnsupportedVersion)? {
+            0 => Err(UnsupportedVersion),
+            1 => Ok(Self::V1),
+            2.. if asked.as_deref() == Some(Self::Draft.name()) => Ok(Self::Draft),
+            2.. => Ok(Self::V2),
+        }
+    }
+
     /// Whether batches of messages are taken in this dialect.
     pub const fn batches(self) -> Batches {
         match self {
@@ -69,3 +113,19 @@ impl fmt::Display for UnknownDialect {
 }
 
 impl std::error::Error for UnknownDialect {}
+
+impl UnsupportedVersion {
+    /// The error that answers such an `initialize`.
+    pub fn to_error(self) -> RpcError {
+        let data = shape::json(r#"{"supported":[1,2]}"#);
+        RpcError::new(code::UNSUPPORTED_VERSION, self.to_string()).with_data(data)
+    }
+}
+
+impl fmt::Display for UnsupportedVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unsupported protocol version: 1 and 2 are supported")
+    }
+}
+
+impl std::error::Error for UnsupportedVersion {}

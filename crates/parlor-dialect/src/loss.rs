@@ -76,7 +76,7 @@ loss_kinds! {
     DiffPartial = "diff_partial",
     /// A diff has no patch that can be read; the changed paths were said as text.
     DiffWithoutPatch = "diff_without_patch",
-    /// A diff moves, copies or does something that v1 does not know; only the new path was said.
+    /// A diff deletes, moves or copies a file, or says more of it than v1 can; only path and texts were said.
     DiffOperation = "diff_operation",
     /// A terminal's output is shown as text of the tool call that refers to it.
     TerminalAsText = "terminal_as_text",

@@ -25,10 +25,14 @@ impl Rule {
     pub(crate) fn of(dialect: Dialect, target: &Target) -> Self {
         match (dialect, target) {
             (Dialect::V1 | Dialect::Draft, Target::Slot(Slot::Info)) => Self::Deep,
-            (Dialect::V1, Target::Entry(_) | Target::Slot(_))
+            (Dialect::V2, Target::Slot(Slot::Info)) => Self::Keys,
+            // A report is replaced by the next one, with its metadata.
+            (_, Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode))
+            | (_, Target::Entry(EntryId::Plan(_) | EntryId::Note(_)))
+            | (Dialect::V1, Target::Entry(_))
             | (Dialect::Draft, Target::Entry(EntryId::Message(..))) => Self::Replace,
             // Where the drafts are silent, they mean what is published.
-            (Dialect::V2 | Dialect::Draft, Target::Entry(_) | Target::Slot(_)) => Self::Keys,
+            (Dialect::V2 | Dialect::Draft, Target::Entry(_)) => Self::Keys,
         }
     }
 

@@ -1,30 +1,13 @@
 //! What real agents said, folded.
 
+mod common;
+
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
+use common::{recordings, testdata};
 use expect_test::expect_file;
-use parlor_dialect::{Dialect, Fold, Recorded, Side, view};
+use parlor_dialect::{Fold, Recorded, Side, view};
 use parlor_session::{Content, Entry, EntryId, Slot, Transcript};
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
-
-fn recordings() -> Vec<(String, Dialect, String)> {
-    let files = std::fs::read_dir(testdata("recordings")).unwrap();
-    let mut recordings: Vec<_> = files
-        .map(|file| {
-            let path = file.unwrap().path();
-            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            let dialect = name.rsplit('.').next().unwrap().parse().unwrap();
-            (name, dialect, std::fs::read_to_string(path).unwrap())
-        })
-        .collect();
-    recordings.sort_by(|one, other| one.0.cmp(&other.0));
-    assert_eq!(recordings.len(), 24);
-    recordings
-}
 
 #[test]
 fn every_recording_folds_and_no_agent_line_is_refused() {

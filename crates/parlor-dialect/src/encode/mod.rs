@@ -46,7 +46,7 @@ impl Context<'_> {
 }
 
 /// The word for a message of this role in whole, and for a chunk of one.
-const fn message_kinds(role: Role) -> (&'static str, &'static str) {
+pub(crate) const fn message_kinds(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::User => ("user_message", "user_message_chunk"),
         Role::Agent => ("agent_message", "agent_message_chunk"),
@@ -55,7 +55,7 @@ const fn message_kinds(role: Role) -> (&'static str, &'static str) {
 }
 
 /// The text of one chunk.
-fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: Option<&Json>) -> String {
+pub(crate) fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: Option<&Json>) -> String {
     ObjectText::update(kind).string(id_name, id).raw("content", item).extra(extra).finish()
 }
 

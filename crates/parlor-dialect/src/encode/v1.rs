@@ -401,10 +401,16 @@ impl Heard {
         features: Features,
         cx: &mut Context<'_>,
     ) -> Vec<String> {
-        let (list, modes) = split_modes(list, features, cx.losses);
-        fields.set("configOptions", list);
-        let mut said =
-            vec![ObjectText::update("config_option_update").members(fields).maybe("_meta", meta).finish()];
+        let (own, modes) = split_modes(list, features, cx.losses);
+        // A session that has modes and no options hears of its mode alone.
+        let only_modes = own.as_str() == "[]" && list.as_str() != "[]" && modes.is_some();
+        let mut said = Vec::new();
+        if !only_modes {
+            fields.set("configOptions", own);
+            said.push(
+                ObjectText::update("config_option_update").members(fields).maybe("_meta", meta).finish(),
+            );
+        }
         let current = modes.and_then(|modes| JsonStr::from_raw(modes.get("currentModeId")?.raw()));
         if let Some(current) = current.filter(|current| self.mode.as_ref() != Some(current)) {
             said.push(ObjectText::update("current_mode_update").string("currentModeId", &current).finish());

@@ -137,17 +137,12 @@ impl Translator {
     fn result_to_v2(&mut self, asked: &Asked, result: &Object, out: &mut Output) -> Option<Object> {
         match asked.what {
             What::Initialize => Some(capabilities::agent_to_v2(result, &mut out.losses)),
-            What::Session => {
+            What::Session | What::SetOption => {
                 let session = self.session_of_result(asked, result)?;
                 session.learn_v1(result);
                 Some(session.with_v2_options(result))
             }
-            What::SetOption => {
-                let session = self.session_of_result(asked, result)?;
-                session.learn_v1(result);
-                Some(session.with_v2_options(result))
-            }
-            What::SetModeOption => {
+            What::SetMode | What::SetModeOption => {
                 let session = self.session_of_result(asked, result)?;
                 if let Some(mode) = &asked.value {
                     let mut fields = Object::default();
@@ -156,12 +151,7 @@ impl Translator {
                 }
                 Some(session.with_v2_options(result))
             }
-            What::SetMode
-            | What::Prompt
-            | What::Permission
-            | What::Elicitation
-            | What::Same
-            | What::Dropped => None,
+            What::Prompt | What::Permission | What::Elicitation | What::Same | What::Dropped => None,
         }
     }
 

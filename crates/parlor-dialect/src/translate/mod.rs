@@ -414,9 +414,12 @@ fn envelope(message: &Message<'_>, method: Option<&str>, body: &[(&str, &str)]) 
     message.extra.iter().fold(line, |line, (name, value)| line.member(name.get(), value.get())).finish()
 }
 
-/// A result as an object, if it is one.
+/// A result as an object, if it is one. Many agents answer with null where nothing is to be said.
 fn result_of(outcome: Outcome<'_>) -> Option<Object> {
     match outcome {
+        Outcome::Result(result) if parlor_json::type_of(result) == parlor_json::Type::Null => {
+            Some(Object::default())
+        }
         Outcome::Result(result) => Object::parse(result).ok(),
         Outcome::Error(_) => None,
     }

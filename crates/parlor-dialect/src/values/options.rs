@@ -146,13 +146,6 @@ pub(crate) fn mode_option(options: &Json) -> Option<Object> {
     elements(options.raw())?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
 }
 
-/// The option, set to another value.
-pub(crate) fn with_current(option: &Object, value: impl Into<Json>) -> Object {
-    let mut option = option.clone();
-    option.set("currentValue", value);
-    option
-}
-
 fn is_mode(option: &Object) -> bool {
     shape::text(option, "category").as_deref() == Some("mode")
         && shape::text(option, "type").as_deref() == Some("select")
@@ -333,8 +326,8 @@ mod tests {
                  "currentValue":"b","options":[{"groupId":"g","name":"G","options":[{"value":"a","name":"A"}]},
                  {"groupId":"h","name":"H","options":[{"value":"b","name":"B"},{"value":"c","name":"C"}]}]}]"#,
         );
-        let option = mode_option(&options).unwrap();
-        let option = with_current(&option, &JsonStr::new("c"));
+        let mut option = mode_option(&options).unwrap();
+        option.set("currentValue", &JsonStr::new("c"));
         check::same(
             &option_to_modes(&option).unwrap().to_json(),
             r#"{"currentModeId":"c","availableModes":[{"id":"a","name":"A"},{"id":"b","name":"B"},

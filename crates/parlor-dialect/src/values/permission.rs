@@ -248,7 +248,7 @@ fn is_plain(value: &Json) -> bool {
 }
 
 /// An elicitation that is about a request, with that request's id (as JSON) as the receiver knows it.
-pub(crate) fn with_request_id(params: &Object, id: &Json) -> Object {
+pub fn with_request_id(params: &Object, id: &Json) -> Object {
     let mut params = params.clone();
     if params.get("requestId").is_some() {
         params.set("requestId", id.clone());

@@ -166,7 +166,7 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
             continue;
         };
         is_partial |= shown.is_partial;
-        is_other |= !matches!(&*change.operation, "add" | "delete" | "modify");
+        is_other |= change.says_more || !matches!(&*change.operation, "add" | "modify");
         let mut diff = std::mem::take(&mut rest);
         diff.set("type", &JsonStr::new("diff"));
         diff.set("path", path);
@@ -200,6 +200,8 @@ struct Change {
     operation: String,
     path: Option<JsonStr>,
     old_path: Option<JsonStr>,
+    /// Whether it has fields that v1 has no place for, such as the type of the file.
+    says_more: bool,
 }
 
 /// What v1 shows of a change.
@@ -245,7 +247,9 @@ fn changes_of(item: &Object) -> Vec<Change> {
         let members = Members::of(raw).ok()?;
         let string = |name| members.get(name).and_then(JsonStr::from_raw);
         let operation = string("operation")?.to_text().into_owned();
-        Some(Change { operation, path: string("path"), old_path: string("oldPath") })
+        let known = ["operation", "path", "oldPath"];
+        let says_more = members.iter().any(|(name, _)| !known.iter().any(|known| name == **known));
+        Some(Change { operation, path: string("path"), old_path: string("oldPath"), says_more })
     };
     changes.into_iter().filter_map(change).collect()
 }
@@ -595,6 +599,7 @@ mod tests {
             operation: "modify".to_owned(),
             path: Some(JsonStr::new(path)),
             old_path: None,
+            says_more: false,
         };
         for (changes, sections, expected) in [
             (&["/w/a", "/w/b"][..], &["/w/b", "/w/a"][..], &[Some(1), Some(0)][..]),
