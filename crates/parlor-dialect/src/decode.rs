@@ -90,6 +90,11 @@ impl Decoder {
         self.namer.took(change, named);
     }
 
+    /// A change to this message was taken; see [`took`](Decoder::took).
+    pub fn took_message(&mut self, role: Role, id: &MessageId, named: bool) {
+        self.namer.took_message(role, id, named);
+    }
+
     /// Reads one update. Messages that have no id get a `fresh` one where the dialect allows that; it must be
     /// one that the session does not have yet.
     pub fn decode(

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use parlor_json::Json;
+use parlor_json::{Json, Members};
 use parlor_session::{EntryId, MetaPatch, Patch, Target, Update};
 use serde_json::value::RawValue;
 
@@ -65,7 +65,7 @@ pub fn message_as_chunks(update: &RawValue) -> Result<Vec<Json>, NotAsChunks> {
     };
     let mut chunks = Vec::with_capacity(content.len());
     for block in content.iter().map(|item| item.json) {
-        if !serde_json::from_str(block).is_ok_and(block_fits_v1) {
+        if !Members::parse(block).is_some_and(|members| block_fits_v1(&members)) {
             return Err(NotAsChunks::BlockType);
         }
         // What the message says besides its content goes with the first chunk.

@@ -165,8 +165,12 @@ impl<'a> FromIterator<&'a RawValue> for Content {
 /// The escaped text of a plain text block, one that has a `type` of `text`, a `text` and nothing else.
 /// Annotations, metadata and fields nobody knows make a block more than plain.
 pub fn plain_text(block: &str) -> Option<&str> {
-    let members = Members::parse(block)?;
-    (members.len() == 2).then(|| escaped_text(&members)).flatten()
+    plain_text_in(&Members::parse(block)?)
+}
+
+/// The escaped text of a plain text block whose members were read already; see [`plain_text`].
+pub fn plain_text_in<'a>(members: &Members<'a>) -> Option<&'a str> {
+    (members.len() == 2).then(|| escaped_text(members)).flatten()
 }
 
 /// The text of any text block; `None` for blocks of other types.
@@ -179,7 +183,7 @@ pub fn text_of(block: &str) -> Option<Cow<'_, str>> {
 
 /// The escaped text of a text block's members, without its quotes.
 fn escaped_text<'a>(members: &Members<'a>) -> Option<&'a str> {
-    let is_text = JsonStr::from_raw(members.get("type")?)? == JsonStr::new("text");
+    let is_text = parlor_json::text(members.get("type")?)? == "text";
     let text = members.get("text").filter(|_| is_text)?.get();
     text.strip_prefix('"')?.strip_suffix('"')
 }

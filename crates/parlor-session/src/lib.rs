@@ -37,7 +37,7 @@ mod transcript;
 mod update;
 
 pub use body::{Body, Upsert};
-pub use content::{Content, Item, plain_text, text_of};
+pub use content::{Content, Item, plain_text, plain_text_in, text_of};
 pub use ids::{CompactionId, MessageId, PlanId, SessionId, TerminalId, ToolCallId};
 pub use meta::MetaPatch;
 pub use naming::Namer;

@@ -32,7 +32,7 @@ impl Namer {
             }
         };
         match entry {
-            EntryId::Message(role, id) => self.open = named.then(|| (*role, id.clone())),
+            EntryId::Message(role, id) => self.took_message(*role, id, named),
             EntryId::ToolCall(_) if change.is_creation() => self.open = None,
             EntryId::ToolCall(_)
             | EntryId::Plan(_)
@@ -42,6 +42,11 @@ impl Namer {
             | EntryId::SessionMessage(_)
             | EntryId::Note(_) => {}
         }
+    }
+
+    /// A change to this message was taken; see [`took`](Namer::took).
+    pub fn took_message(&mut self, role: Role, id: &MessageId, named: bool) {
+        self.open = named.then(|| (role, id.clone()));
     }
 
     /// A turn began or ended.

@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonStr, Members, Object};
 use parlor_session::{
     Content, EntryId, MessageId, MetaPatch, Patch, Role, Slot, Target, TerminalId, ToolCallId, Update,
-    Upsert, plain_text,
+    Upsert, plain_text_in,
 };
 
 use super::{Context, array, chunk, message_kinds, patch_text, v2};
@@ -44,23 +44,26 @@ struct HeardMessage {
 
 /// A short stand-in for the content of a message: neighbouring plain texts count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fingerprint(u128);
+struct Fingerprint {
+    hash: u64,
+    bytes: usize,
+}
 
 impl Default for Fingerprint {
     fn default() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+        Self { hash: 0xcbf2_9ce4_8422_2325, bytes: 0 }
     }
 }
 
 impl Fingerprint {
     fn of(content: &Content) -> Self {
         let mut all = Self::default();
-        content.iter().for_each(|item| all.add(item.json));
+        content.iter().for_each(|item| all.add(item.json, &Members::parse(item.json).unwrap_or_default()));
         all
     }
 
-    fn add(&mut self, block: &str) {
-        match plain_text(block) {
+    fn add(&mut self, block: &str, members: &Members<'_>) {
+        match plain_text_in(members) {
             Some(text) => self.bytes(text.as_bytes()),
             None => {
                 // No text has this byte, so a block cannot be taken for one.
@@ -71,10 +74,11 @@ impl Fingerprint {
         }
     }
 
-    /// FNV-1a, 128 bits wide.
+    /// FNV-1a: byte by byte, so that it does not matter how a text is cut.
     fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
         for byte in bytes {
-            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 }
@@ -164,13 +168,14 @@ impl Heard {
     ) -> Vec<String> {
         match entry {
             EntryId::Message(role, id) => {
-                if !tool_content::block_fits_v1(item.raw()) {
+                let block = Members::of(item.raw()).unwrap_or_default();
+                if !tool_content::block_fits_v1(&block) {
                     cx.losses.add_for(LossKind::ContentBlockType, id);
                     return Vec::new();
                 }
                 let heard = self.messages.entry((*role, id.clone())).or_default();
                 heard.content = true;
-                heard.said.add(item.as_str());
+                heard.said.add(item.as_str(), &block);
                 let id = heard.alias.as_ref().unwrap_or(id).as_json();
                 vec![chunk(message_kinds(*role).1, "messageId", id, item.as_str(), extra)]
             }
@@ -247,12 +252,13 @@ impl Heard {
         }
         let mut chunks = Vec::with_capacity(blocks.len());
         for block in blocks {
-            if !serde_json::from_str(&block).is_ok_and(tool_content::block_fits_v1) {
+            let members = Members::parse(&block).unwrap_or_default();
+            if !tool_content::block_fits_v1(&members) {
                 cx.losses.add_for(LossKind::ContentBlockType, id);
                 continue;
             }
             heard.content = true;
-            heard.said.add(&block);
+            heard.said.add(&block, &members);
             let said = std::mem::take(&mut extra);
             let said = (!said.is_empty()).then(|| said.to_json());
             let id = heard.alias.as_ref().unwrap_or(id).as_json();

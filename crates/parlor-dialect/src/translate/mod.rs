@@ -5,10 +5,13 @@ mod client;
 mod turns;
 
 use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use parlor_json::{JsonStr, Members, Object};
-use parlor_session::{EntryId, MetaPatch, SessionId, Slot, Target, Transcript, Update, Upsert};
+use parlor_session::{
+    EntryId, MetaPatch, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
+};
 use parlor_wire::{Body, Incoming, Message, Open, Outcome, RequestId, RpcError, code, parse, write};
 use serde_json::value::RawValue;
 
@@ -300,13 +303,19 @@ impl Translator {
 
 impl Session {
     /// Takes an update, a message without its content: that is not needed to say what comes later.
-    fn take(&mut self, update: &Update, named: bool) -> Result<(), parlor_session::Refused> {
+    fn take(&mut self, update: &Update, named: bool) -> Result<(), Refused> {
+        if let Update::Append { entry: entry @ EntryId::Message(role, id), .. } = update
+            && self.transcript.get(entry).is_some()
+        {
+            self.decoder.took_message(*role, id, named);
+            return Ok(());
+        }
         let light = match update {
             Update::Append { entry: entry @ EntryId::Message(..), .. } => {
                 Update::Upsert { target: Target::Entry(entry.clone()), upsert: Upsert::default() }
             }
             Update::Upsert { target: target @ Target::Entry(EntryId::Message(..)), upsert } => {
-                let upsert = Upsert { content: parlor_session::Patch::Omitted, ..upsert.clone() };
+                let upsert = Upsert { content: Patch::Omitted, ..upsert.clone() };
                 Update::Upsert { target: target.clone(), upsert }
             }
             Update::Upsert { .. }
@@ -373,20 +382,18 @@ fn session_of<'a>(
     id: &SessionId,
     agent: Way,
 ) -> Result<&'a mut Session, LineProblem> {
-    if !sessions.contains_key(id) {
-        if sessions.len() == MAX_SESSIONS {
-            return Err(LineProblem::NoUpdate("there are too many sessions"));
-        }
-        let session = Session {
+    let is_full = sessions.len() == MAX_SESSIONS;
+    match sessions.entry(id.clone()) {
+        Entry::Occupied(known) => Ok(known.into_mut()),
+        Entry::Vacant(_) if is_full => Err(LineProblem::NoUpdate("there are too many sessions")),
+        Entry::Vacant(free) => Ok(free.insert(Session {
             decoder: Decoder::new(agent.from),
             transcript: Transcript::default(),
             heard: Heard::default(),
             stale: HashSet::new(),
             turn: Turn::default(),
-        };
-        sessions.insert(id.clone(), session);
+        })),
     }
-    sessions.get_mut(id).ok_or(LineProblem::NoUpdate("there are too many sessions"))
 }
 
 /// The line of an update.

@@ -42,7 +42,7 @@ pub(crate) fn item_to_v1(
     terminal_text: &dyn Fn(&str) -> Option<String>,
 ) -> Vec<Object> {
     match string(item, "type").as_deref() {
-        Some("content") if item.get("content").is_some_and(|block| block_fits_v1(block.raw())) => {
+        Some("content") if item.get("content").is_some_and(|block| fits_v1(block.raw())) => {
             vec![item.clone()]
         }
         Some("content") => {
@@ -65,10 +65,13 @@ pub(crate) fn item_to_v1(
 }
 
 /// Whether v1 knows the type of a content block.
-pub(crate) fn block_fits_v1(block: &RawValue) -> bool {
-    let members = Members::of(block).unwrap_or_default();
-    let type_ = members.get("type").and_then(text);
+pub(crate) fn block_fits_v1(block: &Members<'_>) -> bool {
+    let type_ = block.get("type").and_then(text);
     matches!(type_.as_deref(), Some("text" | "image" | "audio" | "resource_link" | "resource"))
+}
+
+fn fits_v1(block: &RawValue) -> bool {
+    Members::of(block).is_ok_and(|block| block_fits_v1(&block))
 }
 
 /// The status of a tool call that v1 knows and that is nearest, and whether it is another one.
@@ -525,6 +528,7 @@ mod tests {
             &expect![[r#"
                 {"type":"diff","_meta":{"x":1},"y":2,"path":"/a/b","oldText":"one\ntwo\nnine\n","newText":"one\n2\n9\n"}
                 lost: diff_partial
+                lost: diff_operation
             "#]],
         );
         // All of a file that is new or gone is known, even if it is empty.
@@ -535,6 +539,7 @@ mod tests {
                 {"type":"diff","path":"/b","oldText":"y\n","newText":""}
                 {"type":"diff","path":"/c","newText":""}
                 {"type":"diff","path":"/d","oldText":"","newText":""}
+                lost: diff_operation
             "#]],
         );
         // A patch that was cut off has not all of it. The first item carries the other fields.

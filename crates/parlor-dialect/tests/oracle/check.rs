@@ -36,9 +36,31 @@ pub(crate) struct Fault {
     pub(crate) line: String,
 }
 
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.checked += other.checked;
+        self.unasked += other.unasked;
+        for (method, count) in &other.unknown {
+            *self.unknown.entry(method.clone()).or_default() += count;
+        }
+    }
+}
+
 impl Checker {
     pub(crate) fn new(dialect: Dialect) -> Self {
         Self { dialect, open: HashMap::new(), counts: Counts::default() }
+    }
+
+    /// Takes a request that needs no check, so that its answer can be checked.
+    pub(crate) fn hear(&mut self, by: Side, line: &str) {
+        let message: Value = serde_json::from_str(line).expect("a line is JSON");
+        match (message.get("method").and_then(Value::as_str), message.get("id")) {
+            (Some(method), Some(id)) => {
+                drop(self.open.insert((by == Side::Client, id.to_string()), method.to_owned()))
+            }
+            (None, Some(id)) => drop(self.open.remove(&(by != Side::Client, id.to_string()))),
+            (_, None) => {}
+        }
     }
 
     /// Checks one line; the request of a response has to be checked before it.
@@ -73,7 +95,8 @@ impl Checker {
         };
         let envelope =
             (message.get("jsonrpc") != Some(&json!("2.0"))).then(|| "is no JSON-RPC 2.0".to_owned());
-        problems.into_iter().chain(envelope).map(|problem| fault(&name, &problem, line)).collect()
+        let problems: Vec<_> = problems.into_iter().chain(envelope).collect();
+        if problems.is_empty() { Vec::new() } else { vec![fault(&name, &problems.join("; "), line)] }
     }
 
     fn request(&mut self, by: Side, method: &str, params: &Value) -> Vec<String> {

@@ -6,11 +6,15 @@
 //!   also all that becomes of `_meta: null` where the type cannot tell it from no metadata.
 //! - A member that was not said may come back, if its value is the `default` of its schema, or is null or
 //!   an empty array or object that stands for nothing said.
-//! - A member whose value is the schema's `default`, or is an empty array that the schema does not require, may
-//!   come back as nothing: the type leaves it out when it is written.
+//! - A member whose value is the schema's `default`, or is an empty array or object that the schema does not
+//!   require, may come back as nothing: the type leaves it out when it is written.
+//! - So may the status and the kind of a v1 `tool_call`, if they are what the type takes for granted ([`GRANTED`]).
 //! - Numbers are equal by value: `1` and `1.0` are the same.
 
 use serde_json::{Map, Value};
+
+/// What v1's type of a `tool_call` leaves out when it is written, though its schema names no default.
+const GRANTED: [(&str, &str); 2] = [("status", "pending"), ("kind", "other")];
 
 /// What of `said` is not in `typed`.
 pub(crate) fn losses(schema: &Value, said: &Value, typed: &Value) -> Vec<String> {
@@ -56,15 +60,13 @@ impl<'a> Compare<'a> {
             match typed.get(name) {
                 Some(kept) => self.value(&known, value, kept, &at),
                 None if known.is_empty() || value.is_null() || self.is_default(&known, value) => {}
-                None if value.as_array().is_some_and(Vec::is_empty) && !is_required(&schemas, name) => {}
+                None if is_empty(value) && !is_required(&schemas, name) => {}
+                None if is_granted(said, name, value) => {}
                 None => self.found.push(format!("lost, {at}: said {value}, kept nothing")),
             }
         }
         for (name, value) in typed.iter().filter(|(name, _)| !said.contains_key(*name)) {
-            let nothing = value.is_null()
-                || value.as_array().is_some_and(Vec::is_empty)
-                || value.as_object().is_some_and(Map::is_empty);
-            if !nothing && !self.is_default(&members(&schemas, name), value) {
+            if !value.is_null() && !is_empty(value) && !self.is_default(&members(&schemas, name), value) {
                 self.found.push(format!("made up, {at}/{name}: {value}"));
             }
         }
@@ -104,6 +106,15 @@ fn may_mean(branch: &Value, value: &Value) -> bool {
 
 fn members<'a>(schemas: &[&'a Value], name: &str) -> Vec<&'a Value> {
     schemas.iter().filter_map(|schema| schema.get("properties")?.get(name)).collect()
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
+}
+
+fn is_granted(holder: &Map<String, Value>, name: &str, value: &Value) -> bool {
+    let is_tool_call = holder.get("sessionUpdate").is_some_and(|kind| kind == "tool_call");
+    is_tool_call && GRANTED.iter().any(|(granted, word)| name == *granted && value == word)
 }
 
 fn is_required(schemas: &[&Value], name: &str) -> bool {

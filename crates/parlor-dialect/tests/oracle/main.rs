@@ -11,5 +11,6 @@ mod common;
 mod compare;
 mod coverage;
 mod generate;
+mod known;
 mod recordings;
 mod schema;

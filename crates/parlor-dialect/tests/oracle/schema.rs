@@ -55,10 +55,15 @@ impl Shape {
     pub(crate) fn problems(&self, value: &Value) -> Vec<String> {
         let mut problems = match (self.round_trip)(&value.to_string()) {
             Ok(typed) => compare::losses(&self.schema, value, &typed),
-            Err(error) => vec![format!("does not parse: {error}")],
+            // Where it stopped is of no use: the value was written for the type just now.
+            Err(error) => {
+                let error = error.to_string();
+                vec![format!("does not parse: {}", error.split(" at line").next().unwrap_or_default())]
+            }
         };
         let refused = self.validator.iter_errors(value);
-        problems.extend(refused.map(|error| format!("schema, {}: {error}", error.instance_path())));
+        problems
+            .extend(refused.map(|error| format!("schema, {}: {}", error.instance_path(), error.masked())));
         problems
     }
 
