@@ -1,34 +1,12 @@
 //! `parlor fold` as a person or a script uses it.
 
+mod common;
+
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use expect_test::{Expect, expect};
-
-fn parlor(args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_parlor"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that ends early does not read all of it, which is its right.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
-}
-
-fn check(args: &[&str], input: &str, code: i32, stdout: &Expect, stderr: &Expect) {
-    let output = parlor(args, input.as_bytes());
-    stdout.assert_eq(&tidy(&output.stdout));
-    stderr.assert_eq(&tidy(&output.stderr));
-    assert_eq!(output.status.code(), Some(code));
-}
-
-/// Output without the white space that the help leaves at the ends of lines.
-fn tidy(output: &[u8]) -> String {
-    String::from_utf8_lossy(output).lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
+use common::{check, parlor};
+use expect_test::expect;
 
 const CHUNK: &str =
     r#"{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}"#;
@@ -51,14 +29,15 @@ fn the_help_of_parlor_and_of_fold() {
             Usage: parlor <COMMAND>
 
             Commands:
-              fold  Fold session updates to the transcript they mean
-              help  Print this message or the help of the given subcommand(s)
+              fold       Fold session updates to the transcript they mean
+              translate  Translate what an agent or a client says to another protocol version
+              help       Print this message or the help of the given subcommand(s)
 
             Options:
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit codes: 0 done, 1 failed, 2 bad usage or bad input.
+            Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 translated with losses.
         "#]],
         &expect![""],
     );

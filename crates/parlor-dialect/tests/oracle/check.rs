@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use parlor_dialect::{Dialect, Side};
+use parlor_dialect::{Dialect, LineProblem, Side};
 use serde_json::{Value, json};
 
 use crate::schema::{Shape, Version};
@@ -34,6 +34,13 @@ pub(crate) struct Fault {
     pub(crate) name: String,
     pub(crate) problem: String,
     pub(crate) line: String,
+}
+
+impl Fault {
+    /// A valid line that was not translated at all.
+    pub(crate) fn refused(problem: &LineProblem) -> Self {
+        fault("line", &format!("is refused: {problem:?}"), "")
+    }
 }
 
 impl Counts {

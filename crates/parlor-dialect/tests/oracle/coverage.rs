@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::check::{Checker, Counts, Fault};
 use crate::generate::{Choices, generate, samples};
 use crate::known::Found;
+use crate::lines::{drafted, notification, request, response};
 use crate::schema::{Call, Method, Shape, Version, update_name};
 
 /// Where a sample is said.
@@ -158,7 +159,7 @@ fn one_call(
 ) -> Counts {
     let mut walk = Walk::new(from, to, Scene::InTurn, found);
     let (by, method) = (method.by, method.name);
-    let request = request("sample", method, params);
+    let request = request(&json!("sample"), method, params);
     let asked = walk.say(by, &request);
     if asked.lines + asked.losses == 0 {
         walk.fault(method, "is translated to nothing, and no loss is told", &request);
@@ -166,7 +167,7 @@ fn one_call(
     if from == Dialect::Draft && method == "session/prompt" {
         result.as_object_mut().map(|result| result.remove("messageId"));
     }
-    let response = response("sample", &result);
+    let response = response(&json!("sample"), &result);
     let answered = walk.say(if by == Side::Client { Side::Agent } else { Side::Client }, &response);
     let mut said = answered.lines + answered.losses;
     if method == "session/prompt" && said == 0 {
@@ -213,7 +214,7 @@ impl<'a> Walk<'a> {
                 Outcome { lines: said.lines.len(), losses: said.losses.len() }
             }
             Err(problem) => {
-                self.fault("line", &format!("is refused: {problem:?}"), line);
+                self.found.add(self.from, self.to, line, &Fault::refused(&problem));
                 Outcome { lines: 0, losses: 1 }
             }
         }
@@ -269,29 +270,23 @@ fn opening(dialect: Dialect) -> Vec<(Side, String)> {
     };
     let prompt = json!({ "sessionId": "s", "prompt": [{ "type": "text", "text": "Hi" }] });
     vec![
-        (Side::Client, request("i", "initialize", &initialize)),
-        (Side::Agent, response("i", &agent)),
-        (Side::Client, request("n", "session/new", &json!({ "cwd": "/w", "mcpServers": [] }))),
-        (Side::Agent, response("n", &json!({ "sessionId": "s", "configOptions": [] }))),
-        (Side::Client, request("p", "session/prompt", &prompt)),
+        (Side::Client, request(&json!("i"), "initialize", &initialize)),
+        (Side::Agent, response(&json!("i"), &agent)),
+        (Side::Client, request(&json!("n"), "session/new", &json!({ "cwd": "/w", "mcpServers": [] }))),
+        (Side::Agent, response(&json!("n"), &json!({ "sessionId": "s", "configOptions": [] }))),
+        (Side::Client, request(&json!("p"), "session/prompt", &prompt)),
     ]
 }
 
 fn update_samples(dialect: Dialect, branch: &Value) -> Vec<Value> {
     let root = &Version::of(dialect).update().schema;
-    let mut updates = samples(root, branch);
-    for update in &mut updates {
+    let named = |mut update: Value| {
         if update_name(branch).is_none() {
             update["sessionUpdate"] = json!("_odd");
         }
-        if dialect == Dialect::Draft && update["sessionUpdate"] == "state_update" {
-            update["sessionUpdate"] = json!("state_change");
-            if let Some(reason) = update.as_object_mut().and_then(|update| update.remove("stopReason")) {
-                update["stop_reason"] = reason;
-            }
-        }
-    }
-    updates
+        drafted(dialect, update)
+    };
+    samples(root, branch).into_iter().map(named).collect()
 }
 
 fn state_word(dialect: Dialect) -> &'static str {
@@ -304,16 +299,4 @@ fn least(shape: &Shape) -> Value {
 
 fn update_params(update: Value) -> Value {
     json!({ "sessionId": "s", "update": update })
-}
-
-fn notification(method: &str, params: &Value) -> String {
-    json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
-}
-
-fn request(id: &str, method: &str, params: &Value) -> String {
-    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
-}
-
-fn response(id: &str, result: &Value) -> String {
-    json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
 }

@@ -27,6 +27,11 @@ impl Choices {
         Self { row, taken: Vec::new() }
     }
 
+    /// Whether only first ways are left.
+    pub(crate) fn is_done(&self) -> bool {
+        self.taken.len() >= self.row.len()
+    }
+
     /// One of `ways` numbers, chosen at a place.
     pub(crate) fn pick<T>(&mut self, place: &T, ways: usize) -> usize {
         let chosen = self.row.get(self.taken.len()).map_or(0, |number| usize::from(*number) % ways);

@@ -12,14 +12,60 @@ use crate::check::Fault;
 pub(crate) struct Known {
     pub(crate) from: &'static [Dialect],
     pub(crate) to: &'static [Dialect],
-    /// The name of the line, as [`Fault::name`] has it.
+    /// How the name of the line begins, as [`Fault::name`] has it.
     pub(crate) name: &'static str,
     /// Part of the problem.
     pub(crate) problem: &'static str,
+    /// Part of the line that was said.
+    pub(crate) line: &'static str,
+}
+
+const V1: &[Dialect] = &[Dialect::V1];
+const V2: &[Dialect] = &[Dialect::V2, Dialect::Draft];
+
+const fn to_v1(name: &'static str, problem: &'static str, line: &'static str) -> Known {
+    Known { from: V2, to: V1, name, problem, line }
+}
+
+const fn to_v2(name: &'static str, problem: &'static str, line: &'static str) -> Known {
+    Known { from: V1, to: V2, name, problem, line }
 }
 
 /// What is wrong, and will be mended.
-pub(crate) const KNOWN: &[Known] = &[];
+pub(crate) const KNOWN: &[Known] = &[
+    // v1 requires the list of MCP servers, v2 does not.
+    to_v1("session/new", "\"mcpServers\" is a required property", ""),
+    to_v1("session/load", "\"mcpServers\" is a required property", ""),
+    // Content blocks of a type that v1 cannot parse are left out of messages, but not of what follows.
+    to_v1("session/prompt", "expected one of `text`, `image`", ""),
+    to_v1("session/", "expected one of `text`, `image`", "\"systemPrompt\""),
+    to_v1("session/update compaction_summary_chunk", "expected one of `text`, `image`", ""),
+    to_v1("session/update compaction_update", "lost, /update/summary: ", ""),
+    to_v1("session/update session_message_chunk", "expected one of `text`, `image`", ""),
+    to_v1("session/update session_message", "lost, /update/content: ", ""),
+    // Who a block is meant for is one of two in v1, anybody in v2.
+    to_v1("", "/annotations/audience: ", ""),
+    // A v1 client that takes plans takes only three types of them.
+    to_v1("session/update plan_update", "expected one of `items`, `file`, `markdown`", ""),
+    // The loss is told, and the line is said nevertheless.
+    to_v1("session/set_config_option", "SessionConfigOptionValue", ""),
+    // What a terminal runs, where, and how it ended.
+    to_v1("session/update terminal_update", "is translated to nothing", ""),
+    // Methods between a conductor and its proxies are passed on as they are.
+    to_v1("proxy/initialize result", "/authMethods", ""),
+    to_v2("proxy/initialize", "\"info\" is a required property", ""),
+    // An id may be null in v1.
+    to_v2("$/cancel_request", "enum RequestId", "\"requestId\":null"),
+    to_v2("elicitation/create", "enum ElicitationMode", "\"requestId\":null"),
+    // Lists that may be empty in v1.
+    to_v2("session/prompt", "schema, /prompt: value has less than 1 item", ""),
+    to_v2("session/request_permission", "schema, /options: value has less than 1 item", ""),
+    to_v2("session/update config_option_update", "schema, /update", "\"options\":[]"),
+    to_v2("session/", "schema, /configOptions", "\"options\":[]"),
+    to_v2("elicitation/create", "schema, : value", "\"enum\":[]"),
+    to_v2("elicitation/create", "schema, : value", "\"oneOf\":[]"),
+    to_v2("elicitation/create", "schema, : value", "\"anyOf\":[]"),
+];
 
 /// The faults that a test found.
 #[derive(Default)]
@@ -73,8 +119,9 @@ fn place(from: Dialect, to: Dialect, fault: &Fault) -> Option<usize> {
     KNOWN.iter().position(|known| {
         known.from.contains(&from)
             && known.to.contains(&to)
-            && known.name == fault.name
+            && fault.name.starts_with(known.name)
             && fault.problem.contains(known.problem)
+            && fault.line.contains(known.line)
     })
 }
 

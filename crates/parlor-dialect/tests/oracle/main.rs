@@ -9,8 +9,10 @@ mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;
+mod conversations;
 mod coverage;
 mod generate;
 mod known;
+mod lines;
 mod recordings;
 mod schema;

@@ -1,0 +1,188 @@
+//! Generated conversations: whatever valid messages two peers send in whatever order, what comes out is valid.
+
+use parlor_dialect::{Dialect, Side, Translator};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::check::{Checker, Fault};
+use crate::generate::{Choices, generate};
+use crate::known::Found;
+use crate::lines::{drafted, notification, request, response};
+use crate::schema::{Call, Method, Shape, Version};
+
+/// A request that waits for its answer.
+#[derive(Debug, Clone)]
+struct Waiting {
+    /// Who has to answer.
+    by: Side,
+    id: Value,
+    method: String,
+}
+
+/// Two peers who say whatever they may.
+struct Peers {
+    agent: Dialect,
+    client: Dialect,
+    choices: Choices,
+    waiting: Vec<Waiting>,
+    asked: usize,
+}
+
+fn cases() -> ProptestConfig {
+    ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        max_shrink_iters: 2000,
+        ..ProptestConfig::default()
+    }
+}
+
+fn row() -> impl Strategy<Value = Vec<u16>> {
+    prop::collection::vec(any::<u16>(), 0..1500)
+}
+
+fn two_dialects() -> impl Strategy<Value = (Dialect, Dialect)> {
+    let all = Dialect::ALL.into_iter().flat_map(|one| Dialect::ALL.map(|other| (one, other)));
+    prop::sample::select(all.filter(|(one, other)| one != other).collect::<Vec<_>>())
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn a_conversation_said_again_in_another_dialect_is_valid((from, to) in two_dialects(), row in row()) {
+        let mut found = Found::default();
+        let mut peers = Peers::new(from, from, row);
+        let mut translator = Translator::record(from, to);
+        let mut checker = Checker::new(to);
+        while let Some((by, line)) = peers.next() {
+            peers.hear(by, &line);
+            match translator.line(by, &line) {
+                Ok(said) => for one in &said.lines {
+                    checker.line(one.by, &one.text).iter().for_each(|fault| found.add(from, to, &line, fault));
+                },
+                Err(problem) => found.add(from, to, &line, &Fault::refused(&problem)),
+            }
+        }
+        found.assert_nothing_new();
+    }
+
+    #[test]
+    fn peers_of_two_dialects_hear_only_what_is_valid_in_their_own((agent, client) in two_dialects(), row in row()) {
+        let mut found = Found::default();
+        let mut peers = Peers::new(agent, client, row);
+        let mut translator = Translator::relay(agent, client);
+        let (mut at_agent, mut at_client) = (Checker::new(agent), Checker::new(client));
+        while let Some((by, line)) = peers.next() {
+            let (from, to) = match by {
+                Side::Agent => (agent, client),
+                Side::Client => (client, agent),
+            };
+            match by {
+                Side::Agent => at_agent.hear(by, &line),
+                Side::Client => at_client.hear(by, &line),
+            }
+            match translator.line(by, &line) {
+                Ok(said) => for one in &said.lines {
+                    let checker = if one.by == Side::Agent { &mut at_client } else { &mut at_agent };
+                    checker.line(one.by, &one.text).iter().for_each(|fault| found.add(from, to, &line, fault));
+                    peers.hear(one.by, &one.text);
+                },
+                Err(problem) => found.add(from, to, &line, &Fault::refused(&problem)),
+            }
+        }
+        found.assert_nothing_new();
+    }
+}
+
+impl Peers {
+    fn new(agent: Dialect, client: Dialect, row: Vec<u16>) -> Self {
+        Self { agent, client, choices: Choices::new(row), waiting: Vec::new(), asked: 0 }
+    }
+
+    /// What one of them says next; nothing when there is nothing left to choose from.
+    fn next(&mut self) -> Option<(Side, String)> {
+        if self.choices.is_done() {
+            return None;
+        }
+        if self.asked == 0 {
+            return Some(self.ask(Side::Client, "initialize"));
+        }
+        Some(match self.choices.pick(&"what", 12) {
+            0..6 => self.update(),
+            6..9 if !self.waiting.is_empty() => {
+                let place = self.choices.pick(&"answer", self.waiting.len());
+                self.answer(place)
+            }
+            6..8 => self.ask(Side::Client, "session/prompt"),
+            8 | 9 => self.call(Side::Agent),
+            _ => self.call(Side::Client),
+        })
+    }
+
+    /// One of them hears what the other said: it will answer a request.
+    fn hear(&mut self, by: Side, line: &str) {
+        let message: Value = serde_json::from_str(line).expect("a line is JSON");
+        let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else { return };
+        let by = if by == Side::Agent { Side::Client } else { Side::Agent };
+        let other = if by == Side::Agent { Side::Client } else { Side::Agent };
+        if Version::of(self.dialect(by)).request(other, method).is_some() {
+            self.waiting.push(Waiting { by, id: id.clone(), method: method.to_owned() });
+        }
+    }
+
+    fn dialect(&self, side: Side) -> Dialect {
+        if side == Side::Agent { self.agent } else { self.client }
+    }
+
+    fn update(&mut self) -> (Side, String) {
+        let version = Version::of(self.agent);
+        let branches = version.update_branches();
+        let branch = &branches[self.choices.pick(&"update", branches.len())];
+        let update = generate(&version.update().schema, branch, &mut self.choices);
+        let params = json!({ "sessionId": "s", "update": drafted(self.agent, update) });
+        (Side::Agent, notification("session/update", &params))
+    }
+
+    /// Any method but updates.
+    fn call(&mut self, by: Side) -> (Side, String) {
+        let methods = &Version::of(self.dialect(by)).methods;
+        let is_meant = |method: &&Method| method.by == by && method.name != "session/update";
+        let methods: Vec<_> = methods.iter().filter(is_meant).collect();
+        let method = methods[self.choices.pick(&"method", methods.len())];
+        match &method.call {
+            Call::Request { .. } => self.ask(by, method.name),
+            Call::Notification { params } => {
+                let params = self.made(params);
+                (by, notification(method.name, &params))
+            }
+        }
+    }
+
+    fn ask(&mut self, by: Side, method: &str) -> (Side, String) {
+        let (params, _) = Version::of(self.dialect(by)).request(by, method).expect("a method of its dialect");
+        let params = self.made(params);
+        self.asked += 1;
+        (by, request(&json!(self.asked), method, &params))
+    }
+
+    fn answer(&mut self, place: usize) -> (Side, String) {
+        let Waiting { by, id, method } = self.waiting.swap_remove(place);
+        if self.choices.pick(&"error", 8) == 1 {
+            let error = json!({ "code": -32603, "message": "no" });
+            return (by, json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string());
+        }
+        let other = if by == Side::Agent { Side::Client } else { Side::Agent };
+        let (_, result) =
+            Version::of(self.dialect(by)).request(other, &method).expect("a method of its dialect");
+        let mut result = self.made(result);
+        if self.dialect(by) == Dialect::Draft && method == "session/prompt" {
+            result.as_object_mut().map(|result| result.remove("messageId"));
+        }
+        (by, response(&id, &result))
+    }
+
+    fn made(&mut self, shape: &Shape) -> Value {
+        generate(&shape.schema, &shape.schema, &mut self.choices)
+    }
+}

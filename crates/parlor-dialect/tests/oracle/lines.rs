@@ -1,0 +1,27 @@
+//! Lines that are said in tests.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+pub(crate) fn notification(method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
+}
+
+pub(crate) fn request(id: &Value, method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
+}
+
+pub(crate) fn response(id: &Value, result: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
+}
+
+/// An update of the published version in the words of a dialect of version 2.
+pub(crate) fn drafted(dialect: Dialect, mut update: Value) -> Value {
+    if dialect == Dialect::Draft && update["sessionUpdate"] == "state_update" {
+        update["sessionUpdate"] = json!("state_change");
+        if let Some(reason) = update.as_object_mut().and_then(|update| update.remove("stopReason")) {
+            update["stop_reason"] = reason;
+        }
+    }
+    update
+}
