@@ -23,16 +23,21 @@ pub(crate) enum Rule {
 impl Rule {
     /// The rule of a dialect for the metadata of something that is patched.
     pub(crate) fn of(dialect: Dialect, target: &Target) -> Self {
-        match (dialect, target) {
-            (Dialect::V1 | Dialect::Draft, Target::Slot(Slot::Info)) => Self::Deep,
-            (Dialect::V2, Target::Slot(Slot::Info)) => Self::Keys,
+        let is_report = matches!(
+            target,
+            Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode)
+                | Target::Entry(EntryId::Plan(_) | EntryId::Note(_))
+        );
+        let is_message = matches!(target, Target::Entry(EntryId::Message(..)));
+        let is_info = *target == Target::Slot(Slot::Info);
+        match dialect {
             // A report is replaced by the next one, with its metadata.
-            (_, Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode))
-            | (_, Target::Entry(EntryId::Plan(_) | EntryId::Note(_)))
-            | (Dialect::V1, Target::Entry(_))
-            | (Dialect::Draft, Target::Entry(EntryId::Message(..))) => Self::Replace,
+            _ if is_report => Self::Replace,
+            Dialect::V1 | Dialect::Draft if is_info => Self::Deep,
+            Dialect::V1 => Self::Replace,
+            Dialect::Draft if is_message => Self::Replace,
             // Where the drafts are silent, they mean what is published.
-            (Dialect::V2 | Dialect::Draft, Target::Entry(_)) => Self::Keys,
+            Dialect::V2 | Dialect::Draft => Self::Keys,
         }
     }
 

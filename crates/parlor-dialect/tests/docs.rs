@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 
 use agent_client_protocol_schema::{v1, v2};
 use common::testdata;
@@ -65,7 +66,7 @@ fn every_loss_is_explained_on_the_page() {
     let before = page.split("\n| loss | meaning |").next().unwrap().trim_end_matches("LOSSES\n");
     let mut expected = format!("{}\n\n| loss | meaning |\n|---|---|\n", before.trim_end());
     for kind in LossKind::ALL {
-        expected += &format!("| `{}` | {} |\n", kind.name(), kind.meaning().trim());
+        writeln!(expected, "| `{}` | {} |", kind.name(), kind.meaning().trim()).unwrap();
     }
     expect_file![testdata("../docs/translation.md")].assert_eq(&expected);
 }

@@ -109,6 +109,27 @@ fn normal(mut view: Value) -> Value {
     view
 }
 
+/// The first place where two values differ.
+fn difference(found: &Value, expected: &Value, path: &str) -> Option<String> {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            let names = found.keys().chain(expected.keys());
+            names.into_iter().find_map(|name| {
+                let of =
+                    |object: &serde_json::Map<String, Value>| object.get(name).cloned().unwrap_or_default();
+                difference(&of(found), &of(expected), &format!("{path}/{name}"))
+            })
+        }
+        (Value::Array(found), Value::Array(expected)) if found.len() == expected.len() => {
+            let pairs = found.iter().zip(expected).enumerate();
+            pairs.into_iter().find_map(|(place, (found, expected))| {
+                difference(found, expected, &format!("{path}/{place}"))
+            })
+        }
+        _ => (found != expected).then(|| format!("{path}:\n  found    {found}\n  expected {expected}")),
+    }
+}
+
 /// Compares what sessions folded to, and names the first place where they differ.
 ///
 /// Commands and modes that one version tells with the answer to `session/new` and the other with updates of
@@ -129,26 +150,6 @@ fn assert_same(found: &BTreeMap<String, Value>, expected: &BTreeMap<String, Valu
             if expected["toolCalls"][place].get("title").is_none() {
                 call.as_object_mut().unwrap().remove("title");
             }
-        }
-    }
-    fn difference(found: &Value, expected: &Value, path: &str) -> Option<String> {
-        match (found, expected) {
-            (Value::Object(found), Value::Object(expected)) => {
-                let names = found.keys().chain(expected.keys());
-                names.into_iter().find_map(|name| {
-                    let of = |object: &serde_json::Map<String, Value>| {
-                        object.get(name).cloned().unwrap_or_default()
-                    };
-                    difference(&of(found), &of(expected), &format!("{path}/{name}"))
-                })
-            }
-            (Value::Array(found), Value::Array(expected)) if found.len() == expected.len() => {
-                let pairs = found.iter().zip(expected).enumerate();
-                pairs.into_iter().find_map(|(place, (found, expected))| {
-                    difference(found, expected, &format!("{path}/{place}"))
-                })
-            }
-            _ => (found != expected).then(|| format!("{path}:\n  found    {found}\n  expected {expected}")),
         }
     }
     if let Some(difference) = difference(&json!(found), &json!(expected), "") {

@@ -106,10 +106,10 @@ impl Content {
                 run.add(item.json, text);
                 continue;
             }
-            joined.push_run(std::mem::take(&mut run));
+            joined.push_run(&std::mem::take(&mut run));
             joined.push(serde_json::from_str(item.json).expect("an item is JSON"), item.extra.cloned());
         }
-        joined.push_run(run);
+        joined.push_run(&run);
         joined
     }
 
@@ -119,7 +119,7 @@ impl Content {
         self.joined().iter().filter_map(|item| text_of(item.json)).collect()
     }
 
-    fn push_run(&mut self, run: Run<'_>) {
+    fn push_run(&mut self, run: &Run<'_>) {
         let block = match run.blocks {
             0 => return,
             1 => run.first.to_owned(),

@@ -18,53 +18,53 @@ fn the_help_of_translate() {
         "",
         0,
         &expect![[r#"
-        Translate what an agent or a client says to another protocol version
+            Translate what an agent or a client says to another protocol version
 
-        Reads one JSON-RPC message per line and writes the translated lines. State is kept from line to
-        line: ids are given where they are missing, tool calls add up. What cannot be said in the other
-        dialect is a loss, one JSON line on stderr: {"line": 3, "loss": "message_replaced", "messageId":
-        "m1"}; the exit code is then 3.
+            Reads one JSON-RPC message per line and writes the translated lines. State is kept from line to
+            line: ids are given where they are missing, tool calls add up. What cannot be said in the other
+            dialect is a loss, one JSON line on stderr: `{"line":3,"loss":"message_replaced","messageId":"m1"}`;
+            the exit code is then 3.
 
-        Lines of a recording say who speaks (`C->A {json}`, `A->C {json}`): then both sides are translated,
-        turns are told by prompts or by states as the dialect wants it, and the output is marked alike.
-        Without marks only the side named by --side is heard and nothing is added.
+            Lines of a recording say who speaks (`C->A {json}`, `A->C {json}`): then both sides are translated,
+            turns are told by prompts or by states as the dialect wants it, and the output is marked alike.
+            Without marks only the side named by --side is heard and nothing is added.
 
-        Usage: parlor translate [OPTIONS] --from <DIALECT> --to <DIALECT> [FILES]...
+            Usage: parlor translate [OPTIONS] --from <DIALECT> --to <DIALECT> [FILES]...
 
-        Arguments:
-          [FILES]...
-                  Files to read one after another; standard input if none is named
+            Arguments:
+              [FILES]...
+                      Files to read one after another; standard input if none is named
 
-        Options:
-              --from <DIALECT>
-                  The dialect of the lines: v1, v2 or draft
+            Options:
+                  --from <DIALECT>
+                      The dialect of the lines: v1, v2 or draft
 
-              --to <DIALECT>
-                  The dialect to say them in: v1, v2 or draft
+                  --to <DIALECT>
+                      The dialect to say them in: v1, v2 or draft
 
-              --side <SIDE>
-                  Who says the lines that do not tell
+                  --side <SIDE>
+                      Who says the lines that do not tell
 
-                  Possible values:
-                  - agent:  What an agent sends to its client
-                  - client: What a client sends to its agent
+                      Possible values:
+                      - agent:  What an agent sends to its client
+                      - client: What a client sends to its agent
 
-                  [default: agent]
+                      [default: agent]
 
-              --max-line <BYTES>
-                  Skip lines that are longer than this many bytes
+                  --max-line <BYTES>
+                      Skip lines that are longer than this many bytes
 
-                  [default: 67108864]
+                      [default: 67108864]
 
-          -h, --help
-                  Print help (see a summary with '-h')
+              -h, --help
+                      Print help (see a summary with '-h')
 
-        Examples:
-          parlor translate --from v1 --to v2 < agent-output.jsonl
-          parlor translate --from v2 --to v1 recording.jsonl
+            Examples:
+              parlor translate --from v1 --to v2 < agent-output.jsonl
+              parlor translate --from v2 --to v1 recording.jsonl
 
-        docs/translation.md lists what is translated to what, and every loss.
-    "#]],
+            docs/translation.md lists what is translated to what, and every loss.
+        "#]],
         &expect![""],
     );
 }

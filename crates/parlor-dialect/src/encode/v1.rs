@@ -85,6 +85,7 @@ impl Fingerprint {
 
 /// What a v1 client asked for beyond what every client takes.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a client asks for each of them by itself")]
 pub(crate) struct Features {
     plans: bool,
     notices: bool,
@@ -220,9 +221,8 @@ impl Heard {
             cx.losses.add_for(LossKind::MessageFields, id);
         }
         match &upsert.meta {
-            MetaPatch::Keep => {}
             MetaPatch::Clear if heard.content => cx.losses.add_for(LossKind::MessageMetaCleared, id),
-            MetaPatch::Clear => {}
+            MetaPatch::Keep | MetaPatch::Clear => {}
             MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta) => {
                 cx.losses.add_for(LossKind::MessageMeta, id);
                 extra.set("_meta", meta.to_json());

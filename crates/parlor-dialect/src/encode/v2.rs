@@ -12,7 +12,7 @@ use crate::{Dialect, shape};
 /// The updates that say `update`.
 pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
     match update {
-        Update::Upsert { target, upsert } => upsert_text(target, upsert, dialect, cx).into_iter().collect(),
+        Update::Upsert { target, upsert } => vec![upsert_text(target, upsert, dialect, cx)],
         Update::Append { entry, item, extra } => append(entry, item, extra.as_ref()).into_iter().collect(),
         Update::Output { terminal, bytes, extra } => {
             let text = ObjectText::update("terminal_output_chunk").string("terminalId", terminal.as_json());
@@ -98,7 +98,7 @@ fn append(entry: &EntryId, item: &Json, extra: Option<&Json>) -> Option<String> 
     })
 }
 
-fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Context<'_>) -> Option<String> {
+fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Context<'_>) -> String {
     let meta = cx.meta(target, upsert, dialect);
     let meta = patch_text(&meta, |meta| meta.to_json().as_str().to_owned());
     let fields = &upsert.fields;
@@ -139,7 +139,7 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
             .string("messageId", id.as_json())
             .members(fields)
             .maybe("content", content().as_deref()),
-        Target::Entry(EntryId::Note(_)) => return Some(fields.to_json().as_str().to_owned()),
+        Target::Entry(EntryId::Note(_)) => return fields.to_json().as_str().to_owned(),
         Target::Slot(Slot::Info) => ObjectText::update("session_info_update").members(fields),
         Target::Slot(Slot::Usage) => ObjectText::update("usage_update").members(fields),
         Target::Slot(Slot::Commands) => {
@@ -171,5 +171,5 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode)
             | Target::Entry(EntryId::Plan(_))
     );
-    Some(text.maybe("_meta", meta.as_deref().filter(|meta| !is_report || *meta != "null")).finish())
+    text.maybe("_meta", meta.as_deref().filter(|meta| !is_report || *meta != "null")).finish()
 }

@@ -69,20 +69,22 @@ impl Translator {
         let given = params.and_then(|params| Object::parse(params).ok());
         let session = given.as_ref().and_then(session_in);
         let request = match (way.from, way.to) {
-            (Dialect::V1, Dialect::V2 | Dialect::Draft) => self.to_v2(method, given.clone(), out),
-            (Dialect::V2 | Dialect::Draft, Dialect::V1) => match self.to_v1(method, given.clone(), out) {
-                Ok(request) => request,
-                Err(NoSuchMethod) => {
-                    out.losses.add(LossKind::Method);
-                    if self.both {
-                        out.refuse(Side::Client, id, method);
-                        let _ = self
-                            .client_asked
-                            .begin(id.clone(), Asked { what: What::Dropped, session, value: None });
+            (Dialect::V1, Dialect::V2 | Dialect::Draft) => self.request_for_v2(method, given.clone(), out),
+            (Dialect::V2 | Dialect::Draft, Dialect::V1) => {
+                match self.request_for_v1(method, given.clone(), out) {
+                    Ok(request) => request,
+                    Err(NoSuchMethod) => {
+                        out.losses.add(LossKind::Method);
+                        if self.both {
+                            out.refuse(Side::Client, id, method);
+                            let _ = self
+                                .client_asked
+                                .begin(id.clone(), Asked { what: What::Dropped, session, value: None });
+                        }
+                        return;
                     }
-                    return;
                 }
-            },
+            }
             (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => None,
         };
         // The client's lines are translated by its own way; what turns need is told by the agent's.
@@ -141,7 +143,7 @@ impl Translator {
     }
 
     /// A v1 client's request to a v2 agent; `None` if it is the same.
-    fn to_v2(&mut self, method: &str, params: Option<Object>, out: &mut Output) -> Option<Request> {
+    fn request_for_v2(&self, method: &str, params: Option<Object>, out: &mut Output) -> Option<Request> {
         let params = params?;
         let request = |method, what, params| Some(Request { method, what, params });
         match method {
@@ -179,8 +181,8 @@ impl Translator {
     }
 
     /// A v2 client's request to a v1 agent; `None` if it is the same.
-    fn to_v1(
-        &mut self,
+    fn request_for_v1(
+        &self,
         method: &str,
         params: Option<Object>,
         out: &mut Output,

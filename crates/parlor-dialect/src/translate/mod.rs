@@ -12,7 +12,9 @@ use parlor_json::{JsonStr, Members, Object};
 use parlor_session::{
     EntryId, MetaPatch, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
 };
-use parlor_wire::{Body, Incoming, Message, Open, Outcome, RequestId, RpcError, code, parse, write};
+use parlor_wire::{
+    Body, Incoming, Malformed, Message, Open, Outcome, RequestId, RpcError, code, parse, write,
+};
 use serde_json::value::RawValue;
 
 use self::client::Asked;
@@ -155,7 +157,7 @@ impl Translator {
             Some(line) => self.update(line.session, line.update, &line.rest, &[], &mut out)?,
             None => match parse(line, way.from.batches()).map_err(LineProblem::Malformed)? {
                 Incoming::One(message) => self.message(by, &message, &mut out)?,
-                Incoming::Batch(messages) => self.batch(by, messages, &mut out)?,
+                Incoming::Batch(messages) => self.batch(by, messages, &mut out),
             },
         }
         Ok(Translation { lines: out.lines, losses: out.losses.into_vec(), problem: out.problem })
@@ -169,12 +171,7 @@ impl Translator {
     }
 
     /// The messages of a batch, each on its own line.
-    fn batch(
-        &mut self,
-        by: Side,
-        messages: Vec<Result<Message<'_>, parlor_wire::Malformed>>,
-        out: &mut Output,
-    ) -> Result<(), LineProblem> {
+    fn batch(&mut self, by: Side, messages: Vec<Result<Message<'_>, Malformed>>, out: &mut Output) {
         let mut problems = Vec::new();
         for message in messages {
             let done =
@@ -184,7 +181,6 @@ impl Translator {
         if !problems.is_empty() {
             out.problem = Some(LineProblem::Batch(problems));
         }
-        Ok(())
     }
 
     fn message(&mut self, by: Side, message: &Message<'_>, out: &mut Output) -> Result<(), LineProblem> {
@@ -219,24 +215,18 @@ impl Translator {
             (Side::Agent, Body::Response { id, outcome }) => {
                 match self.client_asked.finish(id) {
                     Some((id, asked)) => self.agent_response(message, &id, asked, *outcome, out),
-                    None => self.unasked(by, message, out),
+                    None => out.unasked(by, message),
                 }
                 Ok(())
             }
             (Side::Client, Body::Response { id, outcome }) => {
                 match self.agent_asked.finish(id) {
                     Some((_, asked)) => self.client_response(message, &asked, *outcome, out),
-                    None => self.unasked(by, message, out),
+                    None => out.unasked(by, message),
                 }
                 Ok(())
             }
         }
-    }
-
-    /// A response to a request that was never seen could mean anything, so it goes on as it is.
-    fn unasked(&self, by: Side, message: &Message<'_>, out: &mut Output) {
-        out.losses.add(LossKind::ResponseWithoutRequest);
-        out.say(by, message.text().to_owned());
     }
 
     /// An update of a session.
@@ -360,6 +350,12 @@ impl Session {
 impl Output {
     fn say(&mut self, by: Side, text: String) {
         self.lines.push(Said { by, text: Cow::Owned(text) });
+    }
+
+    /// A response to a request that was never seen could mean anything, so it goes on as it is.
+    fn unasked(&mut self, by: Side, message: &Message<'_>) {
+        self.losses.add(LossKind::ResponseWithoutRequest);
+        self.say(by, message.text().to_owned());
     }
 
     fn turn<'a>(&'a mut self, session: &'a SessionId) -> turns::TurnOutput<'a> {

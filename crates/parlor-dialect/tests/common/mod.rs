@@ -8,12 +8,12 @@ use parlor_dialect::Dialect;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-pub fn testdata(name: &str) -> PathBuf {
+pub(crate) fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
 
 /// Every recording: its name, its dialect and its text.
-pub fn recordings() -> Vec<(String, Dialect, String)> {
+pub(crate) fn recordings() -> Vec<(String, Dialect, String)> {
     let files = std::fs::read_dir(testdata("recordings")).unwrap();
     let mut recordings: Vec<_> = files
         .map(|file| {
@@ -28,7 +28,7 @@ pub fn recordings() -> Vec<(String, Dialect, String)> {
     recordings
 }
 
-pub fn dialect() -> impl Strategy<Value = Dialect> {
+pub(crate) fn dialect() -> impl Strategy<Value = Dialect> {
     prop::sample::select(&Dialect::ALL[..])
 }
 
@@ -72,7 +72,7 @@ fn maybe(value: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<Option<
     prop_oneof![2 => Just(None), 1 => Just(Some(json!(null))), 4 => value.prop_map(Some)].boxed()
 }
 
-pub fn update() -> impl Strategy<Value = Value> {
+pub(crate) fn update() -> impl Strategy<Value = Value> {
     let blocks = || prop::collection::vec(block(), 0..3).prop_map(Value::from);
     let chunk_kinds = vec![
         ("user_message_chunk", "messageId"),
@@ -128,6 +128,6 @@ pub fn update() -> impl Strategy<Value = Value> {
     ]
 }
 
-pub fn updates() -> impl Strategy<Value = Vec<Value>> {
+pub(crate) fn updates() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(update(), 0..40)
 }

@@ -14,7 +14,7 @@ use crate::input::{self, Line};
 ///
 /// Reads one JSON-RPC message per line and writes the translated lines. State is kept from line to line: ids
 /// are given where they are missing, tool calls add up. What cannot be said in the other dialect is a loss, one
-/// JSON line on stderr: {"line": 3, "loss": "message_replaced", "messageId": "m1"}; the exit code is then 3.
+/// JSON line on stderr: `{"line":3,"loss":"message_replaced","messageId":"m1"}`; the exit code is then 3.
 ///
 /// Lines of a recording say who speaks (`C->A {json}`, `A->C {json}`): then both sides are translated, turns
 /// are told by prompts or by states as the dialect wants it, and the output is marked alike. Without marks only

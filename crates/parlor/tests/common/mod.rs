@@ -1,11 +1,13 @@
 //! Runs the command as a person or a script would.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use expect_test::Expect;
 
-pub fn parlor(args: &[&str], input: &[u8]) -> Output {
+pub(crate) fn parlor(args: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_parlor"))
         .args(args)
         .stdin(Stdio::piped())
@@ -18,7 +20,7 @@ pub fn parlor(args: &[&str], input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-pub fn check(args: &[&str], input: &str, code: i32, stdout: &Expect, stderr: &Expect) {
+pub(crate) fn check(args: &[&str], input: &str, code: i32, stdout: &Expect, stderr: &Expect) {
     let output = parlor(args, input.as_bytes());
     stdout.assert_eq(&tidy(&output.stdout));
     stderr.assert_eq(&tidy(&output.stderr));
