@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use parlor_dialect::{Dialect, LineProblem, Side};
 use serde_json::{Value, json};
 
+use crate::lines::version;
 use crate::schema::{Shape, Version};
 
 /// Checks the lines that two peers of one dialect say to each other.
@@ -107,10 +108,12 @@ impl Checker {
     }
 
     fn request(&mut self, by: Side, method: &str, params: &Value) -> Vec<String> {
-        match Version::of(self.dialect).request(by, method) {
+        let mut problems = self.version(method, params);
+        problems.extend(match Version::of(self.dialect).request(by, method) {
             Some((shape, _)) => self.check(shape, params),
             None => self.no_shape(method),
-        }
+        });
+        problems
     }
 
     fn notification(&mut self, by: Side, method: &str, mut params: Value) -> (String, Vec<String>) {
@@ -140,7 +143,7 @@ impl Checker {
             return (format!("{method} error"), self.error(message));
         };
         let asker = if by == Side::Agent { Side::Client } else { Side::Agent };
-        let mut problems = Vec::new();
+        let mut problems = self.version(method, result);
         let mut result = result.clone();
         if self.dialect == Dialect::Draft && method == "session/prompt" {
             if result.get("messageId").is_some() {
@@ -153,6 +156,12 @@ impl Checker {
             None => self.no_shape(method),
         });
         (format!("{method} result"), problems)
+    }
+
+    /// Who initializes, or is initialized, says the version that it speaks.
+    fn version(&self, method: &str, value: &Value) -> Vec<String> {
+        let is_right = method != "initialize" || value["protocolVersion"] == json!(version(self.dialect));
+        if is_right { Vec::new() } else { vec!["is of another version".to_owned()] }
     }
 
     fn error(&mut self, message: &Value) -> Vec<String> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::check::{Checker, Fault};
 use crate::generate::{Choices, generate};
 use crate::known::Found;
-use crate::lines::{drafted, notification, request, response};
+use crate::lines::{drafted, notification, request, response, versioned};
 use crate::schema::{Call, Method, Shape, Version};
 
 /// A request that waits for its answer.
@@ -108,10 +108,10 @@ impl Peers {
         if self.asked == 0 {
             return Some(self.ask(Side::Client, "initialize"));
         }
-        Some(match self.choices.pick(&"what", 12) {
+        Some(match self.choices.pick(&(), "what", 12) {
             0..6 => self.update(),
             6..9 if !self.waiting.is_empty() => {
-                let place = self.choices.pick(&"answer", self.waiting.len());
+                let place = self.choices.pick(&(), "answer", self.waiting.len());
                 self.answer(place)
             }
             6..8 => self.ask(Side::Client, "session/prompt"),
@@ -138,7 +138,7 @@ impl Peers {
     fn update(&mut self) -> (Side, String) {
         let version = Version::of(self.agent);
         let branches = version.update_branches();
-        let branch = &branches[self.choices.pick(&"update", branches.len())];
+        let branch = &branches[self.choices.pick(&(), "update", branches.len())];
         let update = generate(&version.update().schema, branch, &mut self.choices);
         let params = json!({ "sessionId": "s", "update": drafted(self.agent, update) });
         (Side::Agent, notification("session/update", &params))
@@ -149,7 +149,7 @@ impl Peers {
         let methods = &Version::of(self.dialect(by)).methods;
         let is_meant = |method: &&Method| method.by == by && method.name != "session/update";
         let methods: Vec<_> = methods.iter().filter(is_meant).collect();
-        let method = methods[self.choices.pick(&"method", methods.len())];
+        let method = methods[self.choices.pick(&(), "method", methods.len())];
         match &method.call {
             Call::Request { .. } => self.ask(by, method.name),
             Call::Notification { params } => {
@@ -163,12 +163,12 @@ impl Peers {
         let (params, _) = Version::of(self.dialect(by)).request(by, method).expect("a method of its dialect");
         let params = self.made(params);
         self.asked += 1;
-        (by, request(&json!(self.asked), method, &params))
+        (by, request(&json!(self.asked), method, &versioned(self.dialect(by), method, params)))
     }
 
     fn answer(&mut self, place: usize) -> (Side, String) {
         let Waiting { by, id, method } = self.waiting.swap_remove(place);
-        if self.choices.pick(&"error", 8) == 1 {
+        if self.choices.pick(&(), "error", 8) == 1 {
             let error = json!({ "code": -32603, "message": "no" });
             return (by, json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string());
         }
@@ -179,7 +179,7 @@ impl Peers {
         if self.dialect(by) == Dialect::Draft && method == "session/prompt" {
             result.as_object_mut().map(|result| result.remove("messageId"));
         }
-        (by, response(&id, &result))
+        (by, response(&id, &versioned(self.dialect(by), &method, result)))
     }
 
     fn made(&mut self, shape: &Shape) -> Value {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::check::{Checker, Counts, Fault};
 use crate::generate::{Choices, generate, samples};
 use crate::known::Found;
-use crate::lines::{drafted, notification, request, response};
+use crate::lines::{drafted, notification, request, response, versioned};
 use crate::schema::{Call, Method, Shape, Version, update_name};
 
 /// Where a sample is said.
@@ -159,6 +159,7 @@ fn one_call(
 ) -> Counts {
     let mut walk = Walk::new(from, to, Scene::InTurn, found);
     let (by, method) = (method.by, method.name);
+    let params = &versioned(from, method, params.clone());
     let request = request(&json!("sample"), method, params);
     let asked = walk.say(by, &request);
     if asked.lines + asked.losses == 0 {
@@ -167,7 +168,7 @@ fn one_call(
     if from == Dialect::Draft && method == "session/prompt" {
         result.as_object_mut().map(|result| result.remove("messageId"));
     }
-    let response = response(&json!("sample"), &result);
+    let response = response(&json!("sample"), &versioned(from, method, result));
     let answered = walk.say(if by == Side::Client { Side::Agent } else { Side::Client }, &response);
     let mut said = answered.lines + answered.losses;
     if method == "session/prompt" && said == 0 {

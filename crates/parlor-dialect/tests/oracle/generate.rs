@@ -18,8 +18,8 @@ const ODD: [&str; 2] = ["_odd", "odd_one"];
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Choices {
     row: Vec<u16>,
-    /// What was chosen: at which place of the schema, how many ways there were, and which one it was.
-    taken: Vec<(usize, usize, usize)>,
+    /// What was chosen: at which place of the schema and what, how many ways there were, and which one it was.
+    taken: Vec<((usize, &'static str), usize, usize)>,
 }
 
 impl Choices {
@@ -32,10 +32,10 @@ impl Choices {
         self.taken.len() >= self.row.len()
     }
 
-    /// One of `ways` numbers, chosen at a place.
-    pub(crate) fn pick<T>(&mut self, place: &T, ways: usize) -> usize {
+    /// One of `ways` numbers, chosen at a place of the schema.
+    pub(crate) fn pick<T>(&mut self, place: &T, what: &'static str, ways: usize) -> usize {
         let chosen = self.row.get(self.taken.len()).map_or(0, |number| usize::from(*number) % ways);
-        self.taken.push((std::ptr::from_ref(place) as usize, ways, chosen));
+        self.taken.push(((std::ptr::from_ref(place) as usize, what), ways, chosen));
         chosen
     }
 }
@@ -78,7 +78,7 @@ impl<'a> Generator<'a> {
             return constant.clone();
         }
         if let Some(ways) = node.get("enum").and_then(Value::as_array) {
-            return ways[self.choices.pick(node, ways.len())].clone();
+            return ways[self.choices.pick(node, "way", ways.len())].clone();
         }
         let mut parts = Vec::new();
         if node.get("type").is_some() || node.get("properties").is_some() {
@@ -106,18 +106,18 @@ impl<'a> Generator<'a> {
 
     /// One of the branches; where others are listed by their names, one of a name that is not listed as well.
     fn branch(&mut self, node: &'a Value, branches: &'a [Value], name: &str, depth: usize) -> Value {
-        let chosen = if depth < DEPTH { self.choices.pick(node, branches.len()) } else { 0 };
+        let chosen = if depth < DEPTH { self.choices.pick(node, "branch", branches.len()) } else { 0 };
         let branch = &branches[chosen];
         let is_listed = |branch: &Value| branch.get("const").is_some();
         if branch.get("type") == Some(&json!("string"))
             && !is_listed(branch)
             && branches.iter().any(is_listed)
         {
-            return json!(ODD[self.choices.pick(&branch["type"], ODD.len())]);
+            return json!(ODD[self.choices.pick(branch, "odd", ODD.len())]);
         }
         let mut value = self.value(branch, name, depth + 1);
         if let Some(known) = branch.pointer("/not/anyOf/0/required/0").and_then(Value::as_str) {
-            value[known] = json!(ODD[self.choices.pick(&branch["not"], ODD.len())]);
+            value[known] = json!(ODD[self.choices.pick(branch, "odd", ODD.len())]);
             value["beyond"] = json!({ "a": [1, null] });
         }
         value
@@ -126,7 +126,7 @@ impl<'a> Generator<'a> {
     fn typed(&mut self, node: &'a Value, name: &str, depth: usize) -> Value {
         let kind = match node.get("type") {
             Some(Value::Array(kinds)) => {
-                let chosen = self.choices.pick(&node["type"], kinds.len());
+                let chosen = self.choices.pick(node, "type", kinds.len());
                 kinds[chosen].as_str()
             }
             Some(Value::String(kind)) => Some(kind.as_str()),
@@ -137,8 +137,8 @@ impl<'a> Generator<'a> {
             "array" => self.array(node, name, depth),
             "string" => self.string(node, name),
             "integer" => self.integer(node, name),
-            "number" => [json!(0.5), json!(3)][self.choices.pick(node, 2)].clone(),
-            "boolean" => json!(self.choices.pick(node, 2) == 1),
+            "number" => [json!(0.5), json!(1)][self.choices.pick(node, "number", 2)].clone(),
+            "boolean" => json!(self.choices.pick(node, "boolean", 2) == 1),
             "null" => Value::Null,
             kind => panic!("no values are made of type {kind}"),
         }
@@ -149,7 +149,7 @@ impl<'a> Generator<'a> {
         let required = node.get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
         for (name, schema) in node.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            if is_required(name) || (depth < DEPTH && self.choices.pick(schema, 2) == 1) {
+            if is_required(name) || (depth < DEPTH && self.choices.pick(schema, "presence", 2) == 1) {
                 made.insert(name.clone(), self.value(schema, name, depth + 1));
             }
         }
@@ -157,10 +157,10 @@ impl<'a> Generator<'a> {
             // Metadata, and whatever else may hold anything.
             Some(Value::Bool(true)) if node.get("properties").is_none() => {
                 let ways = [json!({}), json!({ "k": 1 }), json!({ "k": null, "d": { "e": null, "f": "x" } })];
-                return ways[self.choices.pick(node, ways.len())].clone();
+                return ways[self.choices.pick(node, "way", ways.len())].clone();
             }
             Some(values @ Value::Object(_)) => {
-                for name in ["a", "b"].into_iter().take(self.choices.pick(node, 3)) {
+                for name in ["a", "b"].into_iter().take(self.choices.pick(node, "items", 3)) {
                     made.insert(name.to_owned(), self.value(values, name, depth + 1));
                 }
             }
@@ -172,7 +172,7 @@ impl<'a> Generator<'a> {
     fn array(&mut self, node: &'a Value, name: &str, depth: usize) -> Value {
         let least = node.get("minItems").and_then(Value::as_u64).unwrap_or(0);
         let least = usize::try_from(least).expect("few items");
-        let more = if depth < DEPTH { self.choices.pick(node, 3) } else { 0 };
+        let more = if depth < DEPTH { self.choices.pick(node, "items", 3) } else { 0 };
         let item = node.get("items").unwrap_or(&Value::Null);
         (0..least + more).map(|_| self.value(item, name, depth + 1)).collect()
     }
@@ -189,21 +189,21 @@ impl<'a> Generator<'a> {
             _ if node.get("minLength").is_some() => &["x", "a text"],
             _ => &["x", "", "ü\n\"\u{0}"],
         };
-        json!(ways[self.choices.pick(node, ways.len())])
+        json!(ways[self.choices.pick(node, "way", ways.len())])
     }
 
     fn integer(&mut self, node: &'a Value, name: &str) -> Value {
         let limit = |limit: &str| node.get(limit).and_then(Value::as_i64);
-        let (least, most) = (limit("minimum").unwrap_or(-1), limit("maximum").unwrap_or(40_000));
+        let (least, most) = (limit("minimum").unwrap_or(0), limit("maximum").unwrap_or(40_000));
         if name == "protocolVersion" {
             return json!(least.max(1));
         }
         let ways = [1.clamp(least, most), least, most];
-        json!(ways[self.choices.pick(node, ways.len())])
+        json!(ways[self.choices.pick(node, "way", ways.len())])
     }
 
     fn anything(&mut self, node: &'a Value) -> Value {
         let ways = [json!({ "a": 1 }), json!("x"), json!([1, null]), json!(null), json!(1.5)];
-        ways[self.choices.pick(node, ways.len())].clone()
+        ways[self.choices.pick(node, "way", ways.len())].clone()
     }
 }

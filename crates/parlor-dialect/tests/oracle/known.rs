@@ -49,6 +49,8 @@ pub(crate) const KNOWN: &[Known] = &[
     to_v1("session/update plan_update", "expected one of `items`, `file`, `markdown`", ""),
     // The loss is told, and the line is said nevertheless.
     to_v1("session/set_config_option", "SessionConfigOptionValue", ""),
+    // A capability of v2 may be null.
+    to_v1("initialize", "Capabilities/auth: value is not of type", "\"auth\":null"),
     // What a terminal runs, where, and how it ended.
     to_v1("session/update terminal_update", "is translated to nothing", ""),
     // Methods between a conductor and its proxies are passed on as they are.

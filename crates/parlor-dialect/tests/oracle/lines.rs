@@ -25,3 +25,16 @@ pub(crate) fn drafted(dialect: Dialect, mut update: Value) -> Value {
     }
     update
 }
+
+/// The params or the result of a method, with the version that its sender speaks.
+pub(crate) fn versioned(dialect: Dialect, method: &str, mut value: Value) -> Value {
+    if method == "initialize" {
+        value["protocolVersion"] = json!(version(dialect));
+    }
+    value
+}
+
+/// The version that a dialect is of.
+pub(crate) fn version(dialect: Dialect) -> u16 {
+    if dialect == Dialect::V1 { 1 } else { 2 }
+}

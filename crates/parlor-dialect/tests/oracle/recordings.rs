@@ -38,7 +38,7 @@ fn every_recording_is_valid_in_every_other_dialect() {
     }
     found.assert_nothing_new();
     // Probes of how agents take what is wrong are all that is wrong in the recordings.
-    assert_eq!((counts.checked > 4000, wrong_before), (true, 0), "{counts:?}");
+    assert_eq!((counts.checked > 4000, wrong_before), (true, 50), "{counts:?}");
 }
 
 #[test]
@@ -46,6 +46,11 @@ fn every_recording_is_the_same_in_its_own_dialect() {
     for (name, dialect, text) in recordings() {
         for mut translator in [Translator::record(dialect, dialect), Translator::relay(dialect, dialect)] {
             for (by, line) in lines(&text) {
+                // A probe of how an agent takes what is no message is not for anybody.
+                if serde_json::from_str::<Value>(line).is_err() {
+                    assert!(translator.line(by, line).is_err(), "{name}: {line}");
+                    continue;
+                }
                 let said =
                     translator.line(by, line).unwrap_or_else(|problem| panic!("{name}: {problem:?}: {line}"));
                 let [only] = said.lines.as_slice() else { panic!("{name}: {:?}: {line}", said.lines) };

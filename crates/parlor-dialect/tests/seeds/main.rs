@@ -2,6 +2,7 @@
 //!
 //! Each module is one document, each test one sentence, example or answer of it.
 
+mod fork;
 mod message_id;
 mod message_updates;
 mod prompt_lifecycle;
