@@ -62,13 +62,11 @@ impl Checker {
     /// Takes a request that needs no check, so that its answer can be checked.
     pub(crate) fn hear(&mut self, by: Side, line: &str) {
         let message: Value = serde_json::from_str(line).expect("a line is JSON");
-        match (message.get("method").and_then(Value::as_str), message.get("id")) {
-            (Some(method), Some(id)) => {
-                drop(self.open.insert((by == Side::Client, id.to_string()), method.to_owned()))
-            }
-            (None, Some(id)) => drop(self.open.remove(&(by != Side::Client, id.to_string()))),
-            (_, None) => {}
-        }
+        let Some(id) = message.get("id").map(Value::to_string) else { return };
+        match message.get("method").and_then(Value::as_str) {
+            Some(method) => self.open.insert((by == Side::Client, id), method.to_owned()),
+            None => self.open.remove(&(by != Side::Client, id)),
+        };
     }
 
     /// Checks one line; the request of a response has to be checked before it.

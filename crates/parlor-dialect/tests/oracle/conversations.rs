@@ -2,11 +2,13 @@
 
 use parlor_dialect::{Dialect, Side, Translator};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use crate::check::{Checker, Fault};
 use crate::generate::{Choices, generate};
-use crate::known::Found;
+use crate::known::{Found, Place};
 use crate::lines::{drafted, notification, request, response, versioned};
 use crate::schema::{Call, Method, Shape, Version};
 
@@ -52,46 +54,110 @@ proptest! {
     #[test]
     fn a_conversation_said_again_in_another_dialect_is_valid((from, to) in two_dialects(), row in row()) {
         let mut found = Found::default();
-        let mut peers = Peers::new(from, from, row);
-        let mut translator = Translator::record(from, to);
-        let mut checker = Checker::new(to);
-        while let Some((by, line)) = peers.next() {
-            peers.hear(by, &line);
-            match translator.line(by, &line) {
-                Ok(said) => for one in &said.lines {
-                    checker.line(one.by, &one.text).iter().for_each(|fault| found.add(from, to, &line, fault));
-                },
-                Err(problem) => found.add(from, to, &line, &Fault::refused(&problem)),
-            }
-        }
-        found.assert_nothing_new();
+        say_again(from, to, row, &mut found);
+        prop_assert_eq!(found.new_ones(), "");
     }
 
     #[test]
     fn peers_of_two_dialects_hear_only_what_is_valid_in_their_own((agent, client) in two_dialects(), row in row()) {
         let mut found = Found::default();
         let mut peers = Peers::new(agent, client, row);
-        let mut translator = Translator::relay(agent, client);
-        let (mut at_agent, mut at_client) = (Checker::new(agent), Checker::new(client));
-        while let Some((by, line)) = peers.next() {
-            let (from, to) = match by {
-                Side::Agent => (agent, client),
-                Side::Client => (client, agent),
-            };
-            match by {
-                Side::Agent => at_agent.hear(by, &line),
-                Side::Client => at_client.hear(by, &line),
+        relay(agent, client, &mut found, |heard| {
+            heard.iter().for_each(|(by, line)| peers.hear(*by, line));
+            peers.next()
+        });
+        prop_assert_eq!(found.new_ones(), "");
+    }
+}
+
+#[test]
+fn what_was_found_in_conversations_is_found_again() {
+    let modes = json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }] });
+    let set = json!({ "sessionId": "s", "configId": "mode", "type": "boolean", "value": true });
+    for client in [Dialect::V2, Dialect::Draft] {
+        let mut found = Found::default();
+        let mut lines = [
+            (Side::Client, request(&json!(1), "session/new", &json!({ "cwd": "/w", "mcpServers": [] }))),
+            (Side::Agent, response(&json!(1), &json!({ "sessionId": "s", "modes": modes }))),
+            (Side::Client, request(&json!(2), "session/set_config_option", &set)),
+            (Side::Agent, response(&json!(2), &json!({}))),
+        ]
+        .into_iter();
+        relay(Dialect::V1, client, &mut found, |_| lines.next());
+        found.assert(Dialect::V1, client, Place::Conversation);
+        found.assert(client, Dialect::V1, Place::Conversation);
+    }
+}
+
+/// Looks further than there is time for every day, and tells of all that it finds.
+#[test]
+#[ignore = "takes minutes"]
+fn a_long_search() {
+    let mut found = Found::default();
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..1500 {
+        let mut any =
+            |strategy: BoxedStrategy<_>| strategy.new_tree(&mut runner).expect("no filters").current();
+        let ((one, other), row) = any((two_dialects(), row()).boxed());
+        say_again(one, other, row.clone(), &mut found);
+        let mut peers = Peers::new(one, other, row);
+        relay(one, other, &mut found, |heard| {
+            heard.iter().for_each(|(by, line)| peers.hear(*by, line));
+            peers.next()
+        });
+    }
+    assert_eq!(found.new_ones(), "");
+}
+
+/// Says a conversation of one dialect in another.
+fn say_again(from: Dialect, to: Dialect, row: Vec<u16>, found: &mut Found) {
+    let mut peers = Peers::new(from, from, row);
+    let mut translator = Translator::record(from, to);
+    let mut checker = Checker::new(to);
+    while let Some((by, line)) = peers.next() {
+        peers.hear(by, &line);
+        match translator.line(by, &line) {
+            Ok(said) => {
+                for one in &said.lines {
+                    let faults = checker.line(one.by, &one.text);
+                    faults.iter().for_each(|fault| found.add(from, to, &line, fault));
+                }
             }
-            match translator.line(by, &line) {
-                Ok(said) => for one in &said.lines {
-                    let checker = if one.by == Side::Agent { &mut at_client } else { &mut at_agent };
-                    checker.line(one.by, &one.text).iter().for_each(|fault| found.add(from, to, &line, fault));
-                    peers.hear(one.by, &one.text);
-                },
-                Err(problem) => found.add(from, to, &line, &Fault::refused(&problem)),
-            }
+            Err(problem) => found.add(from, to, &line, &Fault::refused(&problem)),
         }
-        found.assert_nothing_new();
+    }
+}
+
+/// Stands between two peers; `next` is what one of them says when they have heard what the other said.
+fn relay(
+    agent: Dialect,
+    client: Dialect,
+    found: &mut Found,
+    mut next: impl FnMut(&[(Side, String)]) -> Option<(Side, String)>,
+) {
+    let mut translator = Translator::relay(agent, client);
+    let (mut at_agent, mut at_client) = (Checker::new(agent), Checker::new(client));
+    let mut heard = Vec::new();
+    while let Some((by, line)) = next(&std::mem::take(&mut heard)) {
+        let (from, to) = match by {
+            Side::Agent => (agent, client),
+            Side::Client => (client, agent),
+        };
+        match by {
+            Side::Agent => at_agent.hear(by, &line),
+            Side::Client => at_client.hear(by, &line),
+        }
+        match translator.line(by, &line) {
+            Ok(said) => {
+                for one in &said.lines {
+                    let checker = if one.by == Side::Agent { &mut at_client } else { &mut at_agent };
+                    let faults = checker.line(one.by, &one.text);
+                    faults.iter().for_each(|fault| found.add(from, to, &line, fault));
+                    heard.push((one.by, one.text.to_string()));
+                }
+            }
+            Err(problem) => found.add(from, to, &line, &Fault::refused(&problem)),
+        }
     }
 }
 

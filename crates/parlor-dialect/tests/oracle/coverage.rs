@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::check::{Checker, Counts, Fault};
 use crate::generate::{Choices, generate, samples};
-use crate::known::Found;
+use crate::known::{Found, Place};
 use crate::lines::{drafted, notification, request, response, versioned};
 use crate::schema::{Call, Method, Shape, Version, update_name};
 
@@ -79,7 +79,7 @@ fn samples_are_valid_and_there_is_one_for_every_update_and_method() {
             }
         }
         for branch in version.update_branches() {
-            let params: Vec<_> = update_samples(dialect, branch).into_iter().map(update_params).collect();
+            let params: Vec<_> = update_samples(dialect, branch).iter().map(update_params).collect();
             assert!(!params.is_empty(), "{dialect} {:?}", update_name(branch));
             for params in params {
                 assert_eq!(version.update().problems(&params), Vec::<String>::new(), "{params}");
@@ -117,15 +117,15 @@ fn everything(from: Dialect, to: Dialect) {
             }
         }
     }
-    println!("{from} -> {to}: {counts:?}");
-    found.assert(from, to);
+    assert!(counts.checked > 5000, "{counts:?}");
+    found.assert(from, to, Place::Samples);
 }
 
 fn one_update(from: Dialect, to: Dialect, scene: Scene, update: &Value, found: &mut Found) -> Counts {
     let mut walk = Walk::new(from, to, scene, found);
     let silence = may_be_silent(to, scene, update);
     let name = format!("session/update {}", update["sessionUpdate"].as_str().unwrap_or_default());
-    let line = notification("session/update", &update_params(update.clone()));
+    let line = notification("session/update", &update_params(update));
     let outcome = walk.say(Side::Agent, &line);
     if outcome.lines + outcome.losses == 0 && !silence {
         walk.fault(&name, "is translated to nothing, and no loss is told", &line);
@@ -234,13 +234,12 @@ fn may_be_silent(to: Dialect, scene: Scene, update: &Value) -> bool {
     }
     let has = |name: &str| update.get(name).is_some_and(|value| !value.is_null() && *value != json!([]));
     match update["sessionUpdate"].as_str() {
-        // An open prompt is a running turn, and its answer is the end of it.
-        Some("state_update" | "state_change") => scene == Scene::InTurn,
+        // An open prompt is a running turn, and its answer is the end of it. The client's own prompt is not told
+        // to it again.
+        Some("state_update" | "state_change" | "user_message_chunk") => scene == Scene::InTurn,
         // A message without content, or whose content is cleared before there was any.
         Some("agent_message" | "agent_thought") => !has("content") && !has("_meta"),
-        // The client's own prompt is not told to it again.
         Some("user_message") => (scene == Scene::InTurn || !has("content")) && !has("_meta"),
-        Some("user_message_chunk") => scene == Scene::InTurn,
         // A terminal that nobody was told of, of which nothing is said.
         Some("terminal_update") => update.as_object().is_some_and(|update| {
             update
@@ -298,6 +297,6 @@ fn least(shape: &Shape) -> Value {
     generate(&shape.schema, &shape.schema, &mut Choices::default())
 }
 
-fn update_params(update: Value) -> Value {
+fn update_params(update: &Value) -> Value {
     json!({ "sessionId": "s", "update": update })
 }

@@ -36,7 +36,7 @@ fn every_recording_is_valid_in_every_other_dialect() {
             counts.add(&after.counts);
         }
     }
-    found.assert_nothing_new();
+    assert_eq!(found.new_ones(), "");
     // Probes of how agents take what is wrong are all that is wrong in the recordings.
     assert_eq!((counts.checked > 4000, wrong_before), (true, 50), "{counts:?}");
 }
