@@ -58,6 +58,8 @@ loss_kinds! {
     MessageFields = "message_fields",
     /// A content block of a type that v1 cannot parse was left out.
     ContentBlockType = "content_block_type",
+    /// A block is meant for readers that v1 does not know; they were left out.
+    Audience = "audience",
     /// A v1 tool call must have a title; one was made.
     ToolCallTitleMade = "tool_call_title_made",
     /// A field of a tool call was cleared, which v1 cannot say.
@@ -78,7 +80,7 @@ loss_kinds! {
     DiffWithoutPatch = "diff_without_patch",
     /// A diff deletes, moves or copies a file, or says more of it than v1 can; only path and texts were said.
     DiffOperation = "diff_operation",
-    /// A terminal's output is shown as text of the tool call that refers to it.
+    /// A terminal is shown as text of the tool call that refers to it: its output, and nothing else of it.
     TerminalAsText = "terminal_as_text",
     /// A terminal that no tool call refers to cannot be shown in v1.
     TerminalAlone = "terminal_alone",
@@ -138,6 +140,10 @@ loss_kinds! {
     MetaNull = "meta_null",
     /// The other version has no such method.
     Method = "method",
+    /// A list that v2 wants filled is empty; what it belongs to was left out or refused.
+    EmptyList = "empty_list",
+    /// A request without an id of its own is spoken of, which v2 cannot.
+    NullId = "null_id",
     /// A session is to be replayed from a point that v1 cannot name; all of it was asked for.
     ReplayFrom = "replay_from",
     /// A response came without its request having been seen, so it was passed on as it is.

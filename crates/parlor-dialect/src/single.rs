@@ -5,8 +5,8 @@ use parlor_session::{EntryId, MetaPatch, Patch, Target, Update};
 use serde_json::value::RawValue;
 
 use crate::encode::{chunk, message_kinds};
-use crate::values::tool_content::block_fits_v1;
-use crate::{BadUpdate, Decoded, Decoder, Dialect, shape};
+use crate::values::blocks::{self, ForV1};
+use crate::{BadUpdate, Decoded, Decoder, Dialect, Losses, shape};
 
 /// Why a whole message cannot be said in v1 chunks without knowing what was said before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum NotAsChunks {
     ContentCleared,
     /// It clears the metadata.
     MetaCleared,
-    /// It has a block of a type that v1 does not know.
+    /// It has a block that v1 does not know.
     BlockType,
 }
 
@@ -65,7 +65,8 @@ pub fn message_as_chunks(update: &RawValue) -> Result<Vec<Json>, NotAsChunks> {
     };
     let mut chunks = Vec::with_capacity(content.len());
     for block in content.iter().map(|item| item.json) {
-        if !Members::parse(block).is_some_and(|members| block_fits_v1(&members)) {
+        let members = Members::parse(block).unwrap_or_default();
+        if blocks::for_v1(&members, &mut Losses::default()) != ForV1::Same {
             return Err(NotAsChunks::BlockType);
         }
         // What the message says besides its content goes with the first chunk.
@@ -90,7 +91,7 @@ impl fmt::Display for NotAsChunks {
             Self::PatchOnly => f.write_str("chunks cannot patch a message without content"),
             Self::ContentCleared => f.write_str("chunks cannot clear the content of a message"),
             Self::MetaCleared => f.write_str("chunks cannot clear the metadata of a message"),
-            Self::BlockType => f.write_str("v1 does not know the type of a block"),
+            Self::BlockType => f.write_str("v1 does not know one of the blocks"),
         }
     }
 }

@@ -15,6 +15,7 @@ use parlor_session::{
 use super::{Context, array, chunk, message_kinds, patch_text, v2};
 use crate::decode::ONLY_PLAN;
 use crate::text::ObjectText;
+use crate::values::blocks::{self, ForV1};
 use crate::values::{commands, options, plan, tool_content};
 use crate::{Dialect, LossKind, shape};
 
@@ -170,20 +171,24 @@ impl Heard {
         match entry {
             EntryId::Message(role, id) => {
                 let block = Members::of(item.raw()).unwrap_or_default();
-                if !tool_content::block_fits_v1(&block) {
-                    cx.losses.add_for(LossKind::ContentBlockType, id);
-                    return Vec::new();
-                }
+                let said = match blocks::for_v1(&block, cx.losses) {
+                    ForV1::Same => item.clone(),
+                    ForV1::Changed(block) => block,
+                    ForV1::Unknown => {
+                        cx.losses.add_for(LossKind::ContentBlockType, id);
+                        return Vec::new();
+                    }
+                };
                 let heard = self.messages.entry((*role, id.clone())).or_default();
                 heard.content = true;
                 heard.said.add(item.as_str(), &block);
                 let id = heard.alias.as_ref().unwrap_or(id).as_json();
-                vec![chunk(message_kinds(*role).1, "messageId", id, item.as_str(), extra)]
+                vec![chunk(message_kinds(*role).1, "messageId", id, said.as_str(), extra)]
             }
             EntryId::ToolCall(id) => self.tool_content(id, cx).into_iter().collect(),
-            EntryId::Compaction(_) if features.compactions => v2::updates(update, Dialect::V1, cx),
+            EntryId::Compaction(_) if features.compactions => with_known_blocks(update, cx),
             EntryId::Compaction(_) => lost(LossKind::Compaction, cx),
-            EntryId::SessionMessage(_) if features.subagents => v2::updates(update, Dialect::V1, cx),
+            EntryId::SessionMessage(_) if features.subagents => with_known_blocks(update, cx),
             EntryId::SessionMessage(_) => lost(LossKind::Subagent, cx),
             EntryId::Plan(_) | EntryId::Terminal(_) | EntryId::Subagent(_) | EntryId::Note(_) => Vec::new(),
         }
@@ -202,11 +207,13 @@ impl Heard {
             EntryId::ToolCall(id) => vec![self.tool_call(id, upsert, cx)],
             EntryId::Plan(_) => plan_update(upsert, features, cx),
             EntryId::Terminal(id) if !upsert.output.is_omitted() => self.terminal(id, cx),
-            EntryId::Terminal(_) => Vec::new(),
-            EntryId::Compaction(_) if features.compactions => v2::updates(update, Dialect::V1, cx),
+            // Nothing but its output is shown of a terminal.
+            EntryId::Terminal(id) if self.terminals.contains_key(id) => lost(LossKind::TerminalAsText, cx),
+            EntryId::Terminal(_) => lost(LossKind::TerminalAlone, cx),
+            EntryId::Compaction(_) if features.compactions => with_known_blocks(update, cx),
             EntryId::Compaction(_) => lost(LossKind::Compaction, cx),
             EntryId::Subagent(_) | EntryId::SessionMessage(_) if features.subagents => {
-                v2::updates(update, Dialect::V1, cx)
+                with_known_blocks(update, cx)
             }
             EntryId::Subagent(_) | EntryId::SessionMessage(_) => lost(LossKind::Subagent, cx),
             EntryId::Note(_) => note(&upsert.fields, features, cx),
@@ -253,16 +260,20 @@ impl Heard {
         let mut chunks = Vec::with_capacity(blocks.len());
         for block in blocks {
             let members = Members::parse(&block).unwrap_or_default();
-            if !tool_content::block_fits_v1(&members) {
-                cx.losses.add_for(LossKind::ContentBlockType, id);
-                continue;
-            }
+            let known = match blocks::for_v1(&members, cx.losses) {
+                ForV1::Same => shape::json(block.clone()),
+                ForV1::Changed(known) => known,
+                ForV1::Unknown => {
+                    cx.losses.add_for(LossKind::ContentBlockType, id);
+                    continue;
+                }
+            };
             heard.content = true;
             heard.said.add(&block, &members);
             let said = std::mem::take(&mut extra);
             let said = (!said.is_empty()).then(|| said.to_json());
             let id = heard.alias.as_ref().unwrap_or(id).as_json();
-            chunks.push(chunk(message_kinds(role).1, "messageId", id, &block, said.as_ref()));
+            chunks.push(chunk(message_kinds(role).1, "messageId", id, known.as_str(), said.as_ref()));
         }
         chunks
     }
@@ -356,11 +367,7 @@ impl Heard {
     /// A terminal wrote something: the tool calls that show it are said again.
     fn terminal(&mut self, id: &TerminalId, cx: &mut Context<'_>) -> Vec<String> {
         let tool_calls = self.terminals.get(id).cloned().unwrap_or_default();
-        let has_output = |id: &TerminalId| {
-            let entry = cx.transcript.get(&EntryId::Terminal(id.clone()));
-            entry.is_some_and(|entry| !entry.body().output.is_empty())
-        };
-        if tool_calls.is_empty() && has_output(id) {
+        if tool_calls.is_empty() {
             cx.losses.add(LossKind::TerminalAlone);
         }
         tool_calls.iter().filter_map(|tool_call| self.tool_content(tool_call, cx)).collect()
@@ -520,12 +527,14 @@ fn edges(content: &Content, bytes: usize) -> (usize, usize) {
 fn plan_update(upsert: &Upsert, features: Features, cx: &mut Context<'_>) -> Vec<String> {
     let mut fields = upsert.fields.clone();
     let plan = fields.remove("plan").and_then(|plan| shape::object(&plan)).unwrap_or_default();
-    let is_list = shape::text(&plan, "type").as_deref() == Some("items");
+    let type_ = shape::text(&plan, "type");
+    let is_list = type_.as_deref() == Some("items");
+    let is_known = matches!(type_.as_deref(), Some("items" | "file" | "markdown"));
     let meta = match &upsert.meta {
         MetaPatch::Replace(meta) => Some(meta.to_json()),
         MetaPatch::Keep | MetaPatch::Clear | MetaPatch::MergeKeys(_) | MetaPatch::MergeDeep(_) => None,
     };
-    let text = match (features.plans, is_list) {
+    let text = match (features.plans && is_known, is_list) {
         (true, _) => {
             let plan = plan::entries_to_v1(&plan, cx.losses).to_json();
             ObjectText::update("plan_update").raw("plan", plan.as_str())
@@ -542,6 +551,31 @@ fn plan_update(upsert: &Upsert, features: Features, cx: &mut Context<'_>) -> Vec
         (false, false) => return lost(LossKind::PlanType, cx),
     };
     vec![text.members(&fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()]
+}
+
+/// An update that both versions spell alike, with the blocks that v1 can parse.
+fn with_known_blocks(update: &Update, cx: &mut Context<'_>) -> Vec<String> {
+    let mut update = update.clone();
+    match &mut update {
+        Update::Append { item, .. } => {
+            let block = Members::of(item.raw()).unwrap_or_default();
+            match blocks::for_v1(&block, cx.losses) {
+                ForV1::Same => {}
+                ForV1::Changed(known) => *item = known,
+                ForV1::Unknown => return lost(LossKind::ContentBlockType, cx),
+            }
+        }
+        Update::Upsert { upsert: Upsert { content: Patch::Value(content), .. }, .. } => {
+            let known = blocks::list_to_v1(&content.to_json(), cx.losses);
+            *content = Content::parse(known.raw()).unwrap_or_default();
+        }
+        Update::Upsert { .. }
+        | Update::Output { .. }
+        | Update::Remove { .. }
+        | Update::Note { .. }
+        | Update::State(_) => {}
+    }
+    v2::updates(&update, Dialect::V1, cx)
 }
 
 fn note(fields: &Object, features: Features, cx: &mut Context<'_>) -> Vec<String> {

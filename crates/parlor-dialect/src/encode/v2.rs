@@ -7,7 +7,7 @@ use super::{Context, array, base64, chunk, each_item, message_kinds, output, pat
 use crate::text::ObjectText;
 use crate::values::{commands, options, tool_content};
 use crate::view::activity_name;
-use crate::{Dialect, shape};
+use crate::{Dialect, Losses, shape};
 
 /// The updates that say `update`.
 pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
@@ -48,18 +48,19 @@ pub(crate) fn state_text(state: &State, dialect: Dialect) -> String {
 }
 
 /// All options of a session, with its modes among them where the agent has modes and no option for them.
-pub(crate) fn option_list(options: Option<&Json>, modes: Option<&Object>) -> Json {
+pub(crate) fn option_list(options: Option<&Json>, modes: Option<&Object>, losses: &mut Losses) -> Json {
     let mut list = match options.and_then(|options| parlor_json::elements(options.raw())) {
         Some(options) => options.into_iter().map(Json::from).collect(),
         None => Vec::new(),
     };
-    let listed = options::to_v2(&shape::list_of(&list));
+    let listed = options::to_v2(&shape::list_of(&list), losses);
     if options::mode_option(&listed).is_some() {
         return listed;
     }
     let Some(made) = modes.and_then(options::modes_to_option) else { return listed };
+    list = parlor_json::elements(listed.raw()).unwrap_or_default().into_iter().map(Json::from).collect();
     list.push(made.to_json());
-    options::to_v2(&shape::list_of(&list))
+    shape::list_of(&list)
 }
 
 /// A tool call as it stands in a request, in the words of v2.
@@ -153,7 +154,7 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Slot(slot @ (Slot::Options | Slot::Mode)) => {
             let options = cx.slot_field(Slot::Options, "configOptions").cloned();
             let modes = cx.transcript.slot(Slot::Mode).map(|body| body.fields.clone());
-            let list = option_list(options.as_ref(), modes.as_ref());
+            let list = option_list(options.as_ref(), modes.as_ref(), cx.losses);
             let text = ObjectText::update("config_option_update").raw("configOptions", list.as_str());
             let known = if *slot == Slot::Options {
                 ["configOptions"].as_slice()

@@ -5,8 +5,8 @@ use parlor_session::{EntryId, Slot};
 use parlor_wire::{Message, Outcome, RequestId};
 use serde_json::value::RawValue;
 
-use super::client::{Asked, What, session_in};
-use super::{Output, Session, Translator, Way, envelope, notification, result_of, session_of};
+use super::client::{Asked, Unsayable, What, session_in};
+use super::{Mode, Output, Session, Translator, Way, envelope, notification, result_of, session_of};
 use crate::encode::v1::{self, Features};
 use crate::encode::v2;
 use crate::text::ObjectText;
@@ -36,24 +36,25 @@ impl Translator {
             Way { from: Dialect::V2 | Dialect::Draft, to: Dialect::V1 } => {
                 request_to_v1(method, id, given, out)
             }
-            Way { .. } => Request::Same,
+            Way { .. } => Ok(None),
         };
         let text = match translated {
-            Request::Same => message.text().to_owned(),
-            Request::Params(params) => {
-                envelope(message, Some(method), &[("params", params.to_json().as_str())])
-            }
-            Request::Unsayable => {
-                if self.both {
-                    out.refuse(Side::Agent, id, method);
-                    let _ = self
-                        .agent_asked
-                        .begin(id.clone(), Asked { what: What::Dropped, session, value: None });
+            Ok(None) => message.text().to_owned(),
+            Ok(Some(params)) => envelope(message, Some(method), &[("params", params.to_json().as_str())]),
+            Err(Unsayable(loss)) => {
+                match self.mode {
+                    Mode::Relay => out.refuse(Side::Agent, id, method, loss),
+                    // In a conversation that was, the client answered; that answer has no place any more.
+                    Mode::Record => {
+                        let asked = Asked { what: What::Dropped, session, value: None };
+                        let _ = self.agent_asked.begin(id.clone(), asked);
+                    }
+                    Mode::OneSided => {}
                 }
                 return;
             }
         };
-        if self.both {
+        if self.mode.hears_both() {
             let asked = Asked { what, session: session.clone(), value: None };
             let _ = self.agent_asked.begin(id.clone(), asked);
             if let Some(session) = session.filter(|_| what != What::Same)
@@ -65,22 +66,33 @@ impl Translator {
         out.say(Side::Agent, text);
     }
 
-    fn request_to_v2(&self, method: &str, params: Option<Object>, out: &mut Output) -> Request {
-        if method.starts_with("fs/") || method.starts_with("terminal/") {
-            out.losses.add(LossKind::Method);
-            return Request::Unsayable;
+    /// A v1 agent's request to a v2 client; `None` if it is the same.
+    fn request_to_v2(
+        &self,
+        method: &str,
+        params: Option<Object>,
+        out: &mut Output,
+    ) -> Result<Option<Object>, Unsayable> {
+        if ["fs/", "terminal/", "proxy/"].iter().any(|prefix| method.starts_with(prefix)) {
+            return Err(out.cannot(LossKind::Method));
         }
-        let Some(params) = params else { return Request::Same };
+        let Some(params) = params else { return Ok(None) };
         match method {
             "session/request_permission" => {
+                if params.get("options").is_some_and(|options| options.as_str() == "[]") {
+                    return Err(out.cannot(LossKind::EmptyList));
+                }
                 let known = self.known_title(&params);
                 let mut convert = |call: &Object, _: &mut Losses| v2::tool_call(call);
                 let params =
                     permission::request_to_v2(&params, known.as_deref(), &mut convert, &mut out.losses);
-                Request::Params(params)
+                Ok(Some(params))
             }
-            "elicitation/create" => Request::Params(permission::elicitation_to_v2(&params)),
-            _ => Request::Same,
+            "elicitation/create" => match permission::elicitation_to_v2(&params, &mut out.losses) {
+                Some(params) => Ok(Some(params)),
+                None => Err(Unsayable(LossKind::NullId)),
+            },
+            _ => Ok(None),
         }
     }
 
@@ -140,7 +152,7 @@ impl Translator {
             What::Session | What::SetOption => {
                 let session = self.session_of_result(asked, result)?;
                 session.learn_v1(result);
-                Some(session.with_v2_options(result))
+                Some(session.with_v2_options(result, &mut out.losses))
             }
             What::SetMode | What::SetModeOption => {
                 let session = self.session_of_result(asked, result)?;
@@ -149,7 +161,7 @@ impl Translator {
                     fields.set("currentModeId", mode.clone());
                     session.learn(Slot::Mode, fields);
                 }
-                Some(session.with_v2_options(result))
+                Some(session.with_v2_options(result, &mut out.losses))
             }
             What::Prompt | What::Permission | What::Elicitation | What::Same | What::Dropped => None,
         }
@@ -228,10 +240,10 @@ impl Session {
     }
 
     /// A v1 result with its modes among its options.
-    fn with_v2_options(&self, result: &Object) -> Object {
+    fn with_v2_options(&self, result: &Object, losses: &mut Losses) -> Object {
         let options = self.transcript.slot(Slot::Options).and_then(|body| body.fields.get("configOptions"));
         let modes = self.transcript.slot(Slot::Mode).map(|body| &body.fields);
-        let list = v2::option_list(options, modes);
+        let list = v2::option_list(options, modes, losses);
         let mut result = result.clone();
         // The option says all that the modes did.
         if result.get("modes").is_some() && options::mode_option(&list).is_some() {
@@ -268,29 +280,27 @@ impl Session {
     }
 }
 
-/// What became of an agent's request.
-enum Request {
-    /// It is the same.
-    Same,
-    /// It has other params.
-    Params(Object),
-    /// It cannot be said; the loss was reported.
-    Unsayable,
-}
-
-/// A v2 agent's request to a v1 client.
-fn request_to_v1(method: &str, id: &RequestId, params: Option<Object>, out: &mut Output) -> Request {
-    let Some(params) = params else { return Request::Same };
+/// A v2 agent's request to a v1 client; `None` if it is the same.
+fn request_to_v1(
+    method: &str,
+    id: &RequestId,
+    params: Option<Object>,
+    out: &mut Output,
+) -> Result<Option<Object>, Unsayable> {
+    if method.starts_with("proxy/") {
+        return Err(out.cannot(LossKind::Method));
+    }
+    let Some(params) = params else { return Ok(None) };
     match method {
         "session/request_permission" => {
             let made = format!("permission-{}", id.as_literal().trim_matches('"'));
             let mut convert = |call: &Object, losses: &mut Losses| v1::tool_call(call, losses);
-            Request::Params(permission::request_to_v1(&params, &made, &mut convert, &mut out.losses))
+            Ok(Some(permission::request_to_v1(&params, &made, &mut convert, &mut out.losses)))
         }
         "elicitation/create" => match permission::elicitation_to_v1(&params, &mut out.losses) {
-            Some(params) => Request::Params(params),
-            None => Request::Unsayable,
+            Some(params) => Ok(Some(params)),
+            None => Err(Unsayable(LossKind::ElicitationMode)),
         },
-        _ => Request::Same,
+        _ => Ok(None),
     }
 }

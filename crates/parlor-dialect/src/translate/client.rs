@@ -1,14 +1,14 @@
 //! What a client asks, and what it answers.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::{SessionId, Slot};
 use parlor_wire::{Message, Outcome, RequestId};
 use serde_json::value::RawValue;
 
-use super::{Output, Translator, Way, envelope, result_of, session_of};
+use super::{Mode, Output, Translator, Way, envelope, result_of, session_of};
 use crate::encode::v1::Features;
 use crate::fold::fresh_id;
-use crate::values::{capabilities, mcp, options, permission};
+use crate::values::{blocks, capabilities, mcp, options, permission};
 use crate::{Dialect, LossKind, Side, shape};
 
 /// The option that stands for the modes of a v1 agent, unless the agent has one of its own.
@@ -70,22 +70,14 @@ impl Translator {
         let session = given.as_ref().and_then(session_in);
         let request = match (way.from, way.to) {
             (Dialect::V1, Dialect::V2 | Dialect::Draft) => self.request_for_v2(method, given.clone(), out),
-            (Dialect::V2 | Dialect::Draft, Dialect::V1) => {
-                match self.request_for_v1(method, given.clone(), out) {
-                    Ok(request) => request,
-                    Err(NoSuchMethod) => {
-                        out.losses.add(LossKind::Method);
-                        if self.both {
-                            out.refuse(Side::Client, id, method);
-                            let _ = self
-                                .client_asked
-                                .begin(id.clone(), Asked { what: What::Dropped, session, value: None });
-                        }
-                        return;
-                    }
-                }
+            (Dialect::V2 | Dialect::Draft, Dialect::V1) => self.request_for_v1(method, given.clone(), out),
+            (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => Ok(None),
+        };
+        let request = match request {
+            Ok(request) => request,
+            Err(Unsayable(loss)) => {
+                return self.refuse_client(id, method, session, loss, out);
             }
-            (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => None,
         };
         // The client's lines are translated by its own way; what turns need is told by the agent's.
         let what = request.as_ref().map_or_else(|| same_in_all(method), |request| request.what);
@@ -120,7 +112,7 @@ impl Translator {
             }
             None => out.say(Side::Client, message.text().to_owned()),
         }
-        if !self.both {
+        if !self.mode.hears_both() {
             return;
         }
         let is_replay = method == "session/load"
@@ -128,7 +120,7 @@ impl Translator {
         if let Some(known) =
             session.as_ref().filter(|_| is_replay).and_then(|session| self.sessions.get_mut(session))
         {
-            known.replays();
+            known.replays(self.agent.from);
         }
         let asked = Asked { what, session: session.clone(), value: value.clone() };
         // A request too many, or one whose id is in use, is answered like one that was not seen.
@@ -142,10 +134,38 @@ impl Translator {
         }
     }
 
+    /// A request that is not passed on: the client is told so, where there is one.
+    fn refuse_client(
+        &mut self,
+        id: &RequestId,
+        method: &str,
+        session: Option<SessionId>,
+        loss: LossKind,
+        out: &mut Output,
+    ) {
+        match self.mode {
+            Mode::Relay => out.refuse(Side::Client, id, method, loss),
+            // In a conversation that was, the agent answered; that answer has no place any more.
+            Mode::Record => {
+                let _ =
+                    self.client_asked.begin(id.clone(), Asked { what: What::Dropped, session, value: None });
+            }
+            Mode::OneSided => {}
+        }
+    }
+
     /// A v1 client's request to a v2 agent; `None` if it is the same.
-    fn request_for_v2(&self, method: &str, params: Option<Object>, out: &mut Output) -> Option<Request> {
-        let params = params?;
-        let request = |method, what, params| Some(Request { method, what, params });
+    fn request_for_v2(
+        &self,
+        method: &str,
+        params: Option<Object>,
+        out: &mut Output,
+    ) -> Result<Option<Request>, Unsayable> {
+        if method.starts_with("proxy/") {
+            return Err(out.cannot(LossKind::Method));
+        }
+        let Some(params) = params else { return Ok(None) };
+        let request = |method, what, params| Ok(Some(Request { method, what, params }));
         match method {
             "initialize" => {
                 let mut params = capabilities::client_to_v2(&params, &mut out.losses);
@@ -176,7 +196,10 @@ impl Translator {
                 let is_boolean = self.is_boolean(&params);
                 request("session/set_config_option", What::SetOption, options::set_to_v2(&params, is_boolean))
             }
-            _ => None,
+            "session/prompt" if params.get("prompt").is_some_and(|prompt| prompt.as_str() == "[]") => {
+                Err(out.cannot(LossKind::EmptyList))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -186,9 +209,9 @@ impl Translator {
         method: &str,
         params: Option<Object>,
         out: &mut Output,
-    ) -> Result<Option<Request>, NoSuchMethod> {
-        if matches!(method, "tool_call/cancel" | "terminal/cancel") {
-            return Err(NoSuchMethod);
+    ) -> Result<Option<Request>, Unsayable> {
+        if matches!(method, "tool_call/cancel" | "terminal/cancel") || method.starts_with("proxy/") {
+            return Err(out.cannot(LossKind::Method));
         }
         let Some(mut params) = params else { return Ok(None) };
         let request = |method, what, params| Ok(Some(Request { method, what, params }));
@@ -200,11 +223,17 @@ impl Translator {
             }
             "auth/login" => request("authenticate", What::Same, params),
             "auth/logout" => request("logout", What::Same, params),
-            "session/new" => request("session/new", What::Session, with_servers(params, mcp::to_v1, out)),
-            "session/fork" => request("session/fork", What::Session, with_servers(params, mcp::to_v1, out)),
+            "session/new" => request("session/new", What::Session, session_for_v1(params, out)),
+            "session/fork" => request("session/fork", What::Session, session_for_v1(params, out)),
+            "session/prompt" => {
+                if let Some(prompt) = params.get("prompt").cloned() {
+                    params.set("prompt", blocks::list_to_v1(&prompt, &mut out.losses));
+                }
+                request("session/prompt", What::Prompt, params)
+            }
             "session/resume" => {
                 let from = params.remove("replayFrom").filter(|from| !from.is_null());
-                let params = with_servers(params, mcp::to_v1, out);
+                let params = session_for_v1(params, out);
                 let Some(from) = from else { return request("session/resume", What::Session, params) };
                 let is_start = shape::object(&from).and_then(|from| shape::text(&from, "type"));
                 if is_start.as_deref() != Some("start") {
@@ -212,19 +241,16 @@ impl Translator {
                 }
                 request("session/load", What::Session, params)
             }
-            "session/set_config_option" => {
-                if self.is_made_mode(&params) {
-                    params.remove("configId");
-                    params.remove("type");
-                    let params = shape::renamed(&params, "value", "modeId");
-                    return request("session/set_mode", What::SetModeOption, params);
-                }
-                request(
-                    "session/set_config_option",
-                    What::SetOption,
-                    options::set_to_v1(&params, &mut out.losses),
-                )
+            "session/set_config_option" if self.is_made_mode(&params) => {
+                params.remove("configId");
+                params.remove("type");
+                let params = shape::renamed(&params, "value", "modeId");
+                request("session/set_mode", What::SetModeOption, params)
             }
+            "session/set_config_option" => match options::set_to_v1(&params, &mut out.losses) {
+                Some(params) => request("session/set_config_option", What::SetOption, params),
+                None => Err(Unsayable(LossKind::OptionValue)),
+            },
             _ => Ok(None),
         }
     }
@@ -254,7 +280,8 @@ impl Translator {
         let has_modes = transcript.slot(Slot::Mode).is_some();
         let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
         let own = options.and_then(options::mode_option);
-        has_modes && own.is_none() && shape::text(params, "configId").as_deref() == Some(MODE)
+        let sets_mode = shape::text(params, "configId").as_deref() == Some(MODE);
+        has_modes && own.is_none() && sets_mode && shape::is(params, "value", Type::String)
     }
 
     /// The client answered what the agent asked.
@@ -294,8 +321,16 @@ impl Translator {
     }
 }
 
-/// The other version has no such method.
-struct NoSuchMethod;
+/// A request cannot be said in the other version; the loss was reported.
+pub(super) struct Unsayable(pub(super) LossKind);
+
+impl Output {
+    /// Reports a loss that leaves nothing to say.
+    pub(super) fn cannot(&mut self, loss: LossKind) -> Unsayable {
+        self.losses.add(loss);
+        Unsayable(loss)
+    }
+}
 
 /// What kind of answer a request gets that needs no translation.
 fn same_in_all(method: &str) -> What {
@@ -320,6 +355,22 @@ fn with_servers(
     if let Some(servers) = params.get("mcpServers").cloned() {
         params.set("mcpServers", convert(&servers, &mut out.losses));
     }
+    params
+}
+
+/// The params of a request for a session, as v1 has them: the list of servers must be there, and a system prompt
+/// has blocks of its own.
+fn session_for_v1(params: Object, out: &mut Output) -> Object {
+    let mut params = with_servers(params, mcp::to_v1, out);
+    if params.get("mcpServers").is_none() {
+        params.set("mcpServers", shape::json("[]"));
+    }
+    shape::within(&mut params, "systemPrompt", |mut prompt| {
+        if let Some(content) = prompt.get("content").cloned() {
+            prompt.set("content", blocks::list_to_v1(&content, &mut out.losses));
+        }
+        prompt
+    });
     params
 }
 

@@ -13,7 +13,8 @@ use parlor_session::{
     EntryId, MetaPatch, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
 };
 use parlor_wire::{
-    Body, Incoming, Malformed, Message, Open, Outcome, RequestId, RpcError, code, parse, write,
+    Body, CANCEL_REQUEST, Incoming, Malformed, Message, Open, Outcome, RequestId, RpcError, code, parse,
+    write,
 };
 use serde_json::value::RawValue;
 
@@ -54,8 +55,7 @@ const MAX_OPEN: usize = 10_000;
 pub struct Translator {
     agent: Way,
     client: Way,
-    /// Whether both sides are heard, so that one can be answered and turns be told.
-    both: bool,
+    mode: Mode,
     sessions: HashMap<SessionId, Session>,
     client_asked: Open<Asked>,
     agent_asked: Open<Asked>,
@@ -82,6 +82,24 @@ pub struct Said<'a> {
     pub by: Side,
     /// The line, without its end.
     pub text: Cow<'a, str>,
+}
+
+/// What a translator is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// It stands between two peers, and answers what it cannot pass on.
+    Relay,
+    /// It tells a conversation again.
+    Record,
+    /// It hears one side only, so that it knows no turns and no requests.
+    OneSided,
+}
+
+impl Mode {
+    /// Whether both sides are heard.
+    fn hears_both(self) -> bool {
+        self != Self::OneSided
+    }
 }
 
 /// From which dialect to which.
@@ -115,24 +133,24 @@ struct Output {
 impl Translator {
     /// Between an agent and a client of different dialects.
     pub fn relay(agent: Dialect, client: Dialect) -> Self {
-        Self::new(Way { from: agent, to: client }, Way { from: client, to: agent }, true)
+        Self::new(Way { from: agent, to: client }, Way { from: client, to: agent }, Mode::Relay)
     }
 
     /// A conversation whose both sides speak `from`, said again as if both spoke `to`.
     pub fn record(from: Dialect, to: Dialect) -> Self {
-        Self::new(Way { from, to }, Way { from, to }, true)
+        Self::new(Way { from, to }, Way { from, to }, Mode::Record)
     }
 
     /// One side of a conversation, which speaks `from`, for somebody who speaks `to`.
     pub fn one_sided(from: Dialect, to: Dialect) -> Self {
-        Self::new(Way { from, to }, Way { from, to }, false)
+        Self::new(Way { from, to }, Way { from, to }, Mode::OneSided)
     }
 
-    fn new(agent: Way, client: Way, both: bool) -> Self {
+    fn new(agent: Way, client: Way, mode: Mode) -> Self {
         Self {
             agent,
             client,
-            both,
+            mode,
             sessions: HashMap::new(),
             client_asked: Open::new(MAX_OPEN),
             agent_asked: Open::new(MAX_OPEN),
@@ -200,8 +218,12 @@ impl Translator {
                     rest.into_iter().filter(|(name, _)| *name != "sessionId" && *name != "update").collect();
                 self.update(session, update, &rest, &message.extra, out)
             }
-            (_, Body::Notification { .. }) => {
-                out.say(by, message.text().to_owned());
+            (_, Body::Notification { method, params }) => {
+                if self.way(by).to != Dialect::V1 && method == CANCEL_REQUEST && is_about_null(*params) {
+                    out.losses.add(LossKind::NullId);
+                } else {
+                    out.say(by, message.text().to_owned());
+                }
                 Ok(())
             }
             (Side::Client, Body::Request { id, method, params }) => {
@@ -240,8 +262,8 @@ impl Translator {
     ) -> Result<(), LineProblem> {
         let id = JsonStr::from_raw(session).map(SessionId::from);
         let id = id.ok_or(LineProblem::NoUpdate("`sessionId` must be a string"))?;
-        let Self { named, agent, features, both, .. } = self;
-        let (to, both, features) = (agent.to, *both, *features);
+        let Self { named, agent, features, mode, .. } = self;
+        let (to, both, features) = (agent.to, mode.hears_both(), *features);
         let known = session_of(&mut self.sessions, &id, *agent)?;
 
         let decoded = known.decoder.decode_members(update, &mut || fresh_id(&known.transcript, named));
@@ -332,9 +354,12 @@ impl Session {
         }
     }
 
-    /// The client asked for all of the session again.
-    fn replays(&mut self) {
+    /// The client asked an agent of this dialect for all of the session again.
+    fn replays(&mut self, agent: Dialect) {
         self.heard.forget();
+        if agent != Dialect::V1 {
+            return;
+        }
         let messages = self.transcript.entries().iter().map(parlor_session::Entry::id);
         self.stale = messages.filter(|id| matches!(id, EntryId::Message(..))).cloned().collect();
     }
@@ -363,13 +388,19 @@ impl Output {
     }
 
     /// Answers a request that cannot be said to the other side.
-    fn refuse(&mut self, asker: Side, id: &RequestId, method: &str) {
+    fn refuse(&mut self, asker: Side, id: &RequestId, method: &str, loss: LossKind) {
         let by = match asker {
             Side::Agent => Side::Client,
             Side::Client => Side::Agent,
         };
-        let message = format!("the other side's protocol version has no method {method}");
-        self.say(by, write::error_response(id, &RpcError::new(code::METHOD_NOT_FOUND, message)));
+        let error = if loss == LossKind::Method {
+            let message = format!("the other side's protocol version has no method {method}");
+            RpcError::new(code::METHOD_NOT_FOUND, message)
+        } else {
+            let message = format!("this cannot be said in the other side's protocol version: {loss}");
+            RpcError::new(code::INVALID_PARAMS, message)
+        };
+        self.say(by, write::error_response(id, &error));
     }
 }
 
@@ -426,6 +457,12 @@ fn result_of(outcome: Outcome<'_>) -> Option<Object> {
         Outcome::Result(result) => Object::parse(result).ok(),
         Outcome::Error(_) => None,
     }
+}
+
+/// Whether a cancellation names no request.
+fn is_about_null(params: Option<&RawValue>) -> bool {
+    let params = params.and_then(|params| Members::of(params).ok()).unwrap_or_default();
+    params.get("requestId").is_some_and(|id| parlor_json::type_of(id) == parlor_json::Type::Null)
 }
 
 /// The text between the quotes of a name.

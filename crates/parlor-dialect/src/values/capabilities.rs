@@ -32,6 +32,7 @@ pub(crate) fn client_to_v1(params: &Object) -> Object {
     let params = known_by_name(params, "clientInfo");
     let mut params = shape::renamed(&params, "capabilities", "clientCapabilities");
     shape::within(&mut params, "clientCapabilities", |mut capabilities| {
+        without_null(&mut capabilities, "auth");
         shape::within(&mut capabilities, "auth", |auth| objects_to_flags(auth, &["terminal"]));
         capabilities
     });
@@ -177,7 +178,8 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
     }
 }
 
-fn agent_capabilities_to_v1(v2: Object, offers_login: bool, losses: &mut Losses) -> Object {
+fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Losses) -> Object {
+    without_null(&mut v2, "auth");
     let Some(mut session) = shape::member(&v2, "session") else {
         // v1 takes sessions for granted.
         losses.add(LossKind::NoSessions);
@@ -245,6 +247,13 @@ fn flags_to_objects(mut level: Object, names: &[&str]) -> Object {
         }
     }
     level
+}
+
+/// What v2 may say by null, v1 says by leaving it out.
+fn without_null(level: &mut Object, name: &str) {
+    if level.get(name).is_some_and(Json::is_null) {
+        level.remove(name);
+    }
 }
 
 /// v2's objects as v1's booleans. What an object says beyond being there is noted for the way back.

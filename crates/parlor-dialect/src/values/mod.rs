@@ -4,6 +4,7 @@
 //! differently, and passes on every field it does not know. A value that is already in the wanted shape comes
 //! out as it went in. What cannot be said is added to the losses.
 
+pub(crate) mod blocks;
 pub(crate) mod capabilities;
 #[cfg(test)]
 pub(crate) mod check;

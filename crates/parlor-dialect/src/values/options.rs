@@ -12,8 +12,12 @@ const BOOLEAN: &str = "parlor/boolean";
 const MODES: &str = "parlor/modes";
 
 /// A list of v1 options as v2 says it.
-pub(crate) fn to_v2(options: &Json) -> Json {
+pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
     shape::each(options, |option| {
+        if option.get("options").is_some_and(|options| options.as_str() == "[]") {
+            losses.add(LossKind::EmptyList);
+            return None;
+        }
         let mut option = shape::renamed(&option, "id", "configId");
         if shape::take_note(&mut option, BOOLEAN).is_some() {
             let on = shape::text(&option, "currentValue").as_deref() == Some("true");
@@ -74,14 +78,21 @@ pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
 /// What a v2 client sets an option to, as v1 says it.
 ///
 /// Values of other types keep their type: v1 takes a string of any unknown type for a choice.
-pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Object {
+///
+/// `None` if the value is one that v1 cannot parse.
+pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
     match shape::text(&params, "type").as_deref() {
         Some("id") => drop(params.remove("type")),
         Some("boolean") | None => (),
-        Some(_) => losses.add(LossKind::OptionValue),
+        Some(_) => {
+            losses.add(LossKind::OptionValue);
+            if !shape::is(&params, "value", Type::String) {
+                return None;
+            }
+        }
     }
-    params
+    Some(params)
 }
 
 /// The v2 option that stands for a v1 agent's modes; `None` if there is no mode to choose, since an option
@@ -207,9 +218,9 @@ mod tests {
             v1_parses(&v1_list);
             v2_parses(&v2_list);
             let mut losses = Losses::default();
-            check::same(&to_v2(&v1_list), v2_text);
+            check::same(&to_v2(&v1_list, &mut Losses::default()), v2_text);
             check::same(&to_v1(&v2_list, true, &mut losses), v1_text);
-            assert_eq!(to_v2(&v2_list), v2_list, "already said");
+            assert_eq!(to_v2(&v2_list, &mut Losses::default()), v2_list, "already said");
             assert_eq!(to_v1(&v1_list, true, &mut losses), v1_list, "already said");
             assert_eq!(losses, Losses::default());
         }
@@ -235,7 +246,7 @@ mod tests {
             let said = to_v1(&check::json(v2_text), false, &mut losses);
             check::same(&said, v1_text);
             v1_parses(&said);
-            assert_eq!(to_v2(&said).as_str(), v2_text);
+            assert_eq!(to_v2(&said, &mut Losses::default()).as_str(), v2_text);
             assert_eq!(losses, Losses::default());
         }
     }
@@ -280,13 +291,13 @@ mod tests {
 
             let mut losses = Losses::default();
             let again = set_to_v1(&said, &mut losses);
-            check::same(&again.to_json(), &full(back));
-            check::parses::<v1::SetSessionConfigOptionRequest>(&again.to_json(), &[]);
+            check::same(&again.as_ref().unwrap().to_json(), &full(back));
+            check::parses::<v1::SetSessionConfigOptionRequest>(&again.as_ref().unwrap().to_json(), &[]);
             assert_eq!(losses, Losses::default());
         }
         let mut losses = Losses::default();
         let other = check::object(r#"{"sessionId":"s","configId":"c","type":"_text","value":"x"}"#);
-        assert_eq!(set_to_v1(&other, &mut losses), other);
+        assert_eq!(set_to_v1(&other, &mut losses), Some(other));
         assert_eq!(check::names(losses), ["option_value"]);
     }
 
@@ -349,7 +360,7 @@ mod tests {
             ["{}", "[1,null]", r#"[{"type":3,"options":{}}]"#, r#"[{"type":"boolean","currentValue":"?"}]"#]
         {
             let mut losses = Losses::default();
-            assert_eq!(to_v2(&check::json(text)).as_str(), text);
+            assert_eq!(to_v2(&check::json(text), &mut Losses::default()).as_str(), text);
             assert_eq!(to_v1(&check::json(text), false, &mut losses).as_str(), text);
             assert_eq!(losses, Losses::default());
         }

@@ -145,8 +145,14 @@ pub(crate) fn result_to_v1(result: &Object, losses: &mut Losses) -> Object {
 const FORMAT: &str = "parlor/format";
 
 /// A v1 elicitation as v2 says it: a form's schema must say its type and its properties.
-pub(crate) fn elicitation_to_v2(params: &Object) -> Object {
+///
+/// `None` if it is about a request that has no id, which v2 cannot say.
+pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
+    if params.get("requestId").is_some_and(Json::is_null) {
+        losses.add(LossKind::NullId);
+        return None;
+    }
     if shape::text(&params, "mode").as_deref() == Some("form") {
         shape::within(&mut params, "requestedSchema", |mut schema| {
             if schema.get("type").is_none() {
@@ -159,11 +165,26 @@ pub(crate) fn elicitation_to_v2(params: &Object) -> Object {
                 if let Some(format) = shape::take_note(property, FORMAT) {
                     property.set("format", format);
                 }
+                without_empty_lists(property, losses);
             });
             schema
         });
     }
-    params
+    Some(params)
+}
+
+/// v1 lets a choice be among nothing; v2 does not.
+fn without_empty_lists(property: &mut Object, losses: &mut Losses) {
+    for name in ["enum", "oneOf", "anyOf"] {
+        if property.get(name).is_some_and(|list| list.as_str() == "[]") {
+            property.remove(name);
+            losses.add(LossKind::EmptyList);
+        }
+    }
+    shape::within(property, "items", |mut items| {
+        without_empty_lists(&mut items, losses);
+        items
+    });
 }
 
 /// A v2 elicitation as v1 says it, or `None` if it asks in a way that v1 does not know.
@@ -430,7 +451,7 @@ mod tests {
                 r#"{"requestId":7,"mode":"url","message":"m","elicitationId":"e","url":"https://e"}"#,
             ),
         ] {
-            let said = elicitation_to_v2(&check::object(v1_text));
+            let said = elicitation_to_v2(&check::object(v1_text), &mut Losses::default()).unwrap();
             check::same(&said.to_json(), v2_text);
             check::parses::<v2::CreateElicitationRequest>(&said.to_json(), &[]);
             let mut losses = Losses::default();
@@ -461,7 +482,7 @@ mod tests {
         let said = elicitation_to_v1(&check::object(&v2_text), &mut losses).unwrap();
         check::same(&said.to_json(), &v1_text);
         check::parses::<v1::CreateElicitationRequest>(&said.to_json(), &[]);
-        check::same(&elicitation_to_v2(&said).to_json(), &v2_text);
+        check::same(&elicitation_to_v2(&said, &mut Losses::default()).unwrap().to_json(), &v2_text);
         assert_eq!(losses, Losses::default());
     }
 

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 pub(crate) use cap::{CAP, cap};
 use diff::Section;
 
+use crate::values::blocks::{self, ForV1};
 use crate::{LossKind, Losses};
 
 /// The metadata of a text that stands for a terminal: the terminal's id.
@@ -42,12 +43,21 @@ pub(crate) fn item_to_v1(
     terminal_text: &dyn Fn(&str) -> Option<String>,
 ) -> Vec<Object> {
     match string(item, "type").as_deref() {
-        Some("content") if item.get("content").is_some_and(|block| fits_v1(block.raw())) => {
-            vec![item.clone()]
-        }
         Some("content") => {
-            losses.add(LossKind::ContentBlockType);
-            Vec::new()
+            let block =
+                item.get("content").and_then(|block| Members::of(block.raw()).ok()).unwrap_or_default();
+            match blocks::for_v1(&block, losses) {
+                ForV1::Same => vec![item.clone()],
+                ForV1::Changed(block) => {
+                    let mut item = item.clone();
+                    item.set("content", block);
+                    vec![item]
+                }
+                ForV1::Unknown => {
+                    losses.add(LossKind::ContentBlockType);
+                    Vec::new()
+                }
+            }
         }
         Some("diff") => diff_to_v1(item, losses),
         Some("terminal") => match terminal_as_text(item, terminal_text) {
@@ -62,16 +72,6 @@ pub(crate) fn item_to_v1(
             Vec::new()
         }
     }
-}
-
-/// Whether v1 knows the type of a content block.
-pub(crate) fn block_fits_v1(block: &Members<'_>) -> bool {
-    let type_ = block.get("type").and_then(text);
-    matches!(type_.as_deref(), Some("text" | "image" | "audio" | "resource_link" | "resource"))
-}
-
-fn fits_v1(block: &RawValue) -> bool {
-    Members::of(block).is_ok_and(|block| block_fits_v1(&block))
 }
 
 /// The status of a tool call that v1 knows and that is nearest, and whether it is another one.

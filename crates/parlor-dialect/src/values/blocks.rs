@@ -1,0 +1,89 @@
+//! Content blocks. v2 has more types, and lets a block name readers that v1 does not know.
+
+use parlor_json::{Json, Members, Object, text};
+
+use crate::{LossKind, Losses, shape};
+
+/// What v1 makes of a content block.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ForV1 {
+    /// It can parse it as it is.
+    Same,
+    /// It can parse it like this.
+    Changed(Json),
+    /// It cannot parse it.
+    Unknown,
+}
+
+/// Looks at a block whose members were read already.
+pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
+    let type_ = block.get("type").and_then(text);
+    if !matches!(type_.as_deref(), Some("text" | "image" | "audio" | "resource_link" | "resource")) {
+        return ForV1::Unknown;
+    }
+    // Nearly all blocks have no annotations, and are not looked into.
+    if block.get("annotations").is_none() {
+        return ForV1::Same;
+    }
+    let mut block = Object::from(block);
+    let before = block.clone();
+    shape::within(&mut block, "annotations", |mut annotations| {
+        let readers = annotations.get("audience").and_then(|readers| parlor_json::elements(readers.raw()));
+        if let Some(readers) = readers {
+            let known = |reader: &&serde_json::value::RawValue| {
+                matches!(text(reader).as_deref(), Some("user" | "assistant"))
+            };
+            let kept: Vec<_> = readers.iter().copied().filter(known).map(Json::from).collect();
+            if kept.len() < readers.len() {
+                losses.add(LossKind::Audience);
+                annotations.set("audience", shape::list_of(&kept));
+            }
+        }
+        annotations
+    });
+    if block == before { ForV1::Same } else { ForV1::Changed(block.to_json()) }
+}
+
+/// A list of blocks as v1 can parse it.
+pub(crate) fn list_to_v1(blocks: &Json, losses: &mut Losses) -> Json {
+    shape::each(blocks, |block| {
+        let json = block.to_json();
+        match for_v1(&Members::parse(json.as_str()).unwrap_or_default(), losses) {
+            ForV1::Same => Some(block),
+            ForV1::Changed(changed) => shape::object(&changed),
+            ForV1::Unknown => {
+                losses.add(LossKind::ContentBlockType);
+                None
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::check;
+
+    #[test]
+    fn v1_gets_what_it_can_parse() {
+        for (blocks, expected, lost) in [
+            (r#"[{"type":"text","text":"a"},{"type":"resource_link","x":1}]"#, None, &[][..]),
+            (
+                r#"[{"type":"_odd"},{"type":"text","text":"a"},{}]"#,
+                Some(r#"[{"type":"text","text":"a"}]"#),
+                &["content_block_type", "content_block_type"],
+            ),
+            (
+                r#"[{"type":"text","text":"a","annotations":{"audience":["_odd","user"],"priority":1.50}}]"#,
+                Some(r#"[{"type":"text","text":"a","annotations":{"audience":["user"],"priority":1.50}}]"#),
+                &["audience"],
+            ),
+            (r#"[{"type":"text","text":"a","annotations":{"audience":["assistant"]}}]"#, None, &[]),
+        ] {
+            let mut losses = Losses::default();
+            let said = list_to_v1(&check::json(blocks), &mut losses);
+            assert_eq!(said.as_str(), expected.unwrap_or(blocks));
+            assert_eq!(check::names(losses), lost);
+        }
+    }
+}
