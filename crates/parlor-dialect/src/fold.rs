@@ -183,7 +183,7 @@ impl Fold {
 
     fn update(&mut self, update: Members<'_>) -> Result<(), LineProblem> {
         let Self { decoder, named, transcript, .. } = self;
-        let mut fresh = || fresh_id(transcript, named);
+        let mut fresh = || fresh_id(transcript, "parlor", named);
         let decoded = decoder.decode_members(update, &mut fresh).map_err(LineProblem::BadUpdate)?;
         let change = transcript.push(decoded.update).map_err(LineProblem::Refused)?;
         decoder.took(&change, decoded.named);
@@ -192,10 +192,13 @@ impl Fold {
 }
 
 /// An id that no message of the session has; `count` says how many were given so far.
-pub(crate) fn fresh_id(transcript: &Transcript, count: &mut u64) -> MessageId {
+///
+/// Ids that stand for another one have another prefix than those of messages that had none, so that what was
+/// translated once can be translated back without the two meeting.
+pub(crate) fn fresh_id(transcript: &Transcript, prefix: &str, count: &mut u64) -> MessageId {
     loop {
         *count += 1;
-        let id = MessageId::from(format!("parlor-{count}").as_str());
+        let id = MessageId::from(format!("{prefix}-{count}").as_str());
         let has = |role| transcript.get(&EntryId::Message(role, id.clone())).is_some();
         if !has(Role::User) && !has(Role::Agent) && !has(Role::Thought) {
             return id;

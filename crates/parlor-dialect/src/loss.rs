@@ -74,6 +74,8 @@ loss_kinds! {
     ToolContentType = "tool_content_type",
     /// Accumulated tool content was longer than is repeated with every chunk; the middle was left out.
     ToolContentCut = "tool_content_cut",
+    /// A chunk of tool content or of output says more than its content, which v1 has no place for.
+    ChunkFields = "chunk_fields",
     /// A diff names only the changed lines, so v1's old and new texts are parts of the file.
     DiffPartial = "diff_partial",
     /// A diff has no patch that can be read; the changed paths were said as text.
@@ -84,6 +86,8 @@ loss_kinds! {
     TerminalAsText = "terminal_as_text",
     /// A terminal that no tool call refers to cannot be shown in v1.
     TerminalAlone = "terminal_alone",
+    /// v1 has one plan; another one took its place.
+    PlanReplaced = "plan_replaced",
     /// A plan that is no list of entries cannot be shown in v1.
     PlanType = "plan_type",
     /// The removal of a plan cannot be said to a v1 client that did not ask for it.
@@ -96,6 +100,8 @@ loss_kinds! {
     CommandType = "command_type",
     /// A command takes input of a type that v1 does not know; it was said without.
     CommandInput = "command_input",
+    /// The current mode changed, but which modes there are was not said.
+    Mode = "mode",
     /// An option of a type that v1 does not know was left out.
     OptionType = "option_type",
     /// An option's value is of a type that v1 does not know.

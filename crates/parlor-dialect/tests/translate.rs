@@ -301,7 +301,7 @@ fn without_its_request_a_response_passes_unchanged_and_is_reported() {
 
 #[test]
 fn one_side_alone_gets_nothing_invented() {
-    let permission = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t","title":"Run"},"options":[]}}"#;
+    let permission = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t","title":"Run"},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}"#;
     let read =
         r#"{"jsonrpc":"2.0","id":2,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/a"}}"#;
     let mut translator = Translator::one_sided(V1, V2);

@@ -117,6 +117,11 @@ impl<T> Open<T> {
         Ok(())
     }
 
+    /// Whether a request with this id has no answer yet.
+    pub fn is_open(&self, id: &RequestId) -> bool {
+        self.waiting.contains_key(id)
+    }
+
     /// Takes a request that is about to be answered, with the id as the peer spelled it. `None` if it is not
     /// open, and so must not be answered (again).
     pub fn finish(&mut self, id: &RequestId) -> Option<(RequestId, T)> {

@@ -14,6 +14,8 @@ use crate::{Dialect, Losses, shape};
 
 /// What an encoder may look at and has to fill while it says one update.
 pub(crate) struct Context<'a> {
+    /// The dialect of the agent.
+    pub(crate) from: Dialect,
     /// The session as it is after the update. Messages may be in it without their content.
     pub(crate) transcript: &'a Transcript,
     /// The metadata of what is updated, as it was before.
@@ -44,6 +46,10 @@ impl Context<'_> {
         self.transcript.slot(slot).and_then(|body| body.fields.get(name))
     }
 }
+
+/// The note on a terminal that belongs to a v1 client: for v2 it is one like any other, and on the way back it must
+/// not be shown as text.
+const CLIENT_TERMINAL: &str = "parlor/client-terminal";
 
 /// The word for a message of this role in whole, and for a chunk of one.
 pub(crate) const fn message_kinds(role: Role) -> (&'static str, &'static str) {

@@ -8,16 +8,16 @@ use std::collections::{HashMap, HashSet};
 
 use parlor_json::{Json, JsonStr, Members, Object};
 use parlor_session::{
-    Content, EntryId, MessageId, MetaPatch, Patch, Role, Slot, Target, TerminalId, ToolCallId, Update,
-    Upsert, plain_text_in,
+    Content, EntryId, MessageId, MetaPatch, Patch, Role, Slot, Target, TerminalId, ToolCallId, Transcript,
+    Update, Upsert, plain_text_in,
 };
 
-use super::{Context, array, chunk, message_kinds, patch_text, v2};
+use super::{CLIENT_TERMINAL, Context, array, chunk, message_kinds, patch_text, v2};
 use crate::decode::ONLY_PLAN;
 use crate::text::ObjectText;
 use crate::values::blocks::{self, ForV1};
 use crate::values::{commands, options, plan, tool_content};
-use crate::{Dialect, LossKind, shape};
+use crate::{Dialect, LossKind, Losses, shape};
 
 /// The metadata key that says which message a restated one stands for.
 const REPLACES: &str = "parlor/replaces";
@@ -30,6 +30,8 @@ pub(crate) struct Heard {
     /// Which tool calls show a terminal.
     terminals: HashMap<TerminalId, Vec<ToolCallId>>,
     mode: Option<JsonStr>,
+    /// The plan that is shown.
+    plan: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -41,6 +43,21 @@ struct HeardMessage {
     said: Fingerprint,
     /// Under which id its content is said since it was replaced.
     alias: Option<MessageId>,
+    /// What the agent has said so far of a message that the peer itself sent, until it has said all of it.
+    echo: Option<Fingerprint>,
+}
+
+impl HeardMessage {
+    /// Whether a chunk only says again what the peer itself sent.
+    fn is_echo(&mut self, block: &str, members: &Members<'_>) -> bool {
+        let Some(echo) = &mut self.echo else { return false };
+        echo.add(block, members);
+        // All of it was said, or it is no echo after all.
+        if *echo == self.said || echo.bytes > self.said.bytes {
+            self.echo = None;
+        }
+        true
+    }
 }
 
 /// A short stand-in for the content of a message: neighbouring plain texts count as one.
@@ -130,7 +147,12 @@ impl Heard {
             Update::Upsert { target: Target::Slot(slot), upsert } => {
                 self.upsert_slot(*slot, upsert, features, cx)
             }
-            Update::Output { terminal, .. } => self.terminal(terminal, cx),
+            Update::Output { terminal, extra, .. } => {
+                if extra.is_some() {
+                    cx.losses.add(LossKind::ChunkFields);
+                }
+                self.terminal(terminal, cx)
+            }
             Update::Remove { .. } if features.plans => v2::updates(update, Dialect::V1, cx),
             Update::Remove { .. } => lost(LossKind::PlanRemoved, cx),
             Update::Note { fields } => note(fields, features, cx),
@@ -149,14 +171,18 @@ impl Heard {
         self.mode = mode;
     }
 
-    /// The content of a message was said in another way: it is what the peer itself sent.
-    pub(crate) fn knows(&mut self, role: Role, id: &MessageId) {
-        self.messages.entry((role, id.clone())).or_default().content = true;
-    }
-
-    /// Whether any content of a message was said.
-    pub(crate) fn has_content(&self, role: Role, id: &MessageId) -> bool {
-        self.messages.get(&(role, id.clone())).is_some_and(|message| message.content)
+    /// A message is what the peer itself sent: it has the content already, and the agent will say it again.
+    pub(crate) fn sent(&mut self, id: &MessageId, content: &Json) {
+        let content = Content::parse(content.raw()).unwrap_or_default();
+        let heard = self.messages.entry((Role::User, id.clone())).or_default();
+        if !heard.content {
+            *heard = HeardMessage {
+                content: true,
+                said: Fingerprint::of(&content),
+                echo: Some(Fingerprint::default()),
+                alias: None,
+            };
+        }
     }
 
     fn append(
@@ -180,12 +206,23 @@ impl Heard {
                     }
                 };
                 let heard = self.messages.entry((*role, id.clone())).or_default();
+                if heard.is_echo(item.as_str(), &block) {
+                    if extra.is_some() {
+                        cx.losses.add_for(LossKind::MessageMeta, id);
+                    }
+                    return Vec::new();
+                }
                 heard.content = true;
                 heard.said.add(item.as_str(), &block);
                 let id = heard.alias.as_ref().unwrap_or(id).as_json();
                 vec![chunk(message_kinds(*role).1, "messageId", id, said.as_str(), extra)]
             }
-            EntryId::ToolCall(id) => self.tool_content(id, cx).into_iter().collect(),
+            EntryId::ToolCall(id) => {
+                if extra.is_some() {
+                    cx.losses.add(LossKind::ChunkFields);
+                }
+                self.tool_content(id, cx).into_iter().collect()
+            }
             EntryId::Compaction(_) if features.compactions => with_known_blocks(update, cx),
             EntryId::Compaction(_) => lost(LossKind::Compaction, cx),
             EntryId::SessionMessage(_) if features.subagents => with_known_blocks(update, cx),
@@ -205,7 +242,7 @@ impl Heard {
         match entry {
             EntryId::Message(role, id) => self.message(*role, id, upsert, cx),
             EntryId::ToolCall(id) => vec![self.tool_call(id, upsert, cx)],
-            EntryId::Plan(_) => plan_update(upsert, features, cx),
+            EntryId::Plan(_) => self.plan_update(upsert, features, cx),
             EntryId::Terminal(id) if !upsert.output.is_omitted() => self.terminal(id, cx),
             // Nothing but its output is shown of a terminal.
             EntryId::Terminal(id) if self.terminals.contains_key(id) => lost(LossKind::TerminalAsText, cx),
@@ -235,9 +272,15 @@ impl Heard {
                 extra.set("_meta", meta.to_json());
             }
         }
+        let echo = heard.echo;
+        if matches!(upsert.content, Patch::Value(_)) {
+            heard.echo = None;
+        }
         let blocks = match &upsert.content {
             Patch::Omitted => return Vec::new(),
-            Patch::Clear if !heard.content => return Vec::new(),
+            Patch::Clear if !heard.content || heard.said == Fingerprint::default() => return Vec::new(),
+            // Some agents clear a message before they say it.
+            Patch::Clear if echo == Some(Fingerprint::default()) => return Vec::new(),
             Patch::Value(content) if heard.content && heard.said == Fingerprint::of(content) => {
                 return Vec::new();
             }
@@ -255,6 +298,7 @@ impl Heard {
         if heard.content {
             heard.alias = Some((cx.fresh)());
             heard.said = Fingerprint::default();
+            heard.echo = None;
             shape::note(&mut extra, REPLACES, Json::from(id.as_json()));
         }
         let mut chunks = Vec::with_capacity(blocks.len());
@@ -282,7 +326,7 @@ impl Heard {
     fn tool_call(&mut self, id: &ToolCallId, upsert: &Upsert, cx: &mut Context<'_>) -> String {
         let target = Target::Entry(EntryId::ToolCall(id.clone()));
         let is_new = self.tool_calls.insert(id.clone());
-        let mut fields = tool_fields(&upsert.fields, is_new, cx);
+        let mut fields = tool_fields(&upsert.fields, is_new, cx.losses);
         if is_new {
             let title = shape::text(&fields, "title");
             if title.is_none() {
@@ -318,7 +362,7 @@ impl Heard {
         let transcript = cx.transcript;
         let content = &transcript.get(&EntryId::ToolCall(id.clone()))?.body().content;
         // Only the two ends are looked at: a stream of chunks must not cost the square of its length.
-        let (head, tail) = edges(content, tool_content::CAP);
+        let (head, tail) = edges(content, tool_content::CAP / 2);
         let items = |places: std::ops::Range<usize>| places.filter_map(|place| content.get(place));
         let shown: usize = items(0..head).chain(items(tail..content.len())).map(str::len).sum();
         let gap = format!(
@@ -326,11 +370,12 @@ impl Heard {
             content.size().saturating_sub(shown)
         );
         let gap = (head < tail).then_some(gap.as_str());
-        if gap.is_some() {
+        let items = self.tool_items(id, items(0..head).chain(gap).chain(items(tail..content.len())), cx);
+        let mut cut = Losses::default();
+        let items = tool_content::cap(items, tool_content::CAP, &mut cut);
+        if gap.is_some() || cut != Losses::default() {
             cx.losses.add(LossKind::ToolContentCut);
         }
-        let items = self.tool_items(id, items(0..head).chain(gap).chain(items(tail..content.len())), cx);
-        let items = tool_content::cap(items, tool_content::CAP, cx.losses);
         let is_new = self.tool_calls.insert(id.clone());
         let mut text = tool_call_text(id, is_new);
         if is_new {
@@ -347,12 +392,13 @@ impl Heard {
         cx: &mut Context<'_>,
     ) -> Vec<Object> {
         let transcript = cx.transcript;
-        let terminal_text = |terminal: &str| {
-            let entry = transcript.get(&EntryId::Terminal(terminal.into()))?;
-            Some(String::from_utf8_lossy(&entry.body().output).into_owned())
-        };
+        let terminal_text = |terminal: &str| Some(terminal_text(transcript, terminal));
         let mut said = Vec::new();
-        for item in items.filter_map(|item| serde_json::from_str::<Object>(item).ok()) {
+        for mut item in items.filter_map(|item| serde_json::from_str::<Object>(item).ok()) {
+            if shape::take_note(&mut item, CLIENT_TERMINAL).is_some() {
+                said.push(item);
+                continue;
+            }
             if let Some(terminal) = shape::text(&item, "terminalId") {
                 let shown_by = self.terminals.entry(terminal.as_str().into()).or_default();
                 if !shown_by.contains(id) {
@@ -405,6 +451,40 @@ impl Heard {
         vec![ObjectText::update(kind).members(&fields).maybe("_meta", meta.as_deref()).finish()]
     }
 
+    fn plan_update(&mut self, upsert: &Upsert, features: Features, cx: &mut Context<'_>) -> Vec<String> {
+        let mut fields = upsert.fields.clone();
+        let plan = fields.remove("plan").and_then(|plan| shape::object(&plan)).unwrap_or_default();
+        let type_ = shape::text(&plan, "type");
+        let is_list = type_.as_deref() == Some("items");
+        let is_known = matches!(type_.as_deref(), Some("items" | "file" | "markdown"));
+        let meta = match &upsert.meta {
+            MetaPatch::Replace(meta) => Some(meta.to_json()),
+            MetaPatch::Keep | MetaPatch::Clear | MetaPatch::MergeKeys(_) | MetaPatch::MergeDeep(_) => None,
+        };
+        let text = match (features.plans && is_known, is_list) {
+            (true, _) => {
+                let plan = plan::entries_to_v1(&plan, cx.losses).to_json();
+                ObjectText::update("plan_update").raw("plan", plan.as_str())
+            }
+            (false, true) => {
+                let id = shape::text(&plan, "planId");
+                if self.plan.is_some() && self.plan != id {
+                    cx.losses.add(LossKind::PlanReplaced);
+                }
+                self.plan = id;
+                // The id is kept as a field that v1 does not know, so that it is not lost on the way back.
+                let mut plan = plan::entries_to_v1(&plan, cx.losses);
+                plan.remove("type");
+                if shape::text(&plan, "planId").as_deref() == Some(ONLY_PLAN) {
+                    plan.remove("planId");
+                }
+                ObjectText::update("plan").members(&plan)
+            }
+            (false, false) => return lost(LossKind::PlanType, cx),
+        };
+        vec![text.members(&fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()]
+    }
+
     /// Options, and the mode among them, which v1 hears of by itself.
     fn options(
         &mut self,
@@ -435,11 +515,7 @@ impl Heard {
 
 /// A list of v2 options as v1 has it, and the modes that one of them stands for. An option that was made of
 /// v1 modes is left out of the list: a v1 peer has the modes.
-pub(crate) fn split_modes(
-    list: &Json,
-    features: Features,
-    losses: &mut crate::Losses,
-) -> (Json, Option<Object>) {
+pub(crate) fn split_modes(list: &Json, features: Features, losses: &mut Losses) -> (Json, Option<Object>) {
     let modes = options::mode_option(list).and_then(|option| options::option_to_modes(&option));
     let own = shape::each(list, |option| {
         let meta = shape::member(&option, "_meta").unwrap_or_default();
@@ -448,20 +524,25 @@ pub(crate) fn split_modes(
     (options::to_v1(&own, features.booleans, losses), modes)
 }
 
-/// A tool call as it stands in a request, in the words of v1.
-pub(crate) fn tool_call(call: &Object, losses: &mut crate::Losses) -> Object {
-    let mut call = known_words(call.clone(), losses);
+/// A tool call as it stands in a request, in the words of v1. The session it belongs to may be unknown.
+pub(crate) fn tool_call(call: &Object, transcript: Option<&Transcript>, losses: &mut Losses) -> Object {
+    let mut call = tool_fields(call, false, losses);
+    let empty = Transcript::default();
+    let terminal_text = |terminal: &str| Some(terminal_text(transcript.unwrap_or(&empty), terminal));
     if let Some(items) = call.get("content").and_then(|content| parlor_json::elements(content.raw())) {
         let items = items.into_iter().filter_map(|item| Object::parse(item).ok());
-        let items: Vec<_> =
-            items.flat_map(|item| tool_content::item_to_v1(&item, losses, &|_| None)).collect();
+        let convert = |mut item: Object| match shape::take_note(&mut item, CLIENT_TERMINAL) {
+            Some(_) => vec![item],
+            None => tool_content::item_to_v1(&item, losses, &terminal_text),
+        };
+        let items: Vec<_> = items.flat_map(convert).collect();
         call.set("content", shape::json(array(&items)));
     }
     call
 }
 
 /// The fields of a tool call, with nulls said as v1 can say them.
-fn tool_fields(fields: &Object, is_new: bool, cx: &mut Context<'_>) -> Object {
+fn tool_fields(fields: &Object, is_new: bool, losses: &mut Losses) -> Object {
     let mut said = Object::default();
     for (name, value) in fields.iter() {
         if !value.is_null() {
@@ -473,14 +554,14 @@ fn tool_fields(fields: &Object, is_new: bool, cx: &mut Context<'_>) -> Object {
             "kind" => said.set("kind", shape::string("other")),
             "locations" => said.set("locations", shape::json("[]")),
             _ if is_new => {}
-            _ => cx.losses.add(LossKind::ToolCallFieldCleared),
+            _ => losses.add(LossKind::ToolCallFieldCleared),
         }
     }
-    known_words(said, cx.losses)
+    known_words(said, losses)
 }
 
 /// Status and kind by words that v1 knows.
-fn known_words(mut fields: Object, losses: &mut crate::Losses) -> Object {
+fn known_words(mut fields: Object, losses: &mut Losses) -> Object {
     if let Some(status) = shape::text(&fields, "status") {
         let (known, lossy) = tool_content::status_to_v1(&status);
         if lossy {
@@ -524,35 +605,6 @@ fn edges(content: &Content, bytes: usize) -> (usize, usize) {
     (head, count - tail)
 }
 
-fn plan_update(upsert: &Upsert, features: Features, cx: &mut Context<'_>) -> Vec<String> {
-    let mut fields = upsert.fields.clone();
-    let plan = fields.remove("plan").and_then(|plan| shape::object(&plan)).unwrap_or_default();
-    let type_ = shape::text(&plan, "type");
-    let is_list = type_.as_deref() == Some("items");
-    let is_known = matches!(type_.as_deref(), Some("items" | "file" | "markdown"));
-    let meta = match &upsert.meta {
-        MetaPatch::Replace(meta) => Some(meta.to_json()),
-        MetaPatch::Keep | MetaPatch::Clear | MetaPatch::MergeKeys(_) | MetaPatch::MergeDeep(_) => None,
-    };
-    let text = match (features.plans && is_known, is_list) {
-        (true, _) => {
-            let plan = plan::entries_to_v1(&plan, cx.losses).to_json();
-            ObjectText::update("plan_update").raw("plan", plan.as_str())
-        }
-        (false, true) => {
-            // The id is kept as a field that v1 does not know, so that it is not lost on the way back.
-            let mut plan = plan::entries_to_v1(&plan, cx.losses);
-            plan.remove("type");
-            if shape::text(&plan, "planId").as_deref() == Some(ONLY_PLAN) {
-                plan.remove("planId");
-            }
-            ObjectText::update("plan").members(&plan)
-        }
-        (false, false) => return lost(LossKind::PlanType, cx),
-    };
-    vec![text.members(&fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()]
-}
-
 /// An update that both versions spell alike, with the blocks that v1 can parse.
 fn with_known_blocks(update: &Update, cx: &mut Context<'_>) -> Vec<String> {
     let mut update = update.clone();
@@ -576,6 +628,20 @@ fn with_known_blocks(update: &Update, cx: &mut Context<'_>) -> Vec<String> {
         | Update::State(_) => {}
     }
     v2::updates(&update, Dialect::V1, cx)
+}
+
+/// What a terminal shows: all of it, or both ends of what is too long to be repeated with every chunk.
+fn terminal_text(transcript: &Transcript, id: &str) -> String {
+    let entry = transcript.get(&EntryId::Terminal(id.into()));
+    let output = entry.map_or(&[][..], |entry| &entry.body().output);
+    let side = tool_content::CAP / 2;
+    if output.len() <= 2 * side {
+        return String::from_utf8_lossy(output).into_owned();
+    }
+    let (head, tail) = (&output[..side], &output[output.len() - side..]);
+    let left_out = output.len() - 2 * side;
+    let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+    format!("{head}\n[... {left_out} bytes left out ...]\n{tail}")
 }
 
 fn note(fields: &Object, features: Features, cx: &mut Context<'_>) -> Vec<String> {

@@ -3,17 +3,19 @@
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{EntryId, Patch, Slot, State, Target, Update, Upsert};
 
-use super::{Context, array, base64, chunk, each_item, message_kinds, output, patch_text};
+use super::{CLIENT_TERMINAL, Context, array, base64, chunk, each_item, message_kinds, output, patch_text};
 use crate::text::ObjectText;
 use crate::values::{commands, options, tool_content};
 use crate::view::activity_name;
-use crate::{Dialect, Losses, shape};
+use crate::{Dialect, LossKind, Losses, shape};
 
 /// The updates that say `update`.
 pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
     match update {
-        Update::Upsert { target, upsert } => vec![upsert_text(target, upsert, dialect, cx)],
-        Update::Append { entry, item, extra } => append(entry, item, extra.as_ref()).into_iter().collect(),
+        Update::Upsert { target, upsert } => upsert_text(target, upsert, dialect, cx),
+        Update::Append { entry, item, extra } => {
+            append(entry, item, extra.as_ref(), cx.from).into_iter().collect()
+        }
         Update::Output { terminal, bytes, extra } => {
             let text = ObjectText::update("terminal_output_chunk").string("terminalId", terminal.as_json());
             vec![text.string("data", &base64(bytes)).extra(extra.as_ref()).finish()]
@@ -63,10 +65,19 @@ pub(crate) fn option_list(options: Option<&Json>, modes: Option<&Object>, losses
     shape::list_of(&list)
 }
 
-/// A tool call as it stands in a request, in the words of v2.
+/// An item of tool content from an agent of this dialect.
+fn tool_item(item: &Object, from: Dialect) -> Object {
+    let mut said = tool_content::item_to_v2(item);
+    if from == Dialect::V1 && shape::text(item, "type").as_deref() == Some("terminal") {
+        shape::note(&mut said, CLIENT_TERMINAL, shape::json("true"));
+    }
+    said
+}
+
+/// A v1 agent's tool call as it stands in a request, in the words of v2.
 pub(crate) fn tool_call(call: &Object) -> Object {
     let mut call = tool_fields(call.clone());
-    shape::each_in(&mut call, "content", |item| Some(tool_content::item_to_v2(&item)));
+    shape::each_in(&mut call, "content", |item| Some(tool_item(&item, Dialect::V1)));
     call
 }
 
@@ -77,14 +88,14 @@ fn tool_fields(mut fields: Object) -> Object {
     fields
 }
 
-fn append(entry: &EntryId, item: &Json, extra: Option<&Json>) -> Option<String> {
+fn append(entry: &EntryId, item: &Json, extra: Option<&Json>, from: Dialect) -> Option<String> {
     Some(match entry {
         EntryId::Message(role, id) => {
             chunk(message_kinds(*role).1, "messageId", id.as_json(), item.as_str(), extra)
         }
         EntryId::ToolCall(id) => {
             let item = match Object::parse(item.raw()) {
-                Ok(object) => tool_content::item_to_v2(&object).to_json(),
+                Ok(object) => tool_item(&object, from).to_json(),
                 Err(_) => item.clone(),
             };
             chunk("tool_call_content_chunk", "toolCallId", id.as_json(), item.as_str(), extra)
@@ -99,7 +110,7 @@ fn append(entry: &EntryId, item: &Json, extra: Option<&Json>) -> Option<String> 
     })
 }
 
-fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Context<'_>) -> String {
+fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
     let meta = cx.meta(target, upsert, dialect);
     let meta = patch_text(&meta, |meta| meta.to_json().as_str().to_owned());
     let fields = &upsert.fields;
@@ -112,7 +123,7 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Entry(EntryId::ToolCall(id)) => {
             let fields = tool_fields(fields.clone());
             let items = patch_text(&upsert.content, |content| {
-                array(&each_item(content, |item| vec![tool_content::item_to_v2(item)]))
+                array(&each_item(content, |item| vec![tool_item(item, cx.from)]))
             });
             let text = ObjectText::update("tool_call_update").string("toolCallId", id.as_json());
             text.members(&fields).maybe("content", items.as_deref())
@@ -140,7 +151,7 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
             .string("messageId", id.as_json())
             .members(fields)
             .maybe("content", content().as_deref()),
-        Target::Entry(EntryId::Note(_)) => return fields.to_json().as_str().to_owned(),
+        Target::Entry(EntryId::Note(_)) => return vec![fields.to_json().as_str().to_owned()],
         Target::Slot(Slot::Info) => ObjectText::update("session_info_update").members(fields),
         Target::Slot(Slot::Usage) => ObjectText::update("usage_update").members(fields),
         Target::Slot(Slot::Commands) => {
@@ -154,13 +165,18 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Slot(slot @ (Slot::Options | Slot::Mode)) => {
             let options = cx.slot_field(Slot::Options, "configOptions").cloned();
             let modes = cx.transcript.slot(Slot::Mode).map(|body| body.fields.clone());
-            let list = option_list(options.as_ref(), modes.as_ref(), cx.losses);
+            let mut list = option_list(options.as_ref(), modes.as_ref(), cx.losses);
+            if *slot == Slot::Mode {
+                // Where the agent has an option for its modes, that is the one that changed.
+                let current = fields.get("currentModeId").cloned().unwrap_or_else(Json::null);
+                let Some(changed) = options::with_mode(&list, &current) else {
+                    cx.losses.add(LossKind::Mode);
+                    return Vec::new();
+                };
+                list = changed;
+            }
             let text = ObjectText::update("config_option_update").raw("configOptions", list.as_str());
-            let known = if *slot == Slot::Options {
-                ["configOptions"].as_slice()
-            } else {
-                &["currentModeId", "availableModes"]
-            };
+            let known = ["configOptions", "currentModeId", "availableModes"];
             let mut rest = fields.clone();
             known.iter().for_each(|name| drop(rest.remove(name)));
             text.members(&rest)
@@ -172,5 +188,5 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode)
             | Target::Entry(EntryId::Plan(_))
     );
-    text.maybe("_meta", meta.as_deref().filter(|meta| !is_report || *meta != "null")).finish()
+    vec![text.maybe("_meta", meta.as_deref().filter(|meta| !is_report || *meta != "null")).finish()]
 }

@@ -34,7 +34,7 @@ impl Translator {
                 self.request_to_v2(method, given, out)
             }
             Way { from: Dialect::V2 | Dialect::Draft, to: Dialect::V1 } => {
-                request_to_v1(method, id, given, out)
+                self.request_to_v1(method, id, given, out)
             }
             Way { .. } => Ok(None),
         };
@@ -96,6 +96,35 @@ impl Translator {
         }
     }
 
+    /// A v2 agent's request to a v1 client; `None` if it is the same.
+    fn request_to_v1(
+        &self,
+        method: &str,
+        id: &RequestId,
+        params: Option<Object>,
+        out: &mut Output,
+    ) -> Result<Option<Object>, Unsayable> {
+        if method.starts_with("proxy/") {
+            return Err(out.cannot(LossKind::Method));
+        }
+        let Some(params) = params else { return Ok(None) };
+        match method {
+            "session/request_permission" => {
+                let made = format!("permission-{}", id.as_literal().trim_matches('"'));
+                let session = session_in(&params).and_then(|session| self.sessions.get(&session));
+                let transcript = session.map(|session| &session.transcript);
+                let mut convert =
+                    |call: &Object, losses: &mut Losses| v1::tool_call(call, transcript, losses);
+                Ok(Some(permission::request_to_v1(&params, &made, &mut convert, &mut out.losses)))
+            }
+            "elicitation/create" => match permission::elicitation_to_v1(&params, &mut out.losses) {
+                Some(params) => Ok(Some(params)),
+                None => Err(Unsayable(LossKind::ElicitationMode)),
+            },
+            _ => Ok(None),
+        }
+    }
+
     /// The title of the tool call that a permission is asked for.
     fn known_title(&self, params: &Object) -> Option<String> {
         let session = self.sessions.get(&session_in(params)?)?;
@@ -117,7 +146,8 @@ impl Translator {
                 && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
             {
                 known.decoder.turn_boundary();
-                known.turn.answered(message, id, outcome, self.agent, &mut out.turn(&session));
+                let Session { turn, heard, .. } = known;
+                turn.answered(message, id, outcome, self.agent, heard, &mut out.turn(&session));
                 return;
             }
             return out.say(Side::Agent, message.text().to_owned());
@@ -126,8 +156,15 @@ impl Translator {
             return;
         }
         let Some(result) = result_of(outcome) else {
+            // What was not replayed is not stale.
+            if let Some(known) = asked.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
+                known.stale.clear();
+            }
             return out.say(Side::Agent, message.text().to_owned());
         };
+        if let Some(session) = asked.session.as_ref().filter(|_| asked.what == What::Delete) {
+            self.sessions.remove(session);
+        }
         let mut after = Vec::new();
         let result = match self.agent {
             Way { from: Dialect::V1, to: Dialect::V2 | Dialect::Draft } => {
@@ -163,7 +200,12 @@ impl Translator {
                 }
                 Some(session.with_v2_options(result, &mut out.losses))
             }
-            What::Prompt | What::Permission | What::Elicitation | What::Same | What::Dropped => None,
+            What::Prompt
+            | What::Permission
+            | What::Elicitation
+            | What::Delete
+            | What::Same
+            | What::Dropped => None,
         }
     }
 
@@ -199,13 +241,21 @@ impl Translator {
                 session.learn_v2(result);
                 session.heard.set_mode(asked.value.as_ref().and_then(|mode| JsonStr::from_raw(mode.raw())));
                 let mut result = result.clone();
-                result.remove("configOptions");
+                // Setting a mode may change other options, of which v1 hears by themselves.
+                if let Some(list) = result.remove("configOptions") {
+                    let (list, _) = v1::split_modes(&list, features, &mut out.losses);
+                    let update =
+                        ObjectText::update("config_option_update").raw("configOptions", list.as_str());
+                    let id = asked.session.clone().filter(|_| list.as_str() != "[]");
+                    after.extend(id.map(|id| notification(&id, &update.finish(), &[], &[])));
+                }
                 Some(result)
             }
             What::SetModeOption
             | What::Prompt
             | What::Permission
             | What::Elicitation
+            | What::Delete
             | What::Same
             | What::Dropped => None,
         }
@@ -277,30 +327,5 @@ impl Session {
             }
         }
         result
-    }
-}
-
-/// A v2 agent's request to a v1 client; `None` if it is the same.
-fn request_to_v1(
-    method: &str,
-    id: &RequestId,
-    params: Option<Object>,
-    out: &mut Output,
-) -> Result<Option<Object>, Unsayable> {
-    if method.starts_with("proxy/") {
-        return Err(out.cannot(LossKind::Method));
-    }
-    let Some(params) = params else { return Ok(None) };
-    match method {
-        "session/request_permission" => {
-            let made = format!("permission-{}", id.as_literal().trim_matches('"'));
-            let mut convert = |call: &Object, losses: &mut Losses| v1::tool_call(call, losses);
-            Ok(Some(permission::request_to_v1(&params, &made, &mut convert, &mut out.losses)))
-        }
-        "elicitation/create" => match permission::elicitation_to_v1(&params, &mut out.losses) {
-            Some(params) => Ok(Some(params)),
-            None => Err(Unsayable(LossKind::ElicitationMode)),
-        },
-        _ => Ok(None),
     }
 }

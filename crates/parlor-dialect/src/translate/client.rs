@@ -2,7 +2,7 @@
 
 use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::{SessionId, Slot};
-use parlor_wire::{Message, Outcome, RequestId};
+use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 use serde_json::value::RawValue;
 
 use super::{Mode, Output, Translator, Way, envelope, result_of, session_of};
@@ -31,6 +31,8 @@ pub(super) enum What {
     Initialize,
     /// A session with its options.
     Session,
+    /// Nothing, after a session was deleted.
+    Delete,
     /// Options after one was set.
     SetOption,
     /// Nothing, after a v1 client set a mode.
@@ -71,7 +73,9 @@ impl Translator {
         let request = match (way.from, way.to) {
             (Dialect::V1, Dialect::V2 | Dialect::Draft) => self.request_for_v2(method, given.clone(), out),
             (Dialect::V2 | Dialect::Draft, Dialect::V1) => self.request_for_v1(method, given.clone(), out),
-            (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => Ok(None),
+            (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => {
+                Ok(same_version(method, given.clone(), way.to))
+            }
         };
         let request = match request {
             Ok(request) => request,
@@ -99,9 +103,14 @@ impl Translator {
             | What::SetOption
             | What::Permission
             | What::Elicitation
+            | What::Delete
             | What::Same
             | What::Dropped => None,
         };
+        // The answer to a request whose id is in use could not be told from the other one's.
+        if self.mode == Mode::Relay && self.client_asked.is_open(id) {
+            return out.id_in_use(id);
+        }
         match request {
             Some(request) => {
                 let params = request.params.to_json();
@@ -116,7 +125,7 @@ impl Translator {
             return;
         }
         let is_replay = method == "session/load"
-            || given.as_ref().is_some_and(|params| params.get("replayFrom").is_some());
+            || given.as_ref().and_then(|params| params.get("replayFrom")).is_some_and(|from| !from.is_null());
         if let Some(known) =
             session.as_ref().filter(|_| is_replay).and_then(|session| self.sessions.get_mut(session))
         {
@@ -129,7 +138,8 @@ impl Translator {
             && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
         {
             known.decoder.turn_boundary();
-            let message = fresh_id(&known.transcript, &mut self.named);
+            known.stale.clear();
+            let message = fresh_id(&known.transcript, "parlor", &mut self.named);
             known.turn.prompted(id, content, message, self.agent, &mut out.turn(&session));
         }
     }
@@ -305,6 +315,7 @@ impl Translator {
             | What::SetMode
             | What::SetModeOption
             | What::Prompt
+            | What::Delete
             | What::Same
             | What::Dropped => None,
         });
@@ -325,6 +336,12 @@ impl Translator {
 pub(super) struct Unsayable(pub(super) LossKind);
 
 impl Output {
+    /// Answers a client that asks twice by one id.
+    fn id_in_use(&mut self, id: &RequestId) {
+        let error = RpcError::new(code::INVALID_REQUEST, "another request with this id has no answer yet");
+        self.say(Side::Agent, write::error_response(id, &error));
+    }
+
     /// Reports a loss that leaves nothing to say.
     pub(super) fn cannot(&mut self, loss: LossKind) -> Unsayable {
         self.losses.add(loss);
@@ -338,9 +355,17 @@ fn same_in_all(method: &str) -> What {
         "initialize" => What::Initialize,
         "session/new" | "session/load" | "session/resume" | "session/fork" => What::Session,
         "session/prompt" => What::Prompt,
+        "session/delete" => What::Delete,
         "session/set_config_option" => What::SetOption,
         _ => What::Same,
     }
+}
+
+/// Between v2 and its draft, only the mark by which the draft is chosen differs in what a client asks.
+fn same_version(method: &str, params: Option<Object>, to: Dialect) -> Option<Request> {
+    let mut params = params.filter(|_| method == "initialize")?;
+    mark_dialect(&mut params, to);
+    Some(Request { method: "initialize", what: What::Initialize, params })
 }
 
 pub(super) fn session_in(params: &Object) -> Option<SessionId> {

@@ -266,23 +266,25 @@ impl Translator {
         let (to, both, features) = (agent.to, mode.hears_both(), *features);
         let known = session_of(&mut self.sessions, &id, *agent)?;
 
-        let decoded = known.decoder.decode_members(update, &mut || fresh_id(&known.transcript, named));
+        let decoded =
+            known.decoder.decode_members(update, &mut || fresh_id(&known.transcript, "parlor", named));
         let decoded = decoded.map_err(LineProblem::BadUpdate)?;
         out.problem = decoded.ignored.map(LineProblem::Ignored);
         let meta_before = known.meta_before(&decoded.update);
+        let is_new = known.is_new(&decoded.update);
         known.take(&decoded.update, decoded.named).map_err(LineProblem::Refused)?;
-
-        let mut updates = Vec::new();
-        if both {
-            known.turn.before(&decoded.update, *agent, &mut out.turn(&id));
-        }
         let Session { transcript, heard, turn, stale, .. } = known;
+        if both {
+            turn.before(&decoded.update, is_new, *agent, heard, &mut out.turn(&id));
+        }
         let mut cx = Context {
+            from: agent.from,
             transcript,
             meta_before: meta_before.as_ref(),
-            fresh: &mut || fresh_id(transcript, named),
+            fresh: &mut || fresh_id(transcript, "parlor-alias", named),
             losses: &mut out.losses,
         };
+        let mut updates = Vec::new();
         match (&decoded.update, to) {
             (Update::State(state), Dialect::V1) => {
                 let implied = both && turn.implies(state);
@@ -290,15 +292,9 @@ impl Translator {
                     cx.losses.add(LossKind::State);
                 }
             }
-            (update, Dialect::V1) if both && turn.is_echo(update, heard) => {}
             (update, Dialect::V1) => updates.extend(heard.updates(update, features, &mut cx)),
             (update, to @ (Dialect::V2 | Dialect::Draft)) => {
-                if let Update::Append { entry, .. } = update
-                    && !stale.is_empty()
-                    && stale.remove(entry)
-                {
-                    updates.extend(v2::cleared(entry));
-                }
+                updates.extend(stale_cleared(update, stale));
                 updates.extend(v2::updates(update, to, &mut cx));
             }
         }
@@ -340,6 +336,20 @@ impl Session {
         let change = self.transcript.push(light)?;
         self.decoder.took(&change, named);
         Ok(())
+    }
+
+    /// Whether an update is the first about its entry.
+    fn is_new(&self, update: &Update) -> bool {
+        match update {
+            Update::Append { entry, .. } | Update::Upsert { target: Target::Entry(entry), .. } => {
+                self.transcript.get(entry).is_none()
+            }
+            Update::Upsert { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. }
+            | Update::State(_) => false,
+        }
     }
 
     /// The metadata of what an update is about to patch.
@@ -420,6 +430,25 @@ fn session_of<'a>(
             stale: HashSet::new(),
             turn: Turn::default(),
         })),
+    }
+}
+
+/// The update that clears a message before the first chunk of its replay.
+fn stale_cleared(update: &Update, stale: &mut HashSet<EntryId>) -> Option<String> {
+    if stale.is_empty() {
+        return None;
+    }
+    match update {
+        Update::Append { entry, .. } => stale.remove(entry).then(|| v2::cleared(entry)).flatten(),
+        Update::Upsert { target: Target::Entry(entry), upsert } if !upsert.content.is_omitted() => {
+            stale.remove(entry);
+            None
+        }
+        Update::Upsert { .. }
+        | Update::Output { .. }
+        | Update::Remove { .. }
+        | Update::Note { .. }
+        | Update::State(_) => None,
     }
 }
 

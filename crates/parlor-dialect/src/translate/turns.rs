@@ -2,10 +2,9 @@
 //! the turn is told by states.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
-use parlor_json::{Json, JsonStr, Object};
-use parlor_session::{Activity, EntryId, MessageId, Patch, Role, SessionId, State, Target, Update};
+use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Target, Update};
 use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 
 use super::{Said, Way, envelope, notification};
@@ -22,20 +21,22 @@ const USAGE: &str = "parlor/usage";
 pub(super) struct Turn {
     /// Prompts whose turn has not ended, in the order they were sent.
     prompts: Vec<Prompt>,
-    /// What the agent asked a person and waits for.
+    /// How many things the agent asked a person and waits for.
     blocked: usize,
-    /// The user messages that are the v1 client's own prompts, which it is not told of again.
-    echoes: HashMap<MessageId, Json>,
 }
 
 #[derive(Debug)]
 struct Prompt {
     id: RequestId,
     content: Json,
-    /// Its message, once the agent has named it.
+    /// The id its message gets if the agent gives none.
+    spare: MessageId,
+    /// Its message, once it has an id.
     message: Option<MessageId>,
-    /// Whether the agent has answered that it takes it.
-    accepted: bool,
+    /// What the agent's answer said, once it has taken the prompt.
+    accepted: Option<Object>,
+    /// The end of a turn that came while the prompt had no answer yet.
+    ended: Option<State>,
 }
 
 /// Where turns are told.
@@ -59,34 +60,39 @@ impl TurnOutput<'_> {
         self.update(&v2::state_text(&state, dialect));
     }
 
-    fn accept(&mut self, id: &RequestId, message: &MessageId, dialect: Dialect) {
-        let result = match dialect {
-            Dialect::Draft => ObjectText::with_capacity(2),
-            Dialect::V1 | Dialect::V2 => ObjectText::with_capacity(64).string("messageId", message.as_json()),
-        };
-        self.say(write::response(id, shape::json(result.finish()).raw()));
+    /// The answer that a v2 or draft client gets when its prompt is in the conversation.
+    fn accept(&mut self, id: &RequestId, message: &MessageId, mut answer: Object, dialect: Dialect) {
+        answer.remove("messageId");
+        if dialect == Dialect::V2 {
+            answer = shape::in_front(&answer, "messageId", message.as_json().into());
+        }
+        self.say(write::response(id, answer.to_json().raw()));
+    }
+
+    fn user_message(&mut self, id: &MessageId, content: &Json) {
+        let text = ObjectText::update("user_message").string("messageId", id.as_json());
+        self.update(&text.raw("content", content.as_str()).finish());
     }
 }
 
 impl Turn {
-    /// The client sent a prompt. `message` is the id that it gets if the agent gives none.
+    /// The client sent a prompt. `spare` is the id that its message gets if the agent gives none.
     pub(super) fn prompted(
         &mut self,
         id: &RequestId,
         content: Json,
-        message: MessageId,
+        spare: MessageId,
         agent: Way,
         out: &mut TurnOutput<'_>,
     ) {
-        let mut prompt = Prompt { id: id.clone(), content, message: None, accepted: false };
+        let mut prompt =
+            Prompt { id: id.clone(), content, spare, message: None, accepted: None, ended: None };
         if agent.from == Dialect::V1 {
-            let text = ObjectText::update("user_message").string("messageId", message.as_json());
-            let text = text.raw("content", prompt.content.as_str()).finish();
-            out.accept(id, &message, agent.to);
-            out.update(&text);
+            out.accept(id, &prompt.spare, Object::default(), agent.to);
+            out.user_message(&prompt.spare, &prompt.content);
             out.state(Activity::Running, agent.to);
-            prompt.message = Some(message);
-            prompt.accepted = true;
+            prompt.message = Some(prompt.spare.clone());
+            prompt.accepted = Some(Object::default());
         }
         self.prompts.push(prompt);
     }
@@ -98,115 +104,133 @@ impl Turn {
         id: &RequestId,
         outcome: Outcome<'_>,
         agent: Way,
+        heard: &mut Heard,
         out: &mut TurnOutput<'_>,
     ) {
-        let place = self.prompts.iter().position(|prompt| prompt.id == *id);
+        // A prompt that could not be read was never told as one, and a turn that is over is told already.
+        let Some(place) = self.prompts.iter().position(|prompt| prompt.id == *id) else {
+            if agent.from == Dialect::V1 || matches!(outcome, Outcome::Error(_)) {
+                out.say(message.text().to_owned());
+            }
+            return;
+        };
         if agent.from == Dialect::V1 {
-            place.map(|place| self.prompts.remove(place));
+            self.prompts.remove(place);
             out.update(&v2::state_text(&idle(outcome), agent.to));
-            if !self.prompts.is_empty() {
-                out.state(Activity::Running, agent.to);
+            if self.activity() != Activity::Idle {
+                out.state(self.activity(), agent.to);
             }
             return;
         }
-        // A turn that ended before its prompt was answered has been told already.
-        let Some(place) = place else { return };
-        let Outcome::Result(result) = outcome else {
-            self.prompts.remove(place);
-            out.say(message.text().to_owned());
-            return;
+        let result = match outcome {
+            Outcome::Result(result) => Object::parse(result).unwrap_or_default(),
+            Outcome::Error(error) => {
+                self.prompts.remove(place);
+                let cancelled = RpcError::from_raw(error).code() == code::REQUEST_CANCELLED;
+                if agent.to == Dialect::V1 && cancelled {
+                    out.say(write::response(id, shape::json(r#"{"stopReason":"cancelled"}"#).raw()));
+                } else {
+                    out.say(message.text().to_owned());
+                }
+                return;
+            }
         };
         let prompt = &mut self.prompts[place];
-        prompt.accepted = true;
-        let named =
-            Object::parse(result).ok().and_then(|result| JsonStr::from_raw(result.get("messageId")?.raw()));
-        if let Some(named) = named {
+        if let Some(named) = result.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())) {
             prompt.message = Some(named.into());
         }
         match (agent.to, prompt.message.clone()) {
             // The answer comes with the end of the turn.
             (Dialect::V1, named) => {
                 if let Some(named) = named {
-                    self.echoes.insert(named, prompt.content.clone());
+                    heard.sent(&named, &prompt.content);
+                }
+                prompt.accepted = Some(result);
+                if let Some(ended) = prompt.ended.take() {
+                    let prompt = self.prompts.remove(place);
+                    let answer = end_of_turn(&prompt, &ended, out.losses);
+                    out.say(answer);
                 }
             }
             (Dialect::Draft, _) => {
-                let result = Object::parse(result).map(|mut result| {
-                    result.remove("messageId");
-                    result
-                });
-                let result = result.unwrap_or_default().to_json();
-                out.say(envelope(message, None, &[("result", result.as_str())]));
+                let mut result = result;
+                result.remove("messageId");
+                out.say(envelope(message, None, &[("result", result.to_json().as_str())]));
                 self.prompts.remove(place);
             }
             (Dialect::V2, Some(named)) => {
-                out.accept(id, &named, Dialect::V2);
+                out.accept(id, &named, result, Dialect::V2);
                 self.prompts.remove(place);
             }
             // v2 wants the message's id with the answer, and it comes with the message.
-            (Dialect::V2, None) => {}
+            (Dialect::V2, None) => prompt.accepted = Some(result),
         }
     }
 
-    /// What has to be said before an update is.
-    pub(super) fn before(&mut self, update: &Update, agent: Way, out: &mut TurnOutput<'_>) {
-        let Some(id) = user_message(update) else { return };
-        if agent.from == Dialect::V1 || self.echoes.contains_key(id) {
+    /// What has to be said before an update is. `is_new` says whether it is the first about its entry.
+    pub(super) fn before(
+        &mut self,
+        update: &Update,
+        is_new: bool,
+        agent: Way,
+        heard: &mut Heard,
+        out: &mut TurnOutput<'_>,
+    ) {
+        if agent.from == Dialect::V1 {
             return;
         }
-        let Some(place) = self.prompts.iter().position(|prompt| prompt.message.is_none()) else { return };
+        let is_end = matches!(update, Update::State(state) if state.activity == Activity::Idle);
+        let named = user_message(update).filter(|_| is_new).cloned();
+        let waits = |prompt: &Prompt| prompt.message.is_none();
+        let Some(place) = self.prompts.iter().position(waits) else { return };
         let prompt = &mut self.prompts[place];
-        prompt.message = Some(id.clone());
-        match agent.to {
-            Dialect::V1 => drop(self.echoes.insert(id.clone(), prompt.content.clone())),
-            Dialect::V2 if prompt.accepted => {
-                out.accept(&prompt.id, id, Dialect::V2);
-                self.prompts.remove(place);
+        match (agent.to, named) {
+            (Dialect::V1, Some(named)) => {
+                heard.sent(&named, &prompt.content);
+                prompt.message = Some(named);
             }
-            Dialect::V2 | Dialect::Draft => {}
+            (Dialect::V2, Some(named)) => match prompt.accepted.take() {
+                Some(answer) => {
+                    out.accept(&prompt.id, &named, answer, Dialect::V2);
+                    self.prompts.remove(place);
+                }
+                None => prompt.message = Some(named),
+            },
+            // The turn ends and the message never came: the client still has to get its answer.
+            (Dialect::V2, None) if is_end && prompt.accepted.is_some() => {
+                let prompt = self.prompts.remove(place);
+                out.accept(&prompt.id, &prompt.spare, prompt.accepted.unwrap_or_default(), Dialect::V2);
+                out.user_message(&prompt.spare, &prompt.content);
+            }
+            (Dialect::V1 | Dialect::V2, None) | (Dialect::Draft, _) => {}
         }
     }
 
     /// What has to be said after an update was: for a v1 client, the end of a turn is the answer to its prompt.
     pub(super) fn after(&mut self, update: &Update, agent: Way, out: &mut TurnOutput<'_>) {
         let Update::State(state) = update else { return };
-        if agent.to != Dialect::V1 || state.activity != Activity::Idle {
+        if agent.to != Dialect::V1 {
+            return;
+        }
+        if state.activity != Activity::Idle {
+            self.prompts.iter_mut().for_each(|prompt| prompt.ended = None);
             return;
         }
         for prompt in self.prompts.extract_if(.., |prompt| prompt.is_inserted()) {
-            let answer = end_of_turn(&prompt.id, state, out.losses);
+            let answer = end_of_turn(&prompt, state, out.losses);
             out.say(answer);
         }
+        // The answers to these may still be on their way.
+        self.prompts.iter_mut().for_each(|prompt| prompt.ended = Some(state.clone()));
     }
 
     /// Whether a v1 client knows of a state without being told.
     pub(super) fn implies(&self, state: &State) -> bool {
+        let says_more = state.meta.is_some() || !state.fields.is_empty();
         match state.activity {
-            Activity::Running | Activity::RequiresAction => !self.prompts.is_empty(),
-            Activity::Idle => self.prompts.iter().any(Prompt::is_inserted),
+            Activity::Running | Activity::RequiresAction => !self.prompts.is_empty() && !says_more,
+            Activity::Idle => !self.prompts.is_empty(),
             Activity::Other(_) => false,
-        }
-    }
-
-    /// Whether an update only tells a v1 client of the prompt that it sent itself.
-    pub(super) fn is_echo(&self, update: &Update, heard: &mut Heard) -> bool {
-        let Some(id) = user_message(update) else { return false };
-        let Some(prompt) = self.echoes.get(id) else { return false };
-        let has_content = heard.has_content(Role::User, id);
-        match update {
-            Update::Append { .. } => {
-                heard.knows(Role::User, id);
-                true
-            }
-            Update::Upsert { upsert, .. } => match &upsert.content {
-                Patch::Value(content) => {
-                    heard.knows(Role::User, id);
-                    !has_content || content.to_json() == *prompt
-                }
-                Patch::Clear => !has_content,
-                Patch::Omitted => false,
-            },
-            Update::Output { .. } | Update::Remove { .. } | Update::Note { .. } | Update::State(_) => false,
         }
     }
 
@@ -221,8 +245,17 @@ impl Turn {
     /// The person answered.
     pub(super) fn unblocks(&mut self, agent: Way, out: &mut TurnOutput<'_>) {
         self.blocked = self.blocked.saturating_sub(1);
-        if agent.from == Dialect::V1 && self.blocked == 0 && !self.prompts.is_empty() {
-            out.state(Activity::Running, agent.to);
+        if agent.from == Dialect::V1 && self.blocked == 0 {
+            out.state(self.activity(), agent.to);
+        }
+    }
+
+    /// What a session of a v1 agent does now.
+    fn activity(&self) -> Activity {
+        match (self.blocked, self.prompts.is_empty()) {
+            (1.., _) => Activity::RequiresAction,
+            (0, false) => Activity::Running,
+            (0, true) => Activity::Idle,
         }
     }
 }
@@ -230,7 +263,7 @@ impl Turn {
 impl Prompt {
     /// Whether the agent has put it into the conversation.
     fn is_inserted(&self) -> bool {
-        self.accepted || self.message.is_some()
+        self.accepted.is_some() || self.message.is_some()
     }
 }
 
@@ -274,15 +307,10 @@ fn idle(outcome: Outcome<'_>) -> State {
 }
 
 /// The answer to a v1 prompt that a state stands for.
-fn end_of_turn(id: &RequestId, state: &State, losses: &mut Losses) -> String {
-    let reason = state.stop_reason.as_ref().map(|reason| reason.to_text());
+fn end_of_turn(prompt: &Prompt, state: &State, losses: &mut Losses) -> String {
+    let reason = state.stop_reason.as_ref().map(JsonStr::to_text);
     if reason.as_deref() == Some("error") {
-        let error = state.fields.get("error").filter(|error| shape::object(error).is_some());
-        let error = match error {
-            Some(error) => RpcError::from_raw(error.raw()),
-            None => RpcError::new(code::INTERNAL_ERROR, "the turn ended with an error"),
-        };
-        return write::error_response(id, &error);
+        return failed_turn(prompt, state, losses);
     }
     let known = match reason.as_deref() {
         Some(known @ ("end_turn" | "max_tokens" | "max_turn_requests" | "refusal" | "cancelled")) => known,
@@ -302,5 +330,32 @@ fn end_of_turn(id: &RequestId, state: &State, losses: &mut Losses) -> String {
     if result.get("usage").is_some() && shape::take_note(&mut result, USAGE).is_none() {
         shape::note(&mut result, USAGE, shape::string("turn"));
     }
-    write::response(id, result.to_json().raw())
+    // What the agent said when it took the prompt has no other place in v1.
+    let mut accepted = prompt.accepted.clone().unwrap_or_default();
+    accepted.remove("messageId");
+    result.add_missing(&accepted);
+    write::response(&prompt.id, result.to_json().raw())
+}
+
+/// The error that ends a v1 prompt. What else the state said goes into its data, where there is room.
+fn failed_turn(prompt: &Prompt, state: &State, losses: &mut Losses) -> String {
+    let mut rest = state.fields.clone();
+    let error = rest.remove("error").and_then(|error| shape::object(&error)).unwrap_or_default();
+    if let Some(meta) = &state.meta {
+        rest.set("_meta", meta.to_json());
+    }
+    let is_whole = shape::is(&error, "code", Type::Number) && shape::is(&error, "message", Type::String);
+    let has_data = error.get("data").is_some();
+    let mut said = if is_whole {
+        RpcError::from_raw(error.to_json().raw())
+    } else {
+        let message = shape::text(&error, "message");
+        RpcError::new(code::INTERNAL_ERROR, message.as_deref().unwrap_or("the turn ended with an error"))
+    };
+    if !rest.is_empty() && has_data {
+        losses.add(LossKind::State);
+    } else if !rest.is_empty() {
+        said = said.with_data(rest.to_json());
+    }
+    write::error_response(&prompt.id, &said)
 }

@@ -157,6 +157,17 @@ pub(crate) fn mode_option(options: &Json) -> Option<Object> {
     elements(options.raw())?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
 }
 
+/// A list of options in which the mode is another one; `None` if no option is for modes.
+pub(crate) fn with_mode(options: &Json, mode: &Json) -> Option<Json> {
+    mode_option(options)?;
+    Some(shape::each(options, |mut option| {
+        if is_mode(&option) {
+            option.set("currentValue", mode.clone());
+        }
+        Some(option)
+    }))
+}
+
 fn is_mode(option: &Object) -> bool {
     shape::text(option, "category").as_deref() == Some("mode")
         && shape::text(option, "type").as_deref() == Some("select")

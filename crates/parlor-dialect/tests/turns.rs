@@ -1,0 +1,357 @@
+//! Turns between dialects, as a relay tells them: who hears what, and that nobody waits for ever.
+
+use parlor_dialect::Dialect::{self, Draft, V1, V2};
+use parlor_dialect::{Side, Translator};
+use serde_json::{Value, json};
+
+/// A relay, and what it said last, each line shortened to what matters.
+struct Relay(Translator);
+
+impl Relay {
+    fn between(agent: Dialect, client: Dialect) -> Self {
+        Self(Translator::relay(agent, client))
+    }
+
+    #[track_caller]
+    fn agent(&mut self, message: Value, expected: &[&str]) -> Vec<&'static str> {
+        self.says(Side::Agent, message, expected)
+    }
+
+    #[track_caller]
+    fn client(&mut self, message: Value, expected: &[&str]) -> Vec<&'static str> {
+        self.says(Side::Client, message, expected)
+    }
+
+    #[track_caller]
+    fn says(&mut self, by: Side, mut message: Value, expected: &[&str]) -> Vec<&'static str> {
+        message["jsonrpc"] = json!("2.0");
+        let line = message.to_string();
+        let translation = self.0.line(by, &line).unwrap();
+        let said: Vec<_> = translation.lines.iter().map(|line| short(line.by, &line.text)).collect();
+        assert_eq!(said, expected);
+        translation.losses.iter().map(|loss| loss.kind.name()).collect()
+    }
+}
+
+/// A line in few words: who hears it, and what it is.
+fn short(by: Side, line: &str) -> String {
+    let message: Value = serde_json::from_str(line).unwrap();
+    let to = if by == Side::Agent { "client" } else { "agent" };
+    let said = match message["method"].as_str() {
+        Some("session/update") => {
+            let update = &message["params"]["update"];
+            let mut words = vec![update["sessionUpdate"].as_str().unwrap().to_owned()];
+            for name in ["messageId", "state", "stopReason", "stop_reason"] {
+                words.extend(update[name].as_str().map(str::to_owned));
+            }
+            let content =
+                if update["content"].is_array() { &update["content"][0] } else { &update["content"] };
+            words.extend(content["text"].as_str().map(|text| format!("{text:?}")));
+            words.join(" ")
+        }
+        Some(method) => format!("{method} {}", message["id"]),
+        None if message.get("result").is_some() => format!("{} = {}", message["id"], message["result"]),
+        None => format!("{} failed {}", message["id"], message["error"]),
+    };
+    format!("{to}: {said}")
+}
+
+fn prompt(id: u8, text: &str) -> Value {
+    json!({ "id": id, "method": "session/prompt", "params": { "sessionId": "s", "prompt": [{ "type": "text", "text": text }] } })
+}
+
+fn update(update: Value) -> Value {
+    json!({ "method": "session/update", "params": { "sessionId": "s", "update": update } })
+}
+
+fn state(state: &str) -> Value {
+    update(json!({ "sessionUpdate": "state_update", "state": state }))
+}
+
+fn user_message(id: &str, text: &str) -> Value {
+    update(
+        json!({ "sessionUpdate": "user_message", "messageId": id, "content": [{ "type": "text", "text": text }] }),
+    )
+}
+
+fn user_chunk(id: &str, text: &str) -> Value {
+    update(
+        json!({ "sessionUpdate": "user_message_chunk", "messageId": id, "content": { "type": "text", "text": text } }),
+    )
+}
+
+fn idle() -> Value {
+    update(json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn" }))
+}
+
+fn permission(id: u8) -> Value {
+    json!({ "id": id, "method": "session/request_permission", "params": {
+        "sessionId": "s", "toolCall": { "toolCallId": "t", "title": "Run" },
+        "options": [{ "optionId": "y", "name": "Yes", "kind": "allow_once" }]
+    } })
+}
+
+#[test]
+fn overlapping_prompts_of_a_v1_agent_are_running_until_the_last_one_ends() {
+    let mut relay = Relay::between(V1, V2);
+    let told = |id: u8, text: &str| {
+        [
+            format!("agent: session/prompt {id}"),
+            format!(r#"client: {id} = {{"messageId":"parlor-{id}"}}"#),
+            format!("client: user_message parlor-{id} {text:?}"),
+            "client: state_update running".to_owned(),
+        ]
+    };
+    for (id, text) in [(1, "A"), (2, "B")] {
+        let told = told(id, text);
+        relay.client(prompt(id, text), &told.each_ref().map(String::as_str));
+    }
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "cancelled" } }),
+        &["client: state_update idle cancelled", "client: state_update running"],
+    );
+    relay.agent(
+        json!({ "id": 2, "result": { "stopReason": "end_turn" } }),
+        &["client: state_update idle end_turn"],
+    );
+}
+
+#[test]
+fn a_permission_outside_a_turn_ends_in_idle_and_one_of_two_answers_does_not_unblock() {
+    let mut relay = Relay::between(V1, V2);
+    let asked = |id: u8| {
+        [
+            "client: state_update requires_action".to_owned(),
+            format!("client: session/request_permission {id}"),
+        ]
+    };
+    let answer = |id: u8| json!({ "id": id, "result": { "outcome": { "outcome": "cancelled" } } });
+    for id in [1, 2] {
+        let asked = asked(id);
+        relay.agent(permission(id), &asked.each_ref().map(String::as_str));
+    }
+    relay.client(answer(1), &[r#"agent: 1 = {"outcome":{"outcome":"cancelled"}}"#]);
+    relay.client(
+        answer(2),
+        &[r#"agent: 2 = {"outcome":{"outcome":"cancelled"}}"#, "client: state_update idle"],
+    );
+}
+
+#[test]
+fn a_prompt_that_cannot_be_read_gets_the_agents_answer() {
+    let mut relay = Relay::between(V1, V2);
+    relay.client(
+        json!({ "id": 1, "method": "session/prompt", "params": { "sessionId": "s" } }),
+        &["agent: session/prompt 1"],
+    );
+    relay.agent(
+        json!({ "id": 1, "error": { "code": -32602, "message": "no" } }),
+        &[r#"client: 1 failed {"code":-32602,"message":"no"}"#],
+    );
+}
+
+#[test]
+fn a_v1_client_hears_the_end_of_the_turn_wherever_the_acceptance_comes() {
+    // Before the turn, with the message before or after it, and after the end.
+    let accept = || json!({ "id": 1, "result": { "messageId": "m", "_meta": { "k": 1 } } });
+    let end = r#"client: 1 = {"stopReason":"end_turn","_meta":{"k":1}}"#;
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(accept(), &[]);
+    relay.agent(user_message("m", "Hi"), &[]);
+    relay.agent(state("running"), &[]);
+    relay.agent(idle(), &[end]);
+
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(state("running"), &[]);
+    relay.agent(user_message("m", "Hi"), &[]);
+    relay.agent(accept(), &[]);
+    relay.agent(idle(), &[end]);
+
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(state("running"), &[]);
+    assert_eq!(relay.agent(idle(), &[]), [""; 0]);
+    relay.agent(accept(), &[end]);
+}
+
+#[test]
+fn an_idle_that_belongs_to_an_earlier_turn_does_not_end_a_later_one() {
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(idle(), &[]);
+    relay.agent(state("running"), &[]);
+    relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
+    relay.agent(idle(), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
+}
+
+#[test]
+fn a_v1_client_is_not_told_of_its_own_prompt_but_of_what_becomes_of_it() {
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
+    // As some agents do it: cleared, then in chunks.
+    relay.agent(update(json!({ "sessionUpdate": "user_message", "messageId": "m", "content": [] })), &[]);
+    relay.agent(user_chunk("m", "H"), &[]);
+    relay.agent(user_chunk("m", "i"), &[]);
+    assert_eq!(relay.agent(user_message("m", "Hi"), &[]), [""; 0]);
+    // What is new is said.
+    relay.agent(user_chunk("m", "!"), &[r#"client: user_message_chunk m "!""#]);
+    assert_eq!(
+        relay.agent(
+            user_message("m", "[redacted]"),
+            &[r#"client: user_message_chunk parlor-alias-2 "[redacted]""#]
+        ),
+        ["message_replaced"]
+    );
+    relay.agent(user_chunk("m", "?"), &[r#"client: user_message_chunk parlor-alias-2 "?""#]);
+    let meta = update(json!({ "sessionUpdate": "user_message", "messageId": "m", "_meta": { "k": 1 } }));
+    assert_eq!(relay.agent(meta, &[]), ["message_meta"]);
+    // After a load it is told all of it again.
+    let load = json!({ "id": 2, "method": "session/load", "params": { "sessionId": "s", "cwd": "/w", "mcpServers": [] } });
+    relay.client(load, &["agent: session/resume 2"]);
+    relay.agent(user_message("m", "Hi"), &[r#"client: user_message_chunk m "Hi""#]);
+}
+
+#[test]
+fn a_held_prompt_that_is_taken_back_is_cancelled_for_v1() {
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(
+        json!({ "id": 1, "error": { "code": -32800, "message": "cancelled" } }),
+        &[r#"client: 1 = {"stopReason":"cancelled"}"#],
+    );
+}
+
+#[test]
+fn a_failed_turn_is_an_error_with_all_that_was_said() {
+    let mut relay = Relay::between(V2, V1);
+    for (fields, expected) in [
+        (json!({ "error": { "code": -1, "message": "m" } }), r#"client: 1 failed {"code":-1,"message":"m"}"#),
+        (
+            json!({ "error": { "message": "no code" } }),
+            r#"client: 1 failed {"code":-32603,"message":"no code"}"#,
+        ),
+        (
+            json!({ "error": { "code": -1, "message": "m" }, "usage": { "totalTokens": 1 } }),
+            r#"client: 1 failed {"code":-1,"message":"m","data":{"usage":{"totalTokens":1}}}"#,
+        ),
+    ] {
+        relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+        relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
+        let mut idle = json!({ "sessionUpdate": "state_update", "state": "idle", "stopReason": "error" });
+        idle.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        relay.agent(update(idle), &[expected]);
+    }
+}
+
+#[test]
+fn a_draft_agents_acceptance_waits_for_the_new_message_and_no_longer_than_the_turn() {
+    let mut relay = Relay::between(Draft, V2);
+    relay.agent(user_message("old", "Before"), &[r#"client: user_message old "Before""#]);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(json!({ "id": 1, "result": { "_meta": { "k": 1 } } }), &[]);
+    // An older message is not the one.
+    relay.agent(
+        update(json!({ "sessionUpdate": "user_message", "messageId": "old", "_meta": { "k": 1 } })),
+        &["client: user_message old"],
+    );
+    relay.agent(
+        user_message("m", "Hi"),
+        &[r#"client: 1 = {"messageId":"m","_meta":{"k":1}}"#, r#"client: user_message m "Hi""#],
+    );
+    relay.client(prompt(2, "Again"), &["agent: session/prompt 2"]);
+    relay.agent(json!({ "id": 2, "result": {} }), &[]);
+    relay.agent(
+        update(json!({ "sessionUpdate": "state_change", "state": "idle", "stop_reason": "end_turn" })),
+        &[
+            r#"client: 2 = {"messageId":"parlor-2"}"#,
+            r#"client: user_message parlor-2 "Again""#,
+            "client: state_update idle end_turn",
+        ],
+    );
+}
+
+#[test]
+fn a_replay_clears_only_what_it_replays() {
+    let load = |id: u8| json!({ "id": id, "method": "session/resume", "params": { "sessionId": "s", "cwd": "/w", "replayFrom": { "type": "start" } } });
+    let chunk = |text: &str| {
+        update(
+            json!({ "sessionUpdate": "agent_message_chunk", "messageId": "m", "content": { "type": "text", "text": text } }),
+        )
+    };
+    let mut relay = Relay::between(V1, V2);
+    relay.agent(chunk("A"), &[r#"client: agent_message_chunk m "A""#]);
+    relay.client(load(1), &["agent: session/load 1"]);
+    relay.agent(chunk("A"), &["client: agent_message m", r#"client: agent_message_chunk m "A""#]);
+    relay.agent(chunk("B"), &[r#"client: agent_message_chunk m "B""#]);
+    // A load that failed replays nothing.
+    relay.client(load(2), &["agent: session/load 2"]);
+    relay.agent(
+        json!({ "id": 2, "error": { "code": -1, "message": "no" } }),
+        &[r#"client: 2 failed {"code":-1,"message":"no"}"#],
+    );
+    relay.agent(chunk("C"), &[r#"client: agent_message_chunk m "C""#]);
+    // Resuming without a replay neither.
+    let resume = json!({ "id": 3, "method": "session/resume", "params": { "sessionId": "s", "cwd": "/w", "replayFrom": null } });
+    relay.client(resume, &["agent: session/resume 3"]);
+    relay.agent(chunk("D"), &[r#"client: agent_message_chunk m "D""#]);
+}
+
+#[test]
+fn a_relay_answers_what_it_cannot_pass_on_and_remembers_nothing_of_it() {
+    let mut relay = Relay::between(V1, V2);
+    for id in 0..=255 {
+        let read =
+            json!({ "id": id, "method": "fs/read_text_file", "params": { "sessionId": "s", "path": "/a" } });
+        let refused = format!(
+            r#"agent: {id} failed {{"code":-32601,"message":"the other side's protocol version has no method fs/read_text_file"}}"#
+        );
+        assert_eq!(relay.agent(read, &[&refused]), ["method"]);
+    }
+    relay.client(
+        prompt(1, "A"),
+        &[
+            "agent: session/prompt 1",
+            r#"client: 1 = {"messageId":"parlor-1"}"#,
+            r#"client: user_message parlor-1 "A""#,
+            "client: state_update running",
+        ],
+    );
+    relay.client(
+        prompt(1, "B"),
+        &[r#"client: 1 failed {"code":-32600,"message":"another request with this id has no answer yet"}"#],
+    );
+}
+
+#[test]
+fn the_mark_of_the_draft_is_set_and_taken_off() {
+    for (from, to) in [(V2, Draft), (Draft, V2), (V1, Draft), (Draft, V1)] {
+        let mut translator = Translator::record(from, to);
+        let mut params = json!({ "protocolVersion": from.version(), "info": { "name": "c", "version": "1" }, "clientInfo": { "name": "c", "version": "1" } });
+        if from == Draft {
+            params["_meta"] = json!({ "parlor/dialect": "draft" });
+        }
+        let line = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string();
+        let translation = translator.line(Side::Client, &line).unwrap();
+        let said: Value = serde_json::from_str(&translation.lines[0].text).unwrap();
+        let params = serde_json::value::to_raw_value(&said["params"]).unwrap();
+        assert_eq!(Dialect::negotiate(&params), Ok(to), "{from} to {to}: {said}");
+    }
+}
+
+#[test]
+fn a_long_stream_of_terminal_output_costs_v1_a_bounded_amount_each() {
+    let mut translator = Translator::one_sided(V2, V1);
+    let mut said = |line: Value| {
+        let line = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": line } }).to_string();
+        translator.line(Side::Agent, &line).unwrap().lines.iter().map(|line| line.text.len()).sum::<usize>()
+    };
+    said(
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "x", "content": [{ "type": "terminal", "terminalId": "x" }] }),
+    );
+    let chunk = json!({ "sessionUpdate": "terminal_output_chunk", "terminalId": "x", "data": "YWFhYWFhYWFhYWFhYWFhYWFhYWFh".repeat(400) });
+    let longest = (0..100).map(|_| said(chunk.clone())).max().unwrap();
+    assert!(longest < 80 << 10, "{longest} bytes for one chunk");
+}
