@@ -19,6 +19,9 @@ struct Line<P> {
     params: P,
 }
 
+/// Handles all lines and says how many bytes it wrote.
+type Work<'a> = &'a dyn Fn(&[String]) -> usize;
+
 const RUNS: usize = 5;
 const CHUNKS: usize = 1_000_000;
 
@@ -35,7 +38,7 @@ fn main() {
     );
 
     let session = "sess_parlor".into();
-    let ways: [(&str, &dyn Fn(&[String]) -> usize); 6] = [
+    let ways: [(&str, Work<'_>); 6] = [
         ("typed round trip, v1", &|lines| round_trip::<v1::SessionNotification>(lines)),
         ("typed round trip, v2", &|lines| round_trip::<v2::UpdateSessionNotification>(lines)),
         ("pass-through", &|lines| translated(Translator::relay(V1, V1), lines)),

@@ -60,6 +60,7 @@ fn prompt(id: u8, text: &str) -> Value {
     json!({ "id": id, "method": "session/prompt", "params": { "sessionId": "s", "prompt": [{ "type": "text", "text": text }] } })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is always handed a value that was just made")]
 fn update(update: Value) -> Value {
     json!({ "method": "session/update", "params": { "sessionId": "s", "update": update } })
 }

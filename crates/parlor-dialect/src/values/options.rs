@@ -14,6 +14,7 @@ const MODES: &str = "parlor/modes";
 /// A list of v1 options as v2 says it.
 pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
     shape::each(options, |option| {
+        let option = with_filled_groups(option, losses);
         if option.get("options").is_some_and(|options| options.as_str() == "[]") {
             losses.add(LossKind::EmptyList);
             return None;
@@ -28,6 +29,18 @@ pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
         rename_groups(&mut option, "group", "groupId");
         Some(option)
     })
+}
+
+/// v1 lets a group have no values; v2 does not.
+fn with_filled_groups(mut option: Object, losses: &mut Losses) -> Object {
+    shape::each_in(&mut option, "options", |group| {
+        let is_empty = group.get("options").is_some_and(|options| options.as_str() == "[]");
+        if is_empty {
+            losses.add(LossKind::EmptyList);
+        }
+        (!is_empty).then_some(group)
+    });
+    option
 }
 
 /// A list of v2 options as v1 can parse it. A client that did not advertise `booleans` gets each boolean

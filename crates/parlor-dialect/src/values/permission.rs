@@ -165,26 +165,41 @@ pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<
                 if let Some(format) = shape::take_note(property, FORMAT) {
                     property.set("format", format);
                 }
-                without_empty_lists(property, losses);
             });
+            without_empty_lists(&mut schema, losses);
             schema
         });
     }
     Some(params)
 }
 
-/// v1 lets a choice be among nothing; v2 does not.
-fn without_empty_lists(property: &mut Object, losses: &mut Losses) {
-    for name in ["enum", "oneOf", "anyOf"] {
-        if property.get(name).is_some_and(|list| list.as_str() == "[]") {
-            property.remove(name);
+/// v1 lets a choice be among nothing; v2 does not. A choice of one becomes free text, a choice of several goes.
+fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
+    let is_empty = |holder: &Object, name: &str| holder.get(name).is_some_and(|list| list.as_str() == "[]");
+    let lists = ["enum", "oneOf", "anyOf"];
+    let properties = shape::member(schema, "properties").unwrap_or_default();
+    let mut kept = Object::default();
+    for (name, value) in properties.iter() {
+        let Some(mut property) = shape::object(value) else {
+            kept.set(name.clone(), value.clone());
+            continue;
+        };
+        let items = shape::member(&property, "items").unwrap_or_default();
+        if lists.iter().any(|list| is_empty(&items, list)) {
             losses.add(LossKind::EmptyList);
+            continue;
         }
+        for list in lists {
+            if is_empty(&property, list) {
+                property.remove(list);
+                losses.add(LossKind::EmptyList);
+            }
+        }
+        kept.set(name.clone(), property.to_json());
     }
-    shape::within(property, "items", |mut items| {
-        without_empty_lists(&mut items, losses);
-        items
-    });
+    if kept != properties {
+        schema.set("properties", kept.to_json());
+    }
 }
 
 /// A v2 elicitation as v1 says it, or `None` if it asks in a way that v1 does not know.

@@ -7,8 +7,8 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use crate::check::{Checker, Fault};
+use crate::faults::Found;
 use crate::generate::{Choices, generate};
-use crate::known::{Found, Place};
 use crate::lines::{drafted, notification, request, response, versioned};
 use crate::schema::{Call, Method, Shape, Version};
 
@@ -55,7 +55,7 @@ proptest! {
     fn a_conversation_said_again_in_another_dialect_is_valid((from, to) in two_dialects(), row in row()) {
         let mut found = Found::default();
         say_again(from, to, row, &mut found);
-        prop_assert_eq!(found.new_ones(), "");
+        prop_assert_eq!(found.shown(), "");
     }
 
     #[test]
@@ -66,12 +66,12 @@ proptest! {
             heard.iter().for_each(|(by, line)| peers.hear(*by, line));
             peers.next()
         });
-        prop_assert_eq!(found.new_ones(), "");
+        prop_assert_eq!(found.shown(), "");
     }
 }
 
 #[test]
-fn what_was_found_in_conversations_is_found_again() {
+fn a_mode_is_set_only_to_what_can_be_one() {
     let modes = json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }] });
     let set = json!({ "sessionId": "s", "configId": "mode", "type": "boolean", "value": true });
     for client in [Dialect::V2, Dialect::Draft] {
@@ -84,8 +84,7 @@ fn what_was_found_in_conversations_is_found_again() {
         ]
         .into_iter();
         relay(Dialect::V1, client, &mut found, |_| lines.next());
-        found.assert(Dialect::V1, client, Place::Conversation);
-        found.assert(client, Dialect::V1, Place::Conversation);
+        found.assert_none();
     }
 }
 
@@ -106,7 +105,7 @@ fn a_long_search() {
             peers.next()
         });
     }
-    assert_eq!(found.new_ones(), "");
+    assert_eq!(found.shown(), "");
 }
 
 /// Says a conversation of one dialect in another.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::check::{Checker, Counts, Fault};
 use crate::common::recordings;
-use crate::known::Found;
+use crate::faults::Found;
 
 #[test]
 fn every_recording_is_valid_in_every_other_dialect() {
@@ -36,7 +36,7 @@ fn every_recording_is_valid_in_every_other_dialect() {
             counts.add(&after.counts);
         }
     }
-    assert_eq!(found.new_ones(), "");
+    assert_eq!(found.shown(), "");
     // Probes of how agents take what is wrong are all that is wrong in the recordings.
     assert_eq!((counts.checked > 4000, wrong_before), (true, 50), "{counts:?}");
 }
