@@ -105,7 +105,7 @@ fn losses_are_json_lines_and_the_exit_code_is_3() {
         3,
         &expect![[r#"
             {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m\"1","content":{"type":"text","text":"A"}}}}
-            {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"parlor-1","content":{"type":"text","text":"B"},"_meta":{"parlor/replaces":"m\"1"}}}}
+            {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"parlor-alias-1","content":{"type":"text","text":"B"},"_meta":{"parlor/replaces":"m\"1"}}}}
         "#]],
         &expect![[r#"
             {"line":2,"loss":"message_replaced","messageId":"m\"1"}
