@@ -6,7 +6,7 @@ use parlor_wire::{Message, Outcome, RequestId};
 use serde_json::value::RawValue;
 
 use super::client::{Asked, Unsayable, What, session_in};
-use super::{Mode, Output, Session, Translator, Way, envelope, notification, result_of, session_of};
+use super::{Output, Session, Translator, Way, envelope, notification, result_of, session_of};
 use crate::encode::v1::{self, Features};
 use crate::encode::v2;
 use crate::text::ObjectText;
@@ -41,18 +41,7 @@ impl Translator {
         let text = match translated {
             Ok(None) => message.text().to_owned(),
             Ok(Some(params)) => envelope(message, Some(method), &[("params", params.to_json().as_str())]),
-            Err(Unsayable(loss)) => {
-                match self.mode {
-                    Mode::Relay => out.refuse(Side::Agent, id, method, loss),
-                    // In a conversation that was, the client answered; that answer has no place any more.
-                    Mode::Record => {
-                        let asked = Asked { what: What::Dropped, session, value: None };
-                        let _ = self.agent_asked.begin(id.clone(), asked);
-                    }
-                    Mode::OneSided => {}
-                }
-                return;
-            }
+            Err(Unsayable(loss)) => return self.refuse(Side::Agent, id, method, loss, out),
         };
         if self.mode.hears_both() {
             let asked = Asked { what, session: session.clone(), value: None };

@@ -79,9 +79,7 @@ impl Translator {
         };
         let request = match request {
             Ok(request) => request,
-            Err(Unsayable(loss)) => {
-                return self.refuse_client(id, method, session, loss, out);
-            }
+            Err(Unsayable(loss)) => return self.refuse(Side::Client, id, method, loss, out),
         };
         // The client's lines are translated by its own way; what turns need is told by the agent's.
         let what = request.as_ref().map_or_else(|| same_in_all(method), |request| request.what);
@@ -141,26 +139,6 @@ impl Translator {
             known.stale.clear();
             let message = fresh_id(&known.transcript, "parlor", &mut self.named);
             known.turn.prompted(id, content, message, self.agent, &mut out.turn(&session));
-        }
-    }
-
-    /// A request that is not passed on: the client is told so, where there is one.
-    fn refuse_client(
-        &mut self,
-        id: &RequestId,
-        method: &str,
-        session: Option<SessionId>,
-        loss: LossKind,
-        out: &mut Output,
-    ) {
-        match self.mode {
-            Mode::Relay => out.refuse(Side::Client, id, method, loss),
-            // In a conversation that was, the agent answered; that answer has no place any more.
-            Mode::Record => {
-                let _ =
-                    self.client_asked.begin(id.clone(), Asked { what: What::Dropped, session, value: None });
-            }
-            Mode::OneSided => {}
         }
     }
 

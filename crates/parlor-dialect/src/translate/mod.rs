@@ -18,7 +18,7 @@ use parlor_wire::{
 };
 use serde_json::value::RawValue;
 
-use self::client::Asked;
+use self::client::{Asked, What};
 use self::turns::Turn;
 use crate::encode::v1::{Features, Heard};
 use crate::encode::{Context, v2};
@@ -251,6 +251,31 @@ impl Translator {
         }
     }
 
+    /// A request that cannot be passed on: a relay answers it. In a conversation that was, the other side
+    /// answered, and that answer has no place any more.
+    fn refuse(&mut self, asker: Side, id: &RequestId, method: &str, loss: LossKind, out: &mut Output) {
+        let (open, answerer) = match asker {
+            Side::Agent => (&mut self.agent_asked, Side::Client),
+            Side::Client => (&mut self.client_asked, Side::Agent),
+        };
+        match self.mode {
+            Mode::Relay => {
+                let error = if loss == LossKind::Method {
+                    let message = format!("the other side's protocol version has no method {method}");
+                    RpcError::new(code::METHOD_NOT_FOUND, message)
+                } else {
+                    let message = format!("this cannot be said in the other side's protocol version: {loss}");
+                    RpcError::new(code::INVALID_PARAMS, message)
+                };
+                out.say(answerer, write::error_response(id, &error));
+            }
+            Mode::Record => {
+                let _ = open.begin(id.clone(), Asked { what: What::Dropped, session: None, value: None });
+            }
+            Mode::OneSided => {}
+        }
+    }
+
     /// An update of a session.
     fn update(
         &mut self,
@@ -395,22 +420,6 @@ impl Output {
 
     fn turn<'a>(&'a mut self, session: &'a SessionId) -> turns::TurnOutput<'a> {
         turns::TurnOutput { session, lines: &mut self.lines, losses: &mut self.losses }
-    }
-
-    /// Answers a request that cannot be said to the other side.
-    fn refuse(&mut self, asker: Side, id: &RequestId, method: &str, loss: LossKind) {
-        let by = match asker {
-            Side::Agent => Side::Client,
-            Side::Client => Side::Agent,
-        };
-        let error = if loss == LossKind::Method {
-            let message = format!("the other side's protocol version has no method {method}");
-            RpcError::new(code::METHOD_NOT_FOUND, message)
-        } else {
-            let message = format!("this cannot be said in the other side's protocol version: {loss}");
-            RpcError::new(code::INVALID_PARAMS, message)
-        };
-        self.say(by, write::error_response(id, &error));
     }
 }
 

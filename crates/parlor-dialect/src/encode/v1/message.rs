@@ -1,0 +1,199 @@
+//! Messages for a v1 peer, which can only be added to.
+
+use parlor_json::{Json, Members};
+use parlor_session::{Content, MessageId, MetaPatch, Patch, Role, Upsert, plain_text_in};
+
+use super::Heard;
+use crate::encode::{Context, chunk, message_kinds};
+use crate::values::blocks::{self, ForV1};
+use crate::{LossKind, shape};
+
+/// The metadata key that says which message a restated one stands for.
+const REPLACES: &str = "parlor/replaces";
+
+/// What a v1 peer has heard of one message.
+#[derive(Debug, Clone, Default)]
+pub(super) struct HeardMessage {
+    /// Whether any content of it was said.
+    content: bool,
+    /// All of its content, however it was cut into blocks. Many agents stream a message and then send it as a
+    /// whole, which tells a v1 peer nothing new.
+    said: Fingerprint,
+    /// Under which id its content is said since it was replaced.
+    alias: Option<MessageId>,
+    /// What the agent has said so far of a message that the peer itself sent, until it has said all of it.
+    echo: Option<Fingerprint>,
+}
+
+/// A short stand-in for the content of a message: neighbouring plain texts count as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fingerprint {
+    hash: u64,
+    bytes: usize,
+}
+
+impl Heard {
+    /// A message is what the peer itself sent: it has the content already, and the agent will say it again.
+    pub(crate) fn sent(&mut self, id: &MessageId, content: &Json) {
+        let content = Content::parse(content.raw()).unwrap_or_default();
+        let heard = self.messages.entry((Role::User, id.clone())).or_default();
+        if !heard.content {
+            *heard = HeardMessage {
+                content: true,
+                said: Fingerprint::of(&content),
+                echo: Some(Fingerprint::default()),
+                alias: None,
+            };
+        }
+    }
+
+    /// One more block of a message.
+    pub(super) fn message_chunk(
+        &mut self,
+        role: Role,
+        id: &MessageId,
+        item: &Json,
+        extra: Option<&Json>,
+        cx: &mut Context<'_>,
+    ) -> Vec<String> {
+        let block = Members::of(item.raw()).unwrap_or_default();
+        let said = match blocks::for_v1(&block, cx.losses) {
+            ForV1::Same => item.clone(),
+            ForV1::Changed(block) => block,
+            ForV1::Unknown => {
+                cx.losses.add_for(LossKind::ContentBlockType, id);
+                return Vec::new();
+            }
+        };
+        let heard = self.messages.entry((role, id.clone())).or_default();
+        if heard.is_echo(item.as_str(), &block) {
+            if extra.is_some() {
+                cx.losses.add_for(LossKind::MessageMeta, id);
+            }
+            return Vec::new();
+        }
+        heard.content = true;
+        heard.said.add(item.as_str(), &block);
+        let id = heard.alias.as_ref().unwrap_or(id).as_json();
+        vec![chunk(message_kinds(role).1, "messageId", id, said.as_str(), extra)]
+    }
+
+    /// A message as a whole: its content if the peer has none of it, else what v1 can say of the change.
+    pub(super) fn message(
+        &mut self,
+        role: Role,
+        id: &MessageId,
+        upsert: &Upsert,
+        cx: &mut Context<'_>,
+    ) -> Vec<String> {
+        let heard = self.messages.entry((role, id.clone())).or_default();
+        // Whatever a message says besides its content can at most go with the first chunk.
+        let mut extra = upsert.fields.clone();
+        if !extra.is_empty() {
+            cx.losses.add_for(LossKind::MessageFields, id);
+        }
+        match &upsert.meta {
+            MetaPatch::Clear if heard.content => cx.losses.add_for(LossKind::MessageMetaCleared, id),
+            MetaPatch::Keep | MetaPatch::Clear => {}
+            MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta) => {
+                cx.losses.add_for(LossKind::MessageMeta, id);
+                extra.set("_meta", meta.to_json());
+            }
+        }
+        let echo = heard.echo;
+        if matches!(upsert.content, Patch::Value(_)) {
+            heard.echo = None;
+        }
+        let blocks = match &upsert.content {
+            Patch::Omitted => return Vec::new(),
+            Patch::Clear if !heard.content || heard.said == Fingerprint::default() => return Vec::new(),
+            // Some agents clear a message before they say it.
+            Patch::Clear if echo == Some(Fingerprint::default()) => return Vec::new(),
+            Patch::Value(content) if heard.content && heard.said == Fingerprint::of(content) => {
+                return Vec::new();
+            }
+            Patch::Clear => {
+                cx.losses.add_for(LossKind::MessageCleared, id);
+                vec![r#"{"type":"text","text":""}"#.to_owned()]
+            }
+            Patch::Value(content) => {
+                if heard.content {
+                    cx.losses.add_for(LossKind::MessageReplaced, id);
+                }
+                content.iter().map(|item| item.json.to_owned()).collect()
+            }
+        };
+        if heard.content {
+            heard.alias = Some((cx.fresh)());
+            heard.said = Fingerprint::default();
+            heard.echo = None;
+            shape::note(&mut extra, REPLACES, Json::from(id.as_json()));
+        }
+        let mut chunks = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let members = Members::parse(&block).unwrap_or_default();
+            let known = match blocks::for_v1(&members, cx.losses) {
+                ForV1::Same => shape::json(block.clone()),
+                ForV1::Changed(known) => known,
+                ForV1::Unknown => {
+                    cx.losses.add_for(LossKind::ContentBlockType, id);
+                    continue;
+                }
+            };
+            heard.content = true;
+            heard.said.add(&block, &members);
+            let said = std::mem::take(&mut extra);
+            let said = (!said.is_empty()).then(|| said.to_json());
+            let id = heard.alias.as_ref().unwrap_or(id).as_json();
+            chunks.push(chunk(message_kinds(role).1, "messageId", id, known.as_str(), said.as_ref()));
+        }
+        chunks
+    }
+}
+
+impl HeardMessage {
+    /// Whether a chunk only says again what the peer itself sent.
+    fn is_echo(&mut self, block: &str, members: &Members<'_>) -> bool {
+        let Some(echo) = &mut self.echo else { return false };
+        echo.add(block, members);
+        // All of it was said, or it is no echo after all.
+        if *echo == self.said || echo.bytes > self.said.bytes {
+            self.echo = None;
+        }
+        true
+    }
+}
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self { hash: 0xcbf2_9ce4_8422_2325, bytes: 0 }
+    }
+}
+
+impl Fingerprint {
+    fn of(content: &Content) -> Self {
+        let mut all = Self::default();
+        content.iter().for_each(|item| all.add(item.json, &Members::parse(item.json).unwrap_or_default()));
+        all
+    }
+
+    fn add(&mut self, block: &str, members: &Members<'_>) {
+        match plain_text_in(members) {
+            Some(text) => self.bytes(text.as_bytes()),
+            None => {
+                // No text has this byte, so a block cannot be taken for one.
+                self.bytes(&[0xff]);
+                self.bytes(block.as_bytes());
+                self.bytes(&[0xff]);
+            }
+        }
+    }
+
+    /// FNV-1a: byte by byte, so that it does not matter how a text is cut.
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        for byte in bytes {
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Updates for a peer that speaks v1, by what it has heard so far.
+//!
+//! v1 can only add: chunks to messages, tool calls that are made and then updated. What changes something
+//! that was said before in a way v1 has no words for is a loss, and where a person would miss it, it is
+//! restated under another id.
+
+mod message;
+mod slot;
+mod tool;
+
+use std::collections::{HashMap, HashSet};
+
+use parlor_json::{Json, JsonStr, Members, Object};
+use parlor_session::{
+    Content, EntryId, MessageId, MetaPatch, Patch, Role, Target, TerminalId, ToolCallId, Update, Upsert,
+};
+
+use self::message::HeardMessage;
+pub(crate) use self::slot::split_modes;
+pub(crate) use self::tool::tool_call;
+use super::{Context, v2};
+use crate::decode::ONLY_PLAN;
+use crate::text::ObjectText;
+use crate::values::blocks::{self, ForV1};
+use crate::values::plan;
+use crate::{Dialect, LossKind, shape};
+
+/// What a v1 peer has heard of one session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heard {
+    messages: HashMap<(Role, MessageId), HeardMessage>,
+    tool_calls: HashSet<ToolCallId>,
+    /// Which tool calls show a terminal.
+    terminals: HashMap<TerminalId, Vec<ToolCallId>>,
+    mode: Option<JsonStr>,
+    /// The plan that is shown.
+    plan: Option<String>,
+}
+
+/// What a v1 client asked for beyond what every client takes.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a client asks for each of them by itself")]
+pub(crate) struct Features {
+    plans: bool,
+    notices: bool,
+    compactions: bool,
+    subagents: bool,
+    booleans: bool,
+}
+
+impl Features {
+    /// Reads them from the params of a v1 client's `initialize`.
+    pub(crate) fn of(params: &Object) -> Self {
+        let client = shape::member(params, "clientCapabilities").unwrap_or_default();
+        let has = |holder: &Object, name: &str| shape::member(holder, name).is_some();
+        let session = shape::member(&client, "session").unwrap_or_default();
+        let options = shape::member(&session, "configOptions").unwrap_or_default();
+        Self {
+            plans: has(&client, "plan"),
+            notices: has(&session, "notices"),
+            compactions: has(&session, "compaction"),
+            subagents: has(&client, "subagents"),
+            booleans: has(&options, "boolean"),
+        }
+    }
+}
+
+impl Heard {
+    /// The updates that say `update`, as far as v1 can.
+    pub(crate) fn updates(
+        &mut self,
+        update: &Update,
+        features: Features,
+        cx: &mut Context<'_>,
+    ) -> Vec<String> {
+        match update {
+            Update::Append { entry, item, extra } => {
+                self.append(entry, item, extra.as_ref(), update, features, cx)
+            }
+            Update::Upsert { target: Target::Entry(entry), upsert } => {
+                self.upsert_entry(entry, upsert, update, features, cx)
+            }
+            Update::Upsert { target: Target::Slot(slot), upsert } => {
+                self.upsert_slot(*slot, upsert, features, cx)
+            }
+            Update::Output { terminal, extra, .. } => {
+                if extra.is_some() {
+                    cx.losses.add(LossKind::ChunkFields);
+                }
+                self.terminal(terminal, cx)
+            }
+            Update::Remove { .. } if features.plans => v2::updates(update, Dialect::V1, cx),
+            Update::Remove { .. } => lost(LossKind::PlanRemoved, cx),
+            Update::Note { fields } => note(fields, features, cx),
+            // v1 has no states: a turn is a prompt that has no answer yet.
+            Update::State(_) => Vec::new(),
+        }
+    }
+
+    /// The peer loads the session: it forgets what it has heard and is told all of it again.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { mode: self.mode.take(), ..Self::default() };
+    }
+
+    /// Which mode a v1 peer was told of with the session itself.
+    pub(crate) fn set_mode(&mut self, mode: Option<JsonStr>) {
+        self.mode = mode;
+    }
+
+    fn append(
+        &mut self,
+        entry: &EntryId,
+        item: &Json,
+        extra: Option<&Json>,
+        update: &Update,
+        features: Features,
+        cx: &mut Context<'_>,
+    ) -> Vec<String> {
+        match entry {
+            EntryId::Message(role, id) => self.message_chunk(*role, id, item, extra, cx),
+            EntryId::ToolCall(id) => {
+                if extra.is_some() {
+                    cx.losses.add(LossKind::ChunkFields);
+                }
+                self.tool_content(id, cx).into_iter().collect()
+            }
+            EntryId::Compaction(_) if features.compactions => with_known_blocks(update, cx),
+            EntryId::Compaction(_) => lost(LossKind::Compaction, cx),
+            EntryId::SessionMessage(_) if features.subagents => with_known_blocks(update, cx),
+            EntryId::SessionMessage(_) => lost(LossKind::Subagent, cx),
+            EntryId::Plan(_) | EntryId::Terminal(_) | EntryId::Subagent(_) | EntryId::Note(_) => Vec::new(),
+        }
+    }
+
+    fn upsert_entry(
+        &mut self,
+        entry: &EntryId,
+        upsert: &Upsert,
+        update: &Update,
+        features: Features,
+        cx: &mut Context<'_>,
+    ) -> Vec<String> {
+        match entry {
+            EntryId::Message(role, id) => self.message(*role, id, upsert, cx),
+            EntryId::ToolCall(id) => vec![self.tool_call(id, upsert, cx)],
+            EntryId::Plan(_) => self.plan_update(upsert, features, cx),
+            EntryId::Terminal(id) if !upsert.output.is_omitted() => self.terminal(id, cx),
+            // Nothing but its output is shown of a terminal.
+            EntryId::Terminal(id) if self.terminals.contains_key(id) => lost(LossKind::TerminalAsText, cx),
+            EntryId::Terminal(_) => lost(LossKind::TerminalAlone, cx),
+            EntryId::Compaction(_) if features.compactions => with_known_blocks(update, cx),
+            EntryId::Compaction(_) => lost(LossKind::Compaction, cx),
+            EntryId::Subagent(_) | EntryId::SessionMessage(_) if features.subagents => {
+                with_known_blocks(update, cx)
+            }
+            EntryId::Subagent(_) | EntryId::SessionMessage(_) => lost(LossKind::Subagent, cx),
+            EntryId::Note(_) => note(&upsert.fields, features, cx),
+        }
+    }
+
+    fn plan_update(&mut self, upsert: &Upsert, features: Features, cx: &mut Context<'_>) -> Vec<String> {
+        let mut fields = upsert.fields.clone();
+        let plan = fields.remove("plan").and_then(|plan| shape::object(&plan)).unwrap_or_default();
+        let type_ = shape::text(&plan, "type");
+        let is_list = type_.as_deref() == Some("items");
+        let is_known = matches!(type_.as_deref(), Some("items" | "file" | "markdown"));
+        let meta = match &upsert.meta {
+            MetaPatch::Replace(meta) => Some(meta.to_json()),
+            MetaPatch::Keep | MetaPatch::Clear | MetaPatch::MergeKeys(_) | MetaPatch::MergeDeep(_) => None,
+        };
+        let text = match (features.plans && is_known, is_list) {
+            (true, _) => {
+                let plan = plan::entries_to_v1(&plan, cx.losses).to_json();
+                ObjectText::update("plan_update").raw("plan", plan.as_str())
+            }
+            (false, true) => {
+                let id = shape::text(&plan, "planId");
+                if self.plan.is_some() && self.plan != id {
+                    cx.losses.add(LossKind::PlanReplaced);
+                }
+                self.plan = id;
+                // The id is kept as a field that v1 does not know, so that it is not lost on the way back.
+                let mut plan = plan::entries_to_v1(&plan, cx.losses);
+                plan.remove("type");
+                if shape::text(&plan, "planId").as_deref() == Some(ONLY_PLAN) {
+                    plan.remove("planId");
+                }
+                ObjectText::update("plan").members(&plan)
+            }
+            (false, false) => return lost(LossKind::PlanType, cx),
+        };
+        vec![text.members(&fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()]
+    }
+}
+
+/// An update that both versions spell alike, with the blocks that v1 can parse.
+fn with_known_blocks(update: &Update, cx: &mut Context<'_>) -> Vec<String> {
+    let mut update = update.clone();
+    match &mut update {
+        Update::Append { item, .. } => {
+            let block = Members::of(item.raw()).unwrap_or_default();
+            match blocks::for_v1(&block, cx.losses) {
+                ForV1::Same => {}
+                ForV1::Changed(known) => *item = known,
+                ForV1::Unknown => return lost(LossKind::ContentBlockType, cx),
+            }
+        }
+        Update::Upsert { upsert: Upsert { content: Patch::Value(content), .. }, .. } => {
+            let known = blocks::list_to_v1(&content.to_json(), cx.losses);
+            *content = Content::parse(known.raw()).unwrap_or_default();
+        }
+        Update::Upsert { .. }
+        | Update::Output { .. }
+        | Update::Remove { .. }
+        | Update::Note { .. }
+        | Update::State(_) => {}
+    }
+    v2::updates(&update, Dialect::V1, cx)
+}
+
+fn note(fields: &Object, features: Features, cx: &mut Context<'_>) -> Vec<String> {
+    let is_notice = shape::text(fields, "sessionUpdate").as_deref() == Some("notice");
+    match (is_notice, features.notices) {
+        (true, true) => vec![fields.to_json().as_str().to_owned()],
+        (true, false) => lost(LossKind::Notice, cx),
+        (false, _) => lost(LossKind::UnknownUpdate, cx),
+    }
+}
+
+fn lost(kind: LossKind, cx: &mut Context<'_>) -> Vec<String> {
+    cx.losses.add(kind);
+    Vec::new()
+}
