@@ -5,8 +5,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use parlor_json::{Json, JsonStr, MAX_ELEMENTS, Members, NotAnObject, Object, Type, type_of};
 use parlor_session::{
-    Activity, Change, Content, EntryId, MessageId, MetaPatch, Namer, Patch, Role, Slot, State, Target,
-    Update, Upsert,
+    Activity, Change, Content, EntryId, MessageId, MetaPatch, Namer, Naming, Patch, Role, Slot, State,
+    Target, Update, Upsert,
 };
 use serde_json::value::RawValue;
 
@@ -31,8 +31,8 @@ pub struct Decoder {
 pub struct Decoded {
     /// What it says.
     pub update: Update,
-    /// Whether the id of its message was given here.
-    pub named: bool,
+    /// What it says about messages without ids.
+    pub naming: Naming,
     /// Optional fields that could not be read. They count as not said, as the schema wants it, and the rest of
     /// the update is good.
     pub ignored: Option<BadUpdate>,
@@ -86,13 +86,13 @@ impl Decoder {
     }
 
     /// An update was taken and became this change.
-    pub fn took(&mut self, change: &Change, named: bool) {
-        self.namer.took(change, named);
+    pub fn took(&mut self, change: &Change, naming: Naming) {
+        self.namer.took(change, naming);
     }
 
     /// A change to this message was taken; see [`took`](Decoder::took).
-    pub fn took_message(&mut self, role: Role, id: &MessageId, named: bool) {
-        self.namer.took_message(role, id, named);
+    pub fn took_message(&mut self, role: Role, id: &MessageId, naming: Naming) {
+        self.namer.took_message(role, id, naming);
     }
 
     /// Reads one update. Messages that have no id get a `fresh` one where the dialect allows that; it must be
@@ -117,14 +117,18 @@ impl Decoder {
             .map_err(|problem| BadUpdate { kind: None, problem })?;
         let name = parlor_json::text(kind).unwrap_or_default();
         let given = members.get("messageId").is_some_and(|id| type_of(id) == Type::String);
-        let named = self.dialect == Dialect::V1 && !given && name.ends_with("_chunk");
+        let naming = match name.as_ref() {
+            "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" if !given => Naming::Named,
+            "tool_call" => Naming::StartsToolCall,
+            _ => Naming::Silent,
+        };
         // v1 has optional fields where v2 has patches: there a null says nothing.
         let silent_nulls = self.dialect == Dialect::V1
             && matches!(name.as_ref(), "tool_call" | "tool_call_update" | "usage_update");
         let mut fields = Fields { members, dialect: self.dialect, silent_nulls, ignored: None };
         let bad = |problem| BadUpdate { kind: JsonStr::from_raw(kind), problem };
         let update = self.by_kind(&name, &mut fields, fresh).map_err(bad)?;
-        Ok(Decoded { update, named, ignored: fields.ignored.map(bad) })
+        Ok(Decoded { update, naming, ignored: fields.ignored.map(bad) })
     }
 
     fn by_kind(

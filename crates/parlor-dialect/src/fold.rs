@@ -186,7 +186,7 @@ impl Fold {
         let mut fresh = || fresh_id(transcript, "parlor", named);
         let decoded = decoder.decode_members(update, &mut fresh).map_err(LineProblem::BadUpdate)?;
         let change = transcript.push(decoded.update).map_err(LineProblem::Refused)?;
-        decoder.took(&change, decoded.named);
+        decoder.took(&change, decoded.naming);
         decoded.ignored.map_or(Ok(()), |ignored| Err(LineProblem::Ignored(ignored)))
     }
 }

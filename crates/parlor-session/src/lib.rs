@@ -40,7 +40,7 @@ pub use body::{Body, Upsert};
 pub use content::{Content, Item, plain_text, plain_text_in, text_of};
 pub use ids::{CompactionId, MessageId, PlanId, SessionId, TerminalId, ToolCallId};
 pub use meta::MetaPatch;
-pub use naming::Namer;
+pub use naming::{Namer, Naming};
 pub use patch::Patch;
 pub use transcript::{Entry, Limits, Refused, Transcript};
 pub use update::{Activity, Change, EntryId, Role, Slot, State, TITLE, Target, Update};

@@ -13,6 +13,19 @@ pub struct Namer {
     open: Option<(Role, MessageId)>,
 }
 
+/// What the words of an update say about messages without ids, beyond what the update changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Naming {
+    /// Nothing.
+    #[default]
+    Silent,
+    /// Its message had no id and got one here.
+    Named,
+    /// A tool call starts. Real agents use the ids of their tool calls again, so that the change alone does not
+    /// tell.
+    StartsToolCall,
+}
+
 impl Namer {
     /// The id of a chunk that has none: that of the open message, or a `fresh` one.
     pub fn name(&self, role: Role, fresh: &mut dyn FnMut() -> MessageId) -> MessageId {
@@ -22,8 +35,8 @@ impl Namer {
         }
     }
 
-    /// A change was taken. `named` says whether the id of its message was given here.
-    pub fn took(&mut self, change: &Change, named: bool) {
+    /// A change was taken.
+    pub fn took(&mut self, change: &Change, naming: Naming) {
         let entry = match &change.update {
             Update::Upsert { target: Target::Entry(entry), .. } | Update::Append { entry, .. } => entry,
             Update::State(_) => return self.turn_boundary(),
@@ -32,8 +45,10 @@ impl Namer {
             }
         };
         match entry {
-            EntryId::Message(role, id) => self.took_message(*role, id, named),
-            EntryId::ToolCall(_) if change.is_creation() => self.open = None,
+            EntryId::Message(role, id) => self.took_message(*role, id, naming),
+            EntryId::ToolCall(_) if change.is_creation() || naming == Naming::StartsToolCall => {
+                self.open = None
+            }
             EntryId::ToolCall(_)
             | EntryId::Plan(_)
             | EntryId::Terminal(_)
@@ -45,8 +60,8 @@ impl Namer {
     }
 
     /// A change to this message was taken; see [`took`](Namer::took).
-    pub fn took_message(&mut self, role: Role, id: &MessageId, named: bool) {
-        self.open = named.then(|| (role, id.clone()));
+    pub fn took_message(&mut self, role: Role, id: &MessageId, naming: Naming) {
+        self.open = (naming == Naming::Named).then(|| (role, id.clone()));
     }
 
     /// A turn began or ended.
@@ -63,9 +78,10 @@ mod tests {
     enum Step {
         Chunk(Role, Option<&'static str>),
         ToolCall(&'static str),
+        ToolCallStarts(&'static str),
         Turn,
     }
-    use Step::{Chunk, ToolCall, Turn};
+    use Step::{Chunk, ToolCall, ToolCallStarts, Turn};
 
     fn names(steps: &[Step]) -> Vec<String> {
         let (mut namer, mut transcript, mut count) = (Namer::default(), Transcript::default(), 0);
@@ -81,15 +97,19 @@ mod tests {
                     names.push(id.to_string());
                     EntryId::Message(*role, id)
                 }
-                ToolCall(id) => EntryId::ToolCall((*id).into()),
+                ToolCall(id) | ToolCallStarts(id) => EntryId::ToolCall((*id).into()),
                 Turn => {
                     namer.turn_boundary();
                     continue;
                 }
             };
-            let named = matches!(step, Chunk(_, None));
+            let naming = match step {
+                Chunk(_, None) => Naming::Named,
+                ToolCallStarts(_) => Naming::StartsToolCall,
+                Chunk(_, Some(_)) | ToolCall(_) | Turn => Naming::Silent,
+            };
             let upsert = Update::Upsert { target: Target::Entry(entry), upsert: Upsert::default() };
-            namer.took(&transcript.push(upsert).unwrap(), named);
+            namer.took(&transcript.push(upsert).unwrap(), naming);
         }
         names
     }
@@ -103,6 +123,11 @@ mod tests {
             (&[Chunk(Agent, None), ToolCall("t"), Chunk(Agent, None)], &["new1", "new2"]),
             // Only its start is a boundary, not each update of a tool call.
             (&[ToolCall("t"), Chunk(Agent, None), ToolCall("t"), Chunk(Agent, None)], &["new1", "new1"]),
+            // An id that is used again is a tool call that starts again, if the agent says so.
+            (
+                &[ToolCall("t"), Chunk(Agent, None), ToolCallStarts("t"), Chunk(Agent, None)],
+                &["new1", "new2"],
+            ),
             (&[Chunk(User, None), Turn, Chunk(User, None)], &["new1", "new2"]),
             (&[Chunk(Agent, None), Chunk(Agent, Some("x")), Chunk(Agent, None)], &["new1", "x", "new2"]),
         ] {

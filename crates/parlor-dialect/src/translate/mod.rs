@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use parlor_json::{JsonStr, Members, Object};
 use parlor_session::{
-    EntryId, MetaPatch, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
+    EntryId, MetaPatch, Naming, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
 };
 use parlor_wire::{
     Body, CANCEL_REQUEST, Incoming, Malformed, Message, Open, Outcome, RequestId, RpcError, code, parse,
@@ -297,7 +297,7 @@ impl Translator {
         out.problem = decoded.ignored.map(LineProblem::Ignored);
         let meta_before = known.meta_before(&decoded.update);
         let is_new = known.is_new(&decoded.update);
-        known.take(&decoded.update, decoded.named).map_err(LineProblem::Refused)?;
+        known.take(&decoded.update, decoded.naming).map_err(LineProblem::Refused)?;
         let Session { transcript, heard, turn, stale, .. } = known;
         if both {
             turn.before(&decoded.update, is_new, *agent, heard, &mut out.turn(&id));
@@ -336,11 +336,11 @@ impl Translator {
 
 impl Session {
     /// Takes an update, a message without its content: that is not needed to say what comes later.
-    fn take(&mut self, update: &Update, named: bool) -> Result<(), Refused> {
+    fn take(&mut self, update: &Update, naming: Naming) -> Result<(), Refused> {
         if let Update::Append { entry: entry @ EntryId::Message(role, id), .. } = update
             && self.transcript.get(entry).is_some()
         {
-            self.decoder.took_message(*role, id, named);
+            self.decoder.took_message(*role, id, naming);
             return Ok(());
         }
         let light = match update {
@@ -359,7 +359,7 @@ impl Session {
             | Update::State(_) => update.clone(),
         };
         let change = self.transcript.push(light)?;
-        self.decoder.took(&change, named);
+        self.decoder.took(&change, naming);
         Ok(())
     }
 
