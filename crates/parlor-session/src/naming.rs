@@ -47,7 +47,7 @@ impl Namer {
         match entry {
             EntryId::Message(role, id) => self.took_message(*role, id, naming),
             EntryId::ToolCall(_) if change.is_creation() || naming == Naming::StartsToolCall => {
-                self.open = None
+                self.open = None;
             }
             EntryId::ToolCall(_)
             | EntryId::Plan(_)

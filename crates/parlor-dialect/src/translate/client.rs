@@ -69,7 +69,6 @@ impl Translator {
     ) {
         let way = self.client;
         let given = params.and_then(|params| Object::parse(params).ok());
-        let session = given.as_ref().and_then(session_in);
         let request = match (way.from, way.to) {
             (Dialect::V1, Dialect::V2 | Dialect::Draft) => self.request_for_v2(method, given.clone(), out),
             (Dialect::V2 | Dialect::Draft, Dialect::V1) => self.request_for_v1(method, given.clone(), out),
@@ -81,21 +80,43 @@ impl Translator {
             Ok(request) => request,
             Err(Unsayable(loss)) => return self.refuse(Side::Client, id, method, loss, out),
         };
-        // The client's lines are translated by its own way; what turns need is told by the agent's.
         let what = request.as_ref().map_or_else(|| same_in_all(method), |request| request.what);
-        if what == What::Initialize {
-            let (params, is_v1) = match &request {
-                Some(request) if way.to == Dialect::V1 => (Some(&request.params), true),
-                Some(_) | None => (given.as_ref(), way.from == Dialect::V1),
-            };
-            if let Some(params) = params.filter(|_| is_v1) {
-                self.features = Features::of(params);
+        // What a v1 client asked for stands in the v1 form of its params, whichever side speaks v1.
+        let v1_params = match &request {
+            Some(request) if way.to == Dialect::V1 => Some(&request.params),
+            Some(_) | None => given.as_ref().filter(|_| way.from == Dialect::V1),
+        };
+        if let Some(params) = v1_params.filter(|_| what == What::Initialize) {
+            self.features = Features::of(params);
+        }
+        // The answer to a request whose id is in use could not be told from the other one's.
+        if self.mode == Mode::Relay && self.client_asked.is_open(id) {
+            return out.id_in_use(id);
+        }
+        match request {
+            Some(Request { method, params, .. }) => {
+                let params = params.to_json();
+                out.say(Side::Client, envelope(message, Some(method), &[("params", params.as_str())]));
             }
+            None => out.say(Side::Client, message.text().to_owned()),
+        }
+        if self.mode.hears_both() {
+            self.client_asks(id, method, what, &given.unwrap_or_default(), out);
+        }
+    }
+
+    /// Remembers a request for its answer, and what it means for the session.
+    fn client_asks(&mut self, id: &RequestId, method: &str, what: What, params: &Object, out: &mut Output) {
+        let session = session_in(params);
+        let replay_from = params.get("replayFrom").filter(|from| !from.is_null());
+        let known = session.as_ref().and_then(|session| self.sessions.get_mut(session));
+        if let Some(known) = known.filter(|_| method == "session/load" || replay_from.is_some()) {
+            known.replays(self.agent.from);
         }
         let value = match what {
-            What::Prompt => given.as_ref().and_then(|params| params.get("prompt").cloned()),
-            What::SetMode => given.as_ref().and_then(|params| params.get("modeId").cloned()),
-            What::SetModeOption => given.as_ref().and_then(|params| params.get("value").cloned()),
+            What::Prompt => params.get("prompt"),
+            What::SetMode => params.get("modeId"),
+            What::SetModeOption => params.get("value"),
             What::Initialize
             | What::Session
             | What::SetOption
@@ -105,31 +126,7 @@ impl Translator {
             | What::Same
             | What::Dropped => None,
         };
-        // The answer to a request whose id is in use could not be told from the other one's.
-        if self.mode == Mode::Relay && self.client_asked.is_open(id) {
-            return out.id_in_use(id);
-        }
-        match request {
-            Some(request) => {
-                let params = request.params.to_json();
-                out.say(
-                    Side::Client,
-                    envelope(message, Some(request.method), &[("params", params.as_str())]),
-                );
-            }
-            None => out.say(Side::Client, message.text().to_owned()),
-        }
-        if !self.mode.hears_both() {
-            return;
-        }
-        let is_replay = method == "session/load"
-            || given.as_ref().and_then(|params| params.get("replayFrom")).is_some_and(|from| !from.is_null());
-        if let Some(known) =
-            session.as_ref().filter(|_| is_replay).and_then(|session| self.sessions.get_mut(session))
-        {
-            known.replays(self.agent.from);
-        }
-        let asked = Asked { what, session: session.clone(), value: value.clone() };
+        let asked = Asked { what, session: session.clone(), value: value.cloned() };
         // A request too many, or one whose id is in use, is answered like one that was not seen.
         let _ = self.client_asked.begin(id.clone(), asked);
         if let (What::Prompt, Some(session), Some(content)) = (what, session, value)
@@ -137,8 +134,8 @@ impl Translator {
         {
             known.decoder.turn_boundary();
             known.stale.clear();
-            let message = fresh_id(&known.transcript, "parlor", &mut self.named);
-            known.turn.prompted(id, content, message, self.agent, &mut out.turn(&session));
+            let spare = fresh_id(&known.transcript, "parlor", &mut self.named);
+            known.turn.prompted(id, content.clone(), spare, self.agent, &mut out.turn(&session));
         }
     }
 
