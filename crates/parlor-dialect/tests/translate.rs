@@ -251,7 +251,7 @@ proptest! {
     }
 }
 
-/// The seed "message updates", point 5 of its plan: what a conversion of one update can and cannot do.
+/// The proposal "message updates", point 5 of its plan: what a conversion of one update can and cannot do.
 #[test]
 fn a_content_bearing_whole_message_fans_out_to_one_chunk_per_block() {
     let update = r#"{"sessionUpdate":"user_message","messageId":"m1","content":[{"type":"text","text":"A"},{"type":"image","data":"","mimeType":"image/png"}],"_meta":{"k":1}}"#;
