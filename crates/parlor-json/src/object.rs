@@ -273,9 +273,13 @@ mod tests {
     fn a_merge_deeper_than_the_limit_replaces() {
         let nest =
             |levels: usize, inner: &str| format!("{}{inner}{}", "{\"a\":".repeat(levels), "}".repeat(levels));
-        let mut shallow = object(&nest(10, r#"{"x":1}"#));
-        shallow.merge_deep(&object(&nest(10, r#"{"y":2}"#)));
-        assert_eq!(shallow, object(&nest(10, r#"{"x":1,"y":2}"#)));
+        for (levels, merged) in
+            [(10, r#"{"x":1,"y":2}"#), (MAX_DEPTH, r#"{"x":1,"y":2}"#), (MAX_DEPTH + 1, r#"{"y":2}"#)]
+        {
+            let mut nested = object(&nest(levels, r#"{"x":1}"#));
+            nested.merge_deep(&object(&nest(levels, r#"{"y":2}"#)));
+            assert_eq!(nested, object(&nest(levels, merged)), "{levels} levels");
+        }
 
         let mut deep = object(&nest(20_000, r#"{"x":1}"#));
         deep.merge_deep(&object(&nest(20_000, r#"{"y":2}"#)));

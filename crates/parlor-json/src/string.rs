@@ -290,6 +290,10 @@ mod tests {
             assert_eq!(serde_json::from_str::<JsonStr>(half).unwrap(), kept);
         }
         assert_ne!(JsonStr::from_literal(r#""\ud83d""#).unwrap(), JsonStr::new("\\ud83d"));
+        // The first and the last pair there are, as characters of a literal that is not canonical.
+        for (literal, c) in [(r#""\ud800\udc00""#, '\u{10000}'), (r#""\udbff\udfff""#, '\u{10ffff}')] {
+            assert_eq!(Units::of_literal(literal).collect::<Vec<_>>(), [Unit::Char(c)]);
+        }
         let halves = [Unit::Surrogate(0xd83d), Unit::Surrogate(0xde00)];
         assert_eq!(halves.into_iter().collect::<JsonStr>(), JsonStr::new("😀"));
     }
