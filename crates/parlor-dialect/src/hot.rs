@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for Envelope<'de> {
                     match key {
                         "jsonrpc" if !version => version = map.next_value::<&str>()? == "2.0",
                         "method" if !method => method = map.next_value::<&str>()? == "session/update",
-                        "params" if params.is_none() && method => {
+                        "params" if params.is_none() => {
                             params = Some(map.next_value::<Params<'de>>()?);
                         }
                         _ => return Err(A::Error::custom("not this shape")),

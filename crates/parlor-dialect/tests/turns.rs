@@ -216,6 +216,35 @@ fn a_v1_client_is_not_told_of_its_own_prompt_but_of_what_becomes_of_it() {
 }
 
 #[test]
+fn a_prompt_that_the_agent_changes_while_it_takes_it_is_reported_and_said() {
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
+    assert_eq!(relay.agent(user_chunk("m", "H"), &[]), [""; 0]);
+    let losses =
+        relay.agent(user_chunk("m", "o, and more"), &[r#"client: user_message_chunk m "o, and more""#]);
+    assert_eq!(losses, ["message_replaced"]);
+    relay.agent(user_chunk("m", "!"), &[r#"client: user_message_chunk m "!""#]);
+}
+
+#[test]
+fn a_session_that_was_deleted_is_forgotten() {
+    let mut relay = Relay::between(V2, V1);
+    let message = || {
+        update(
+            json!({ "sessionUpdate": "agent_message", "messageId": "m", "content": [{ "type": "text", "text": "A" }] }),
+        )
+    };
+    let said = [r#"client: agent_message_chunk m "A""#];
+    relay.agent(message(), &said);
+    assert_eq!(relay.agent(message(), &[]), [""; 0], "it was heard");
+    let delete = json!({ "id": 1, "method": "session/delete", "params": { "sessionId": "s" } });
+    relay.client(delete, &["agent: session/delete 1"]);
+    relay.agent(json!({ "id": 1, "result": {} }), &["client: 1 = {}"]);
+    relay.agent(message(), &said);
+}
+
+#[test]
 fn a_held_prompt_that_is_taken_back_is_cancelled_for_v1() {
     let mut relay = Relay::between(V2, V1);
     relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
@@ -293,6 +322,17 @@ fn a_replay_clears_only_what_it_replays() {
         json!({ "id": 2, "error": { "code": -1, "message": "no" } }),
         &[r#"client: 2 failed {"code":-1,"message":"no"}"#],
     );
+    relay.agent(chunk("C"), &[r#"client: agent_message_chunk m "C""#]);
+    // A load after which the next turn begins has replayed what it had.
+    relay.client(load(4), &["agent: session/load 4"]);
+    relay.agent(json!({ "id": 4, "result": {} }), &[r#"client: 4 = {"configOptions":[]}"#]);
+    let told = [
+        "agent: session/prompt 5",
+        r#"client: 5 = {"messageId":"parlor-1"}"#,
+        r#"client: user_message parlor-1 "Hi""#,
+        "client: state_update running",
+    ];
+    relay.client(prompt(5, "Hi"), &told);
     relay.agent(chunk("C"), &[r#"client: agent_message_chunk m "C""#]);
     // Resuming without a replay neither.
     let resume = json!({ "id": 3, "method": "session/resume", "params": { "sessionId": "s", "cwd": "/w", "replayFrom": null } });

@@ -66,11 +66,15 @@ impl Heard {
             }
         };
         let heard = self.messages.entry((role, id.clone())).or_default();
-        if heard.is_echo(item.as_str(), &block) {
-            if extra.is_some() {
-                cx.losses.add_for(LossKind::MessageMeta, id);
+        match heard.echo(item.as_str(), &block) {
+            Echo::Yes => {
+                if extra.is_some() {
+                    cx.losses.add_for(LossKind::MessageMeta, id);
+                }
+                return Vec::new();
             }
-            return Vec::new();
+            Echo::Differs => cx.losses.add_for(LossKind::MessageReplaced, id),
+            Echo::No => {}
         }
         heard.content = true;
         heard.said.add(item.as_str(), &block);
@@ -151,16 +155,27 @@ impl Heard {
     }
 }
 
+/// What a chunk of a message is that the peer itself sent.
+enum Echo {
+    /// It says again what the peer sent.
+    Yes,
+    /// It is something else: the agent took another message than the peer sent.
+    Differs,
+    /// There is nothing to be said again.
+    No,
+}
+
 impl HeardMessage {
-    /// Whether a chunk only says again what the peer itself sent.
-    fn is_echo(&mut self, block: &str, members: &Members<'_>) -> bool {
-        let Some(echo) = &mut self.echo else { return false };
+    /// Looks at a chunk while the agent may be repeating what the peer sent.
+    fn echo(&mut self, block: &str, members: &Members<'_>) -> Echo {
+        let Some(echo) = &mut self.echo else { return Echo::No };
         echo.add(block, members);
-        // All of it was said, or it is no echo after all.
-        if *echo == self.said || echo.bytes > self.said.bytes {
-            self.echo = None;
+        if *echo != self.said && echo.bytes < self.said.bytes {
+            return Echo::Yes;
         }
-        true
+        let differs = *echo != self.said;
+        self.echo = None;
+        if differs { Echo::Differs } else { Echo::Yes }
     }
 }
 
