@@ -1,9 +1,9 @@
 //! A transcript as JSON, for people and scripts: what `parlor fold` prints.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Activity, Body, Content, Entry, EntryId, Role, Slot, State, Transcript};
+
+use crate::encode::output;
 
 /// The whole transcript as one object.
 pub fn transcript(transcript: &Transcript) -> Json {
@@ -69,15 +69,8 @@ pub fn entry(entry: &Entry) -> Json {
             body.meta.iter().fold(shape, |shape, meta| shape.missing(&"_meta".into(), &meta.to_json()))
         }
         EntryId::Terminal(id) => {
-            let said = body.fields.get("output").and_then(|rest| Object::parse(rest.raw()).ok());
-            let data = JsonStr::new(&BASE64_STANDARD.encode(&body.output));
-            let output = said
-                .unwrap_or_default()
-                .iter()
-                .fold(Shape::default().string("data", &data), |output, (name, value)| {
-                    output.missing(name, value)
-                });
-            shape.string("terminalId", id.as_json()).body(body).set("output", output.json())
+            let output = output(&body.output, body.fields.get("output"));
+            shape.string("terminalId", id.as_json()).body(body).set("output", output)
         }
         EntryId::Compaction(id) => shape
             .string("sessionUpdate", &"compaction_update".into())

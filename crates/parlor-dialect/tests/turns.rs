@@ -228,6 +228,25 @@ fn a_prompt_that_the_agent_changes_while_it_takes_it_is_reported_and_said() {
 }
 
 #[test]
+fn an_echo_may_be_written_otherwise_than_the_prompt_was() {
+    let mut translator = Translator::relay(V2, V1);
+    let said = [
+        (
+            Side::Client,
+            r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"text": "\u00e9", "type": "text"}, {"type": "resource_link", "name": "a", "uri": "file:///a"}]}}"#,
+        ),
+        (Side::Agent, r#"{"jsonrpc":"2.0","id":1,"result":{"messageId":"m"}}"#),
+        (
+            Side::Agent,
+            r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"user_message","messageId":"m","content":[{"type":"text","text":"é"},{"uri":"file:///a","name":"a","type":"resource_link"}]}}}"#,
+        ),
+    ];
+    let lines: Vec<_> = said.iter().map(|(by, line)| translator.line(*by, line).unwrap()).collect();
+    assert_eq!(lines.iter().map(|translation| translation.lines.len()).collect::<Vec<_>>(), [1, 0, 0]);
+    assert_eq!(lines[2].losses, []);
+}
+
+#[test]
 fn a_session_that_was_deleted_is_forgotten() {
     let mut relay = Relay::between(V2, V1);
     let message = || {

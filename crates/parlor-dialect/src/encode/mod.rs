@@ -66,7 +66,7 @@ pub(crate) fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: 
 }
 
 /// Terminal output as the wire carries it, with what else was said about it.
-fn output(bytes: &[u8], said: Option<&Json>) -> Json {
+pub(crate) fn output(bytes: &[u8], said: Option<&Json>) -> Json {
     let mut output = Object::default();
     output.set("data", &base64(bytes));
     output.add_missing(&said.and_then(shape::object).unwrap_or_default());

@@ -18,7 +18,7 @@ pub(crate) use cap::{CAP, cap};
 use diff::Section;
 
 use crate::values::blocks::{self, ForV1};
-use crate::{LossKind, Losses};
+use crate::{LossKind, Losses, shape};
 
 /// The metadata of a text that stands for a terminal: the terminal's id.
 const TERMINAL: &str = "parlor/terminal";
@@ -106,13 +106,17 @@ pub(crate) fn locations_to_v2(locations: &Json) -> Json {
     if !places.iter().any(|place| is_line_0(place)) {
         return locations.clone();
     }
-    array(places.into_iter().map(|place| match Object::parse(place) {
-        Ok(mut changed) if is_line_0(place) => {
-            changed.remove("line");
-            changed.to_json()
-        }
-        _ => Json::from(place),
-    }))
+    let places: Vec<_> = places
+        .into_iter()
+        .map(|place| match Object::parse(place) {
+            Ok(mut changed) if is_line_0(place) => {
+                changed.remove("line");
+                changed.to_json()
+            }
+            _ => Json::from(place),
+        })
+        .collect();
+    shape::list_of(&places)
 }
 
 /// `None` if it is a v2 diff already, or no diff that can be read.
@@ -127,7 +131,7 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
     change.set("operation", &JsonStr::new(if old.is_some() { "modify" } else { "add" }));
     change.set("path", item.get("path")?.clone());
     let mut diff = item.clone();
-    diff.set("changes", array([change.to_json()]));
+    diff.set("changes", shape::list_of(&[change.to_json()]));
     if diff.get("patch").is_none()
         && let Some(text) = diff::make(&path, old.as_deref(), &new)
     {
@@ -361,12 +365,6 @@ fn block_of_text(text: &JsonStr) -> Json {
     block.set("type", &JsonStr::new("text"));
     block.set("text", text);
     block.to_json()
-}
-
-fn array(values: impl IntoIterator<Item = Json>) -> Json {
-    let values: Vec<Json> = values.into_iter().collect();
-    let texts: Vec<&str> = values.iter().map(Json::as_str).collect();
-    Json::parse(format!("[{}]", texts.join(","))).expect("values between commas are an array")
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Messages for a v1 peer, which can only be added to.
 
-use parlor_json::{Json, Members};
+use parlor_json::{Json, MAX_DEPTH, Members, Unit, Units};
 use parlor_session::{Content, MessageId, MetaPatch, Patch, Role, Upsert, plain_text_in};
+use serde_json::value::RawValue;
 
 use super::Heard;
 use crate::encode::{Context, chunk, message_kinds};
@@ -25,11 +26,12 @@ pub(super) struct HeardMessage {
     echo: Option<Fingerprint>,
 }
 
-/// A short stand-in for the content of a message: neighbouring plain texts count as one.
+/// A short stand-in for the content of a message. Neighbouring plain texts count as one, and it does not matter how
+/// JSON is written: what a client sends and what an agent repeats of it differ in escapes, spaces and key order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fingerprint {
     hash: u64,
-    bytes: usize,
+    length: usize,
 }
 
 impl Heard {
@@ -170,7 +172,7 @@ impl HeardMessage {
     fn echo(&mut self, block: &str, members: &Members<'_>) -> Echo {
         let Some(echo) = &mut self.echo else { return Echo::No };
         echo.add(block, members);
-        if *echo != self.said && echo.bytes < self.said.bytes {
+        if *echo != self.said && echo.length < self.said.length {
             return Echo::Yes;
         }
         let differs = *echo != self.said;
@@ -181,11 +183,14 @@ impl HeardMessage {
 
 impl Default for Fingerprint {
     fn default() -> Self {
-        Self { hash: 0xcbf2_9ce4_8422_2325, bytes: 0 }
+        Self { hash: 0xcbf2_9ce4_8422_2325, length: 0 }
     }
 }
 
 impl Fingerprint {
+    /// Stands before and after what is no text; no code unit has this value.
+    const MARK: u32 = 0x1_0000;
+
     fn of(content: &Content) -> Self {
         let mut all = Self::default();
         content.iter().for_each(|item| all.add(item.json, &Members::parse(item.json).unwrap_or_default()));
@@ -193,22 +198,109 @@ impl Fingerprint {
     }
 
     fn add(&mut self, block: &str, members: &Members<'_>) {
-        match plain_text_in(members) {
-            Some(text) => self.bytes(text.as_bytes()),
-            None => {
-                // No text has this byte, so a block cannot be taken for one.
-                self.bytes(&[0xff]);
-                self.bytes(block.as_bytes());
-                self.bytes(&[0xff]);
+        if let Some(text) = plain_text_in(members) {
+            return self.text(text);
+        }
+        match serde_json::from_str(block) {
+            Ok(block) => self.value(block, MAX_DEPTH),
+            Err(_) => self.text(block),
+        }
+    }
+
+    /// A value that is no plain text, by what it says.
+    fn value(&mut self, value: &RawValue, depth: usize) {
+        self.unit(Self::MARK);
+        match (Members::of(value), parlor_json::elements(value)) {
+            (Ok(members), _) if depth > 0 => {
+                let mut members: Vec<_> = members.iter().collect();
+                members.sort_by(|(one, _), (other, _)| one.cmp(other));
+                for (name, value) in members {
+                    self.text(name.inner());
+                    self.value(value, depth - 1);
+                }
+            }
+            (Err(_), Some(elements)) if depth > 0 => {
+                elements.into_iter().for_each(|element| self.value(element, depth - 1));
+            }
+            (Ok(_) | Err(_), _) => {
+                match value.get().strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+                    Some(string) => {
+                        self.unit(Self::MARK);
+                        self.text(string);
+                    }
+                    None => self.text(value.get()),
+                }
+            }
+        }
+        self.unit(Self::MARK);
+    }
+
+    /// The text of a literal without its quotes, code unit by code unit, so that it does not matter how it is cut or escaped.
+    fn text(&mut self, literal: &str) {
+        if !literal.contains('\\') {
+            return literal.encode_utf16().for_each(|unit| self.unit(unit.into()));
+        }
+        for unit in Units::of_literal(literal) {
+            match unit {
+                Unit::Char(c) => {
+                    c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| self.unit((*unit).into()));
+                }
+                Unit::Surrogate(half) => self.unit(half.into()),
             }
         }
     }
 
-    /// FNV-1a: byte by byte, so that it does not matter how a text is cut.
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len();
-        for byte in bytes {
-            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    /// FNV-1a, by code units.
+    fn unit(&mut self, unit: u32) {
+        self.length += 1;
+        self.hash = (self.hash ^ u64::from(unit)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(array: &str) -> Fingerprint {
+        Fingerprint::of(&Content::parse(serde_json::from_str(array).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn the_same_content_is_the_same_however_it_is_written() {
+        for (one, other) in [
+            (
+                r#"[{"type":"text","text":"h\u00e9\u006c\ud83d\ude00"}]"#,
+                r#"[{ "text": "hél😀", "type": "text" }]"#,
+            ),
+            (
+                r#"[{"type":"text","text":"a\ud83d"},{"type":"text","text":"\ude00"}]"#,
+                r#"[{"type":"text","text":"a😀"}]"#,
+            ),
+            (
+                r#"[{"type": "resource_link", "uri": "file:\/\/\/a", "name": "a", "x": [1, {"b": 2, "a": 3}]}]"#,
+                r#"[{"name":"a","type":"resource_link","x":[1,{"a":3,"b":2}],"uri":"file:///a"}]"#,
+            ),
+        ] {
+            assert_eq!(fingerprint(one), fingerprint(other));
+        }
+    }
+
+    #[test]
+    fn other_content_is_another() {
+        let all = [
+            "[]",
+            r#"[{"type":"text","text":"a"}]"#,
+            r#"[{"type":"text","text":"b"}]"#,
+            r#"[{"type":"text","text":"a","_meta":{}}]"#,
+            r#"[{"type":"image","data":"a"}]"#,
+            r#"[{"type":"image","data":["a"]}]"#,
+            r#"[{"type":"image","data":1}]"#,
+            r#"[{"type":"image","data":"1"}]"#,
+            r#"[{"type":"image","data":"a"},{"type":"text","text":"a"}]"#,
+            r#"[{"type":"text","text":"a"},{"type":"image","data":"a"}]"#,
+        ];
+        for (place, one) in all.iter().enumerate() {
+            assert!(all[place + 1..].iter().all(|other| fingerprint(one) != fingerprint(other)), "{one}");
         }
     }
 }
