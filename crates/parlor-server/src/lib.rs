@@ -1,0 +1,4 @@
+//! Live sessions: any number of clients, agents as processes, and a history that outlives both.
+
+pub mod hub;
+pub mod outbox;

@@ -1,0 +1,252 @@
+//! Where sessions are kept.
+//!
+//! A [`Store`] keeps plain data: rows of sessions, their slots and their entries. It keeps state, not events: an
+//! entry's head is replaced when it changes, and its content is one text that grows. What the texts mean is the
+//! business of who writes them; a store only concatenates what was appended.
+//!
+//! Writes are handed over in [`Batch`]es, each of which is taken as a whole or not at all, in the order of the calls.
+//! A backend gathers batches that wait for it into one commit. Reads see every batch that was reported as done.
+//!
+//! Ids and texts are JSON or made of JSON, so that they carry no raw U+0000 and half surrogate pairs stand in them as
+//! escapes: every backend can keep them as text.
+
+use std::fmt;
+
+/// Keeps sessions.
+///
+/// Reads block for as long as a disk does; who must not block calls them from a thread that may.
+pub trait Store: Send + Sync + 'static {
+    /// Takes a batch. `done` is called, from any thread, when it is committed or has failed.
+    fn write(&self, batch: Batch, done: Done);
+
+    /// One session.
+    fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError>;
+
+    /// A page of sessions, the latest activity first. Sessions of equal activity are ordered by id.
+    fn sessions(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionRow>, StoreError>;
+
+    /// The slots of a session that changed after `since`, by name.
+    fn slots(&self, session: &str, since: u64) -> Result<Vec<SlotRow>, StoreError>;
+
+    /// Entries of a session that changed after change number `since`, in the order in which they were created, those
+    /// created after `after` and as many as `bytes` allow (at least one). An empty list means that there are no more.
+    fn entries(
+        &self,
+        session: &str,
+        since: u64,
+        after: u64,
+        bytes: usize,
+    ) -> Result<Vec<EntryRow>, StoreError>;
+
+    /// A value that belongs to no session.
+    fn value(&self, key: &str) -> Result<Option<String>, StoreError>;
+}
+
+/// Called once with what came of a batch.
+pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// Writes that are taken together or not at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// What to write, in this order.
+    pub writes: Vec<Write>,
+    /// Whether it must be safe from a power cut before it is reported as done, and not only from the end of the
+    /// process.
+    pub durable: bool,
+}
+
+/// One thing to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// A session is made or replaced. Its slots and entries stay.
+    Session(SessionRow),
+    /// A slot is made or replaced; `None` removes it.
+    Slot {
+        /// Of which session.
+        session: String,
+        /// Its name.
+        name: String,
+        /// The change that did it.
+        seq: u64,
+        /// What it holds.
+        body: Option<String>,
+    },
+    /// An entry is made, or its head replaced.
+    Entry {
+        /// Of which session.
+        session: String,
+        /// The change that made it; it names the entry in its session.
+        created: u64,
+        /// The change that did this.
+        seq: u64,
+        /// What is known of it besides its content.
+        head: String,
+        /// All of its content; `None` leaves it as it is.
+        content: Option<String>,
+    },
+    /// The content of an entry grows.
+    Append {
+        /// Of which session.
+        session: String,
+        /// The change that made the entry.
+        created: u64,
+        /// The last change of those that did this.
+        seq: u64,
+        /// What comes at the end of the content.
+        content: String,
+    },
+    /// Entries of another session are copied as they are now; their content is shared until either side changes it.
+    Copy {
+        /// From which session.
+        from: String,
+        /// To which.
+        to: String,
+        /// The entries.
+        entries: Vec<Copied>,
+    },
+    /// A session goes, with its slots and entries.
+    Delete {
+        /// Which session.
+        session: String,
+    },
+    /// A value that belongs to no session; `None` removes it.
+    Value {
+        /// Its name.
+        key: String,
+        /// What it holds.
+        value: Option<String>,
+    },
+}
+
+/// An entry on its way into another session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copied {
+    /// The change that made it there.
+    pub from: u64,
+    /// The change that makes it here, which is also its last.
+    pub to: u64,
+    /// Its head, where it is not the same.
+    pub head: Option<String>,
+}
+
+/// What is known of a session without looking into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRow {
+    /// Its id, as JSON writes it.
+    pub id: String,
+    /// The name of its agent.
+    pub agent: String,
+    /// The session's id at the agent, as JSON writes it.
+    pub agent_session: Option<String>,
+    /// Where it works.
+    pub cwd: String,
+    /// Its title, as JSON writes it.
+    pub title: Option<String>,
+    /// The session that it was forked from.
+    pub parent: Option<String>,
+    /// When it was made, in milliseconds since 1970.
+    pub created_at: i64,
+    /// When something last happened in it, in milliseconds since 1970.
+    pub active_at: i64,
+    /// Whether it was put away.
+    pub archived: bool,
+    /// Whether a turn ran when it was written: after a crash it has to be ended.
+    pub busy: bool,
+    /// What else its owner keeps.
+    pub data: String,
+}
+
+/// What a session has once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotRow {
+    /// Its name.
+    pub name: String,
+    /// The change that wrote it.
+    pub seq: u64,
+    /// What it holds.
+    pub body: String,
+}
+
+/// An entry with its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryRow {
+    /// The change that made it.
+    pub created: u64,
+    /// The last change to it.
+    pub seq: u64,
+    /// What is known of it besides its content.
+    pub head: String,
+    /// Its content.
+    pub content: String,
+    /// Whether the content came with a copy, so that numbers in it are those of another session.
+    pub inherited: bool,
+}
+
+/// Which sessions to list. What is `None` does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Those of this agent.
+    pub agent: Option<String>,
+    /// Those that work here.
+    pub cwd: Option<String>,
+    /// The one with this id at the agent.
+    pub agent_session: Option<String>,
+    /// Those that were put away, or those that were not.
+    pub archived: Option<bool>,
+    /// Those in which a turn ran.
+    pub busy: Option<bool>,
+}
+
+/// Where a page ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    /// The activity of the last session of the page.
+    pub active_at: i64,
+    /// Its id.
+    pub id: String,
+}
+
+/// A store could not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreError {
+    /// What kind of trouble it is.
+    pub kind: ErrorKind,
+    /// What the backend says.
+    pub message: String,
+}
+
+/// What kind of trouble a store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no room left.
+    Full,
+    /// Reading or writing failed.
+    Io,
+    /// What is there cannot be read: it is damaged or of a later version.
+    Format,
+    /// What was asked makes no sense, like an entry of a session that is not there.
+    Invalid,
+    /// The store was closed.
+    Closed,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            ErrorKind::Full => "the disk is full",
+            ErrorKind::Io => "the disk cannot be read or written",
+            ErrorKind::Format => "the stored data cannot be read",
+            ErrorKind::Invalid => "the store was asked for something impossible",
+            ErrorKind::Closed => "the store is closed",
+        };
+        write!(f, "{what}: {}", self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}
