@@ -14,6 +14,7 @@ mod dialect;
 mod encode;
 mod fold;
 mod hot;
+pub mod live;
 mod loss;
 mod meta;
 mod pass;

@@ -48,6 +48,12 @@ impl Body {
         Self { removed: true, ..Self::default() }
     }
 
+    /// What was kept of a body, still without content and output.
+    pub(crate) fn restored(fields: Object, meta: Option<Object>) -> Self {
+        let small_parts = size(&fields) + meta.as_ref().map_or(0, size);
+        Self { fields, meta, small_parts, ..Self::default() }
+    }
+
     /// How many bytes this takes, without what its containers cost.
     pub(crate) fn size(&self) -> usize {
         self.small_parts + self.content.size() + self.output.len()

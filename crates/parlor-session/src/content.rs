@@ -73,6 +73,16 @@ impl Content {
         })
     }
 
+    /// The items at these places, in order.
+    pub(crate) fn range(&self, places: std::ops::Range<usize>) -> impl Iterator<Item = Item<'_>> {
+        let first = self.extras.partition_point(|(at, _)| (*at as usize) < places.start);
+        let mut extras = self.extras[first..].iter().peekable();
+        places.map(move |place| Item {
+            json: self.get(place).unwrap_or_default(),
+            extra: extras.next_if(|(at, _)| *at as usize == place).map(|(_, extra)| extra),
+        })
+    }
+
     /// The JSON of the item at a place.
     pub fn get(&self, place: usize) -> Option<&str> {
         let end = *self.ends.get(place)? as usize;
@@ -99,9 +109,13 @@ impl Content {
     /// A character that was cut in two between blocks is whole again afterwards.
     #[must_use]
     pub fn joined(&self) -> Self {
+        Self::join(self.iter())
+    }
+
+    fn join<'a>(items: impl Iterator<Item = Item<'a>>) -> Self {
         let mut joined = Self::default();
         let mut run = Run::default();
-        for item in self.iter() {
+        for item in items {
             if let Some(text) = plain_text(item.json).filter(|_| item.extra.is_none()) {
                 run.add(item.json, text);
                 continue;
@@ -117,6 +131,20 @@ impl Content {
     pub fn to_text(&self) -> String {
         // Joined first, so that a character cut in two between chunks is not shown as two broken halves.
         self.joined().iter().filter_map(|item| text_of(item.json)).collect()
+    }
+
+    /// As many of the items from `places` on as `bytes` allow, at least one, with neighbouring plain text made one;
+    /// and where the rest begins.
+    pub(crate) fn piece(&self, places: std::ops::Range<usize>, bytes: usize) -> (Self, usize) {
+        let (mut taken, mut end) = (0, places.start);
+        for item in self.range(places.clone()) {
+            taken += item.json.len() + item.extra.map_or(0, |extra| extra.as_str().len());
+            if taken > bytes && end > places.start {
+                break;
+            }
+            end += 1;
+        }
+        (Self::join(self.range(places.start..end)), end)
     }
 
     fn push_run(&mut self, run: &Run<'_>) {

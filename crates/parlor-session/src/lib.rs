@@ -32,7 +32,11 @@ mod content;
 mod ids;
 mod meta;
 mod naming;
+mod news;
 mod patch;
+mod reading;
+pub mod session;
+mod stored;
 mod transcript;
 mod update;
 
@@ -42,5 +46,7 @@ pub use ids::{CompactionId, MessageId, PlanId, SessionId, TerminalId, ToolCallId
 pub use meta::MetaPatch;
 pub use naming::{Namer, Naming};
 pub use patch::Patch;
+pub use reading::Reading;
+pub use stored::{BadRow, Row, Unsaved};
 pub use transcript::{Entry, Limits, Refused, Transcript};
 pub use update::{Activity, Change, EntryId, Role, Slot, State, TITLE, Target, Update};

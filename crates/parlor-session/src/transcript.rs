@@ -3,6 +3,7 @@ use std::fmt;
 
 use parlor_json::JsonStr;
 
+use crate::news::News;
 use crate::{Body, Change, Content, EntryId, Slot, State, TITLE, Target, Update, Upsert};
 
 /// A session's conversation: its entries in order of first appearance, its slots and its state.
@@ -14,7 +15,7 @@ pub struct Transcript {
     created: HashMap<EntryId, u64>,
     /// Where the last change went: a stream of chunks finds its entry without a look-up.
     latest: usize,
-    slots: [Stamped<Body>; Slot::COUNT],
+    slots: [Tracked; Slot::COUNT],
     state: Option<Stamped<State>>,
     /// What all entries take.
     bytes: usize,
@@ -26,8 +27,25 @@ pub struct Transcript {
 pub struct Entry {
     id: EntryId,
     created: u64,
-    body: Stamped<Body>,
+    body: Tracked,
 }
+
+/// A body with the numbers of its changes.
+#[derive(Debug, Clone, Default)]
+struct Tracked {
+    seq: u64,
+    value: Body,
+    news: News,
+}
+
+/// Who says the same at the same number is equal, in however many steps it came about.
+impl PartialEq for Tracked {
+    fn eq(&self, other: &Self) -> bool {
+        self.seq == other.seq && self.value == other.value
+    }
+}
+
+impl Eq for Tracked {}
 
 /// How much a transcript takes before it refuses more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,16 +138,18 @@ impl Transcript {
             Update::Append { entry, item, extra } => {
                 let size = item.as_str().len() + extra.as_ref().map_or(0, |extra| extra.as_str().len());
                 let body = self.grow(entry, size, seq, created)?;
-                body.content.push(item.raw(), extra.clone());
+                body.news.content.grew(body.value.content.len(), seq);
+                body.value.content.push(item.raw(), extra.clone());
             }
             Update::Output { terminal, bytes, extra: _ } => {
                 let body = self.grow(&EntryId::Terminal(terminal.clone()), bytes.len(), seq, created)?;
-                body.output.extend_from_slice(bytes);
+                body.news.output.grew_by_chunk(body.value.output.len(), seq);
+                body.value.output.extend_from_slice(bytes);
             }
             Update::Remove { entry, extra: _ } => {
                 let place = self.place_or_new(entry, created)?;
                 self.bytes -= self.entries[place].body().size();
-                self.entries[place].body = Stamped { seq, value: Body::tombstone() };
+                self.entries[place].body = Tracked { seq, value: Body::tombstone(), news: News::default() };
             }
             Update::Note { fields } => {
                 let upsert = Upsert { whole: true, fields: fields.clone(), ..Upsert::default() };
@@ -191,9 +211,52 @@ impl Transcript {
         (body.seq > 0).then_some(&body.value)
     }
 
+    /// What is in a slot, with the numbers of its changes.
+    pub(crate) fn tracked_slot(&self, slot: Slot) -> (u64, &Body, &News) {
+        let tracked = &self.slots[slot.place()];
+        (tracked.seq, &tracked.value, &tracked.news)
+    }
+
+    /// The number of the change that reported the state, 0 if none did.
+    pub(crate) fn state_seq(&self) -> u64 {
+        self.state.as_ref().map_or(0, |state| state.seq)
+    }
+
     /// The last reported state.
     pub fn state(&self) -> Option<&State> {
         self.state.as_ref().map(|state| &state.value)
+    }
+
+    /// The entry that a change made.
+    pub(crate) fn entry_made_by(&self, created: u64) -> Option<&Entry> {
+        let place = self.entries.binary_search_by_key(&created, Entry::created).ok()?;
+        Some(&self.entries[place])
+    }
+
+    /// The entry that changed last.
+    pub(crate) fn latest(&self) -> Option<&Entry> {
+        self.entries.get(self.latest)
+    }
+
+    /// Puts an entry that was kept where it was.
+    pub(crate) fn put(&mut self, id: EntryId, created: u64, seq: u64, body: Body, news: News) {
+        let place = self.entries.partition_point(|entry| entry.created < created);
+        self.bytes += body.size();
+        self.created.insert(id.clone(), created);
+        self.entries.insert(place, Entry { id, created, body: Tracked { seq, value: body, news } });
+        self.seq = self.seq.max(seq);
+    }
+
+    /// Puts a slot that was kept where it was.
+    pub(crate) fn put_slot(&mut self, slot: Slot, seq: u64, body: Body, news: News) {
+        self.slots[slot.place()] = Tracked { seq, value: body, news };
+        self.seq = self.seq.max(seq);
+    }
+
+    /// Puts the state that was kept where it was.
+    pub(crate) fn put_state(&mut self, seq: u64, state: State) {
+        self.state = Some(Stamped { seq, value: state });
+        self.seq = self.seq.max(seq);
     }
 
     /// The update as this transcript will take it.
@@ -218,6 +281,7 @@ impl Transcript {
             self.limits.check_meta(patched.meta_bytes)?;
         }
         self.limits.check_entry(patched.bytes)?;
+        stored.news.upserted(&stored.value, upsert, seq);
         stored.seq = seq;
         stored.value.take(patched, upsert);
         Ok(())
@@ -233,13 +297,14 @@ impl Transcript {
         let place = self.place_or_new(id, created)?;
         self.bytes = total;
         let body = &mut self.entries[place].body;
+        body.news.upserted(&body.value, upsert, seq);
         body.seq = seq;
         body.value.take(patched, upsert);
         Ok(())
     }
 
     /// The body of an entry that is to grow by `bytes`, made if it is not there.
-    fn grow(&mut self, id: &EntryId, bytes: usize, seq: u64, created: u64) -> Result<&mut Body, Refused> {
+    fn grow(&mut self, id: &EntryId, bytes: usize, seq: u64, created: u64) -> Result<&mut Tracked, Refused> {
         self.limits.check_entry(self.get(id).map_or(0, |entry| entry.body().size()) + bytes)?;
         self.limits.check_total(self.bytes + bytes)?;
         let place = self.place_or_new(id, created)?;
@@ -247,7 +312,7 @@ impl Transcript {
         let body = &mut self.entries[place].body;
         body.seq = seq;
         body.value.removed = false;
-        Ok(&mut body.value)
+        Ok(body)
     }
 
     fn place(&self, id: &EntryId) -> Option<usize> {
@@ -271,7 +336,7 @@ impl Transcript {
         // Entries are made in order, except for who catches up: there one that was made early and changed
         // late comes after one that was made between.
         let place = self.entries.partition_point(|entry| entry.created <= created);
-        self.entries.insert(place, Entry { id: id.clone(), created, body: Stamped::default() });
+        self.entries.insert(place, Entry { id: id.clone(), created, body: Tracked::default() });
         self.created.insert(id.clone(), created);
         self.latest = place;
         Ok(place)
@@ -315,10 +380,16 @@ impl Entry {
     pub fn body(&self) -> &Body {
         &self.body.value
     }
+
+    /// Which change brought what.
+    pub(crate) fn news(&self) -> &News {
+        &self.body.news
+    }
 }
 
 impl Slot {
-    const ALL: [Self; Self::COUNT] = [Self::Info, Self::Usage, Self::Commands, Self::Options, Self::Mode];
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] = [Self::Info, Self::Usage, Self::Commands, Self::Options, Self::Mode];
     const COUNT: usize = 5;
 
     const fn place(self) -> usize {

@@ -1,17 +1,19 @@
 //! What an agent asks, and what it answers.
 
 use parlor_json::{JsonStr, Object};
-use parlor_session::{EntryId, Slot};
+use parlor_session::Slot;
 use parlor_wire::{Message, Outcome, RequestId};
 use serde_json::value::RawValue;
 
-use super::client::{Asked, Unsayable, What, session_in};
+use super::client::Asked;
+use super::questions::{request_to_v1, request_to_v2};
+use super::requests::{Unsayable, What, session_in};
 use super::{Output, Session, Translator, Way, envelope, notification, result_of, session_of};
 use crate::encode::v1::{self, Features};
 use crate::encode::v2;
 use crate::text::ObjectText;
-use crate::values::{capabilities, commands, options, permission};
-use crate::{Dialect, LossKind, Losses, Side, shape};
+use crate::values::{capabilities, commands, options};
+use crate::{Dialect, Losses, Side, shape};
 
 impl Translator {
     pub(super) fn agent_request(
@@ -31,10 +33,12 @@ impl Translator {
         };
         let translated = match self.agent {
             Way { from: Dialect::V1, to: Dialect::V2 | Dialect::Draft } => {
-                self.request_to_v2(method, given, out)
+                let transcript = given.as_ref().and_then(|params| self.transcript_of(params));
+                request_to_v2(method, given.clone(), transcript, &mut out.losses)
             }
             Way { from: Dialect::V2 | Dialect::Draft, to: Dialect::V1 } => {
-                self.request_to_v1(method, id, given, out)
+                let transcript = given.as_ref().and_then(|params| self.transcript_of(params));
+                request_to_v1(method, id, given.clone(), transcript, &mut out.losses)
             }
             Way { .. } => Ok(None),
         };
@@ -53,73 +57,6 @@ impl Translator {
             }
         }
         out.say(Side::Agent, text);
-    }
-
-    /// A v1 agent's request to a v2 client; `None` if it is the same.
-    fn request_to_v2(
-        &self,
-        method: &str,
-        params: Option<Object>,
-        out: &mut Output,
-    ) -> Result<Option<Object>, Unsayable> {
-        if ["fs/", "terminal/", "proxy/"].iter().any(|prefix| method.starts_with(prefix)) {
-            return Err(out.cannot(LossKind::Method));
-        }
-        let Some(params) = params else { return Ok(None) };
-        match method {
-            "session/request_permission" => {
-                if params.get("options").is_some_and(|options| options.as_str() == "[]") {
-                    return Err(out.cannot(LossKind::EmptyList));
-                }
-                let known = self.known_title(&params);
-                let mut convert = |call: &Object, _: &mut Losses| v2::tool_call(call);
-                let params =
-                    permission::request_to_v2(&params, known.as_deref(), &mut convert, &mut out.losses);
-                Ok(Some(params))
-            }
-            "elicitation/create" => match permission::elicitation_to_v2(&params, &mut out.losses) {
-                Some(params) => Ok(Some(params)),
-                None => Err(Unsayable(LossKind::NullId)),
-            },
-            _ => Ok(None),
-        }
-    }
-
-    /// A v2 agent's request to a v1 client; `None` if it is the same.
-    fn request_to_v1(
-        &self,
-        method: &str,
-        id: &RequestId,
-        params: Option<Object>,
-        out: &mut Output,
-    ) -> Result<Option<Object>, Unsayable> {
-        if method.starts_with("proxy/") {
-            return Err(out.cannot(LossKind::Method));
-        }
-        let Some(params) = params else { return Ok(None) };
-        match method {
-            "session/request_permission" => {
-                let made = format!("permission-{}", id.as_literal().trim_matches('"'));
-                let session = session_in(&params).and_then(|session| self.sessions.get(&session));
-                let transcript = session.map(|session| &session.transcript);
-                let mut convert =
-                    |call: &Object, losses: &mut Losses| v1::tool_call(call, transcript, losses);
-                Ok(Some(permission::request_to_v1(&params, &made, &mut convert, &mut out.losses)))
-            }
-            "elicitation/create" => match permission::elicitation_to_v1(&params, &mut out.losses) {
-                Some(params) => Ok(Some(params)),
-                None => Err(Unsayable(LossKind::ElicitationMode)),
-            },
-            _ => Ok(None),
-        }
-    }
-
-    /// The title of the tool call that a permission is asked for.
-    fn known_title(&self, params: &Object) -> Option<String> {
-        let session = self.sessions.get(&session_in(params)?)?;
-        let call = shape::text(&shape::member(params, "toolCall")?, "toolCallId")?;
-        let entry = session.transcript.get(&EntryId::ToolCall(call.as_str().into()))?;
-        shape::text(&entry.body().fields, "title")
     }
 
     pub(super) fn agent_response(

@@ -2,7 +2,9 @@
 
 mod agent;
 mod client;
-mod turns;
+pub(crate) mod questions;
+pub(crate) mod requests;
+pub(crate) mod turns;
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
@@ -18,7 +20,8 @@ use parlor_wire::{
 };
 use serde_json::value::RawValue;
 
-use self::client::{Asked, What};
+use self::client::Asked;
+use self::requests::What;
 use self::turns::Turn;
 use crate::encode::v1::{Features, Heard};
 use crate::encode::{Context, v2};

@@ -282,7 +282,7 @@ fn user_message(update: &Update) -> Option<&MessageId> {
 }
 
 /// The state that the answer to a v1 prompt stands for.
-fn idle(outcome: Outcome<'_>) -> State {
+pub(crate) fn idle(outcome: Outcome<'_>) -> State {
     let (mut fields, stop_reason) = match outcome {
         Outcome::Result(result) => {
             let mut fields = Object::parse(result).unwrap_or_default();
@@ -308,9 +308,22 @@ fn idle(outcome: Outcome<'_>) -> State {
 
 /// The answer to a v1 prompt that a state stands for.
 fn end_of_turn(prompt: &Prompt, state: &State, losses: &mut Losses) -> String {
+    match turn_result(state, prompt.accepted.as_ref(), losses) {
+        Ok(result) => write::response(&prompt.id, result.to_json().raw()),
+        Err(error) => write::error_response(&prompt.id, &error),
+    }
+}
+
+/// What the answer to a v1 prompt says when its turn ends in a state. `accepted` is what the agent said when it took
+/// the prompt, which has no other place in v1.
+pub(crate) fn turn_result(
+    state: &State,
+    accepted: Option<&Object>,
+    losses: &mut Losses,
+) -> Result<Object, RpcError> {
     let reason = state.stop_reason.as_ref().map(JsonStr::to_text);
     if reason.as_deref() == Some("error") {
-        return failed_turn(prompt, state, losses);
+        return Err(failed_turn(state, losses));
     }
     let known = match reason.as_deref() {
         Some(known @ ("end_turn" | "max_tokens" | "max_turn_requests" | "refusal" | "cancelled")) => known,
@@ -330,15 +343,14 @@ fn end_of_turn(prompt: &Prompt, state: &State, losses: &mut Losses) -> String {
     if result.get("usage").is_some() && shape::take_note(&mut result, USAGE).is_none() {
         shape::note(&mut result, USAGE, shape::string("turn"));
     }
-    // What the agent said when it took the prompt has no other place in v1.
-    let mut accepted = prompt.accepted.clone().unwrap_or_default();
+    let mut accepted = accepted.cloned().unwrap_or_default();
     accepted.remove("messageId");
     result.add_missing(&accepted);
-    write::response(&prompt.id, result.to_json().raw())
+    Ok(result)
 }
 
 /// The error that ends a v1 prompt. What else the state said goes into its data, where there is room.
-fn failed_turn(prompt: &Prompt, state: &State, losses: &mut Losses) -> String {
+fn failed_turn(state: &State, losses: &mut Losses) -> RpcError {
     let mut rest = state.fields.clone();
     let error = rest.remove("error").and_then(|error| shape::object(&error)).unwrap_or_default();
     if let Some(meta) = &state.meta {
@@ -346,16 +358,18 @@ fn failed_turn(prompt: &Prompt, state: &State, losses: &mut Losses) -> String {
     }
     let is_whole = shape::is(&error, "code", Type::Number) && shape::is(&error, "message", Type::String);
     let has_data = error.get("data").is_some();
-    let mut said = if is_whole {
+    let said = if is_whole {
         RpcError::from_raw(error.to_json().raw())
     } else {
         let message = shape::text(&error, "message");
         RpcError::new(code::INTERNAL_ERROR, message.as_deref().unwrap_or("the turn ended with an error"))
     };
-    if !rest.is_empty() && has_data {
-        losses.add(LossKind::State);
-    } else if !rest.is_empty() {
-        said = said.with_data(rest.to_json());
+    match (rest.is_empty(), has_data) {
+        (true, _) => said,
+        (false, false) => said.with_data(rest.to_json()),
+        (false, true) => {
+            losses.add(LossKind::State);
+            said
+        }
     }
-    write::error_response(&prompt.id, &said)
 }

@@ -1,0 +1,340 @@
+//! What a server says and hears between an agent and many clients, in the dialect of each.
+//!
+//! A [`Translator`](crate::Translator) stands between one agent and one client and passes their lines on. A server owns
+//! the conversation: it answers most requests itself, and tells each client what changed. These are its words.
+
+use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_session::session::Words;
+use parlor_session::{
+    Activity, Body, MessageId, MetaPatch, SessionId, Slot, State, Target, Transcript, Update, Upsert,
+};
+use parlor_wire::{Outcome, RequestId, RpcError};
+use serde_json::value::RawValue;
+
+use crate::encode::v1::{self, Features, Heard};
+use crate::encode::{Context, v2};
+use crate::hot::UpdateLine;
+use crate::text::ObjectText;
+use crate::translate::requests::{request_for_v1, request_for_v2};
+use crate::translate::{questions, turns};
+use crate::values::{blocks, capabilities, commands, options, permission};
+use crate::view::activity_name;
+use crate::{BadUpdate, Decoded, Decoder, Dialect, LineProblem, LossKind, Losses, shape};
+
+/// One client's ears: how it is told what changed.
+///
+/// v2 can be told anything at any time. What a v1 client is told depends on what it has heard, so there is one listener
+/// for each client and session.
+#[derive(Debug, Clone)]
+pub struct Listener {
+    dialect: Dialect,
+    features: Features,
+    heard: Heard,
+}
+
+/// What a listener may look at while it is told one update.
+#[derive(Debug, Clone, Copy)]
+pub struct Telling<'a> {
+    /// The dialect of the agent.
+    pub from: Dialect,
+    /// The session as it is after the update.
+    pub transcript: &'a Transcript,
+    /// The metadata of what is updated, as it was before.
+    pub meta_before: Option<&'a Object>,
+}
+
+impl Listener {
+    /// The ears of a client that began with these params.
+    pub fn new(dialect: Dialect, initialize: &Object) -> Self {
+        let features = if dialect == Dialect::V1 { Features::of(initialize) } else { Features::default() };
+        Self { dialect, features, heard: Heard::default() }
+    }
+
+    /// The client forgets the session and is told all of it again.
+    pub fn forget(&mut self) {
+        self.heard.forget();
+    }
+
+    /// Whether what it is told depends only on the update, so that all such listeners of a dialect hear the same.
+    pub fn is_stateless(&self) -> bool {
+        self.dialect != Dialect::V1
+    }
+
+    /// The client itself sent this message and need not be told what it says.
+    pub fn sent(&mut self, message: &MessageId, content: &Json) {
+        if self.dialect == Dialect::V1 {
+            self.heard.sent(message, content);
+        }
+    }
+
+    /// The updates that tell it of `update`, as JSON objects. `fresh` gives ids for what has to be said anew.
+    pub fn tell(
+        &mut self,
+        update: &Update,
+        telling: Telling<'_>,
+        fresh: &mut dyn FnMut() -> MessageId,
+        losses: &mut Losses,
+    ) -> Vec<String> {
+        let Telling { from, transcript, meta_before } = telling;
+        let mut cx = Context { from, transcript, meta_before, fresh, losses };
+        match (self.dialect, update) {
+            // A turn is told by the answer to its prompt, and for those who did not ask by a note.
+            (Dialect::V1, Update::State(state)) => vec![state_note(state)],
+            (Dialect::V1, update) => self.heard.updates(update, self.features, &mut cx),
+            (dialect @ (Dialect::V2 | Dialect::Draft), update) => v2::updates(update, dialect, &mut cx),
+        }
+    }
+
+    /// The options, modes and commands of a session, as a response to the client carries them.
+    pub fn session_fields(&mut self, transcript: &Transcript, losses: &mut Losses) -> Object {
+        let mut fields = Object::default();
+        let options = transcript.slot(Slot::Options).and_then(|body| body.fields.get("configOptions"));
+        let modes = transcript.slot(Slot::Mode).map(|body| &body.fields);
+        let list = v2::option_list(options, modes, losses);
+        if self.dialect != Dialect::V1 {
+            fields.set("configOptions", list);
+            return fields;
+        }
+        // An agent's own modes are said as it said them; only options of category mode have to be made modes.
+        let (list, made) = v1::split_modes(&list, self.features, losses);
+        if list.as_str() != "[]" {
+            fields.set("configOptions", list);
+        }
+        let modes = modes.filter(|modes| modes.get("availableModes").is_some()).cloned().or(made);
+        if let Some(modes) = modes {
+            self.heard.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
+            fields.set("modes", modes.to_json());
+        }
+        fields
+    }
+}
+
+/// The note by which a v1 client learns whether a turn runs.
+fn state_note(state: &State) -> String {
+    let name = activity_name(&state.activity);
+    let meta = format!(r#"{{"parlor/state":{}}}"#, name.as_literal());
+    ObjectText::update("session_info_update").raw("_meta", &meta).finish()
+}
+
+/// What a session does, in one word.
+pub fn state_name(transcript: &Transcript) -> JsonStr {
+    transcript.state().map_or_else(|| JsonStr::new("idle"), |state| activity_name(&state.activity))
+}
+
+/// The line of an update, with its end. `seq` is told to clients that asked for it.
+pub fn update_line(session: &SessionId, update: &str, seq: Option<u64>) -> String {
+    let mut line = String::with_capacity(update.len() + 128);
+    line.push_str(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#);
+    line.push_str(session.as_json().as_literal());
+    line.push_str(r#","update":"#);
+    line.push_str(update);
+    if let Some(seq) = seq {
+        line.push_str(r#","_meta":{"parlor/seq":"#);
+        line.push_str(&seq.to_string());
+        line.push('}');
+    }
+    line.push_str("}}\n");
+    line
+}
+
+/// A line of an agent that updates a session, read in one pass.
+pub struct AgentUpdate<'a>(UpdateLine<'a>);
+
+impl<'a> AgentUpdate<'a> {
+    /// Reads a line; `None` if it is something else or has to be read the long way.
+    pub fn read(line: &'a str) -> Option<Self> {
+        UpdateLine::read(line).map(Self)
+    }
+
+    /// The session it is about, as the agent names it.
+    pub fn session(&self) -> Option<SessionId> {
+        JsonStr::from_raw(self.0.session).map(SessionId::from)
+    }
+
+    /// What it says.
+    pub fn decode(
+        self,
+        decoder: &Decoder,
+        fresh: &mut dyn FnMut() -> MessageId,
+    ) -> Result<Decoded, BadUpdate> {
+        decoder.decode_members(self.0.update, fresh)
+    }
+}
+
+/// What the response to a request for a session, or a set option, says about it: changes of the session's slots.
+pub fn learned(result: &Object) -> Vec<Update> {
+    let slot = |slot: Slot, fields: Object, whole: bool| {
+        let upsert = Upsert { whole, fields, meta: MetaPatch::Keep, ..Upsert::default() };
+        Update::Upsert { target: Target::Slot(slot), upsert }
+    };
+    let mut updates = Vec::new();
+    if let Some(modes) = shape::member(result, "modes") {
+        updates.push(slot(Slot::Mode, modes, true));
+    }
+    for (name, kind) in [("configOptions", Slot::Options), ("availableCommands", Slot::Commands)] {
+        if let Some(list) = result.get(name).filter(|list| list.type_of() == Type::Array) {
+            let mut fields = Object::default();
+            fields.set(name, list.clone());
+            updates.push(slot(kind, fields, true));
+        }
+    }
+    updates
+}
+
+/// The change of mode that a v1 agent does not report when it was asked for it.
+pub fn mode_set(mode: &Json) -> Update {
+    let mut fields = Object::default();
+    fields.set("currentModeId", mode.clone());
+    let upsert = Upsert { fields, ..Upsert::default() };
+    Update::Upsert { target: Target::Slot(Slot::Mode), upsert }
+}
+
+/// A request of a client as an agent of another dialect knows it: its method and params.
+pub fn request_to_agent(
+    method: &str,
+    params: &Object,
+    from: Dialect,
+    to: Dialect,
+    transcript: Option<&Transcript>,
+    losses: &mut Losses,
+) -> Result<(String, Object), LossKind> {
+    let request = match (from, to) {
+        (Dialect::V1, Dialect::V2 | Dialect::Draft) => {
+            request_for_v2(method, Some(params.clone()), to, transcript, losses)
+        }
+        (Dialect::V2 | Dialect::Draft, Dialect::V1) => {
+            request_for_v1(method, Some(params.clone()), transcript, losses)
+        }
+        (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => Ok(None),
+    };
+    match request {
+        Ok(Some(request)) => Ok((request.method.to_owned(), request.params)),
+        Ok(None) => Ok((method.to_owned(), params.clone())),
+        Err(unsayable) => Err(unsayable.0),
+    }
+}
+
+/// A request of an agent as a client of another dialect knows it.
+pub fn request_to_client(
+    method: &str,
+    id: &RequestId,
+    params: &Object,
+    from: Dialect,
+    to: Dialect,
+    transcript: &Transcript,
+    losses: &mut Losses,
+) -> Result<Object, LossKind> {
+    let translated = match (from, to) {
+        (Dialect::V1, Dialect::V2 | Dialect::Draft) => {
+            questions::request_to_v2(method, Some(params.clone()), Some(transcript), losses)
+        }
+        (Dialect::V2 | Dialect::Draft, Dialect::V1) => {
+            questions::request_to_v1(method, id, Some(params.clone()), Some(transcript), losses)
+        }
+        (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => Ok(None),
+    };
+    match translated {
+        Ok(translated) => Ok(translated.unwrap_or_else(|| params.clone())),
+        Err(unsayable) => Err(unsayable.0),
+    }
+}
+
+/// The answer of a client to an agent's request, as the agent knows it.
+pub fn answer_to_agent(method: &str, result: &Json, from: Dialect, to: Dialect, losses: &mut Losses) -> Json {
+    let to_v1 = from != Dialect::V1 && to == Dialect::V1;
+    let Some(object) = shape::object(result).filter(|_| to_v1) else { return result.clone() };
+    match method {
+        "session/request_permission" => permission::result_to_v1(&object, losses).to_json(),
+        "elicitation/create" => permission::elicitation_result_to_v1(&object, losses).to_json(),
+        _ => result.clone(),
+    }
+}
+
+/// What says that nobody chose anything.
+pub fn cancelled_answer(method: &str) -> Json {
+    match method {
+        "elicitation/create" => shape::json(r#"{"action":"cancel"}"#),
+        _ => shape::json(r#"{"outcome":{"outcome":"cancelled"}}"#),
+    }
+}
+
+/// What an agent said of itself, as a client of another dialect knows it.
+pub fn agent_info(result: &Object, from: Dialect, to: Dialect, losses: &mut Losses) -> Object {
+    match (from, to) {
+        (Dialect::V1, Dialect::V2 | Dialect::Draft) => capabilities::agent_to_v2(result, losses),
+        (Dialect::V2 | Dialect::Draft, Dialect::V1) => capabilities::agent_to_v1(result, losses),
+        (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => result.clone(),
+    }
+}
+
+/// The content of a prompt for an agent.
+pub fn prompt_to_agent(content: &Json, to: Dialect, losses: &mut Losses) -> Json {
+    if to == Dialect::V1 { blocks::list_to_v1(content, losses) } else { content.clone() }
+}
+
+/// The state in which the answer to a v1 prompt leaves the session.
+pub fn state_after(outcome: Outcome<'_>) -> State {
+    turns::idle(outcome)
+}
+
+/// The state of a session whose turn ended in an error.
+pub fn failed_state(error: &RpcError) -> State {
+    let line = parlor_wire::write::error_response(&RequestId::null(), error);
+    let error = serde_json::from_str::<&RawValue>(&line).ok().and_then(|line| Object::parse(line).ok());
+    let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(shape::empty);
+    turns::idle(Outcome::Error(error.raw()))
+}
+
+/// What the answer to a v1 client's prompt says when its turn ends in a state.
+pub fn turn_result(state: &State, accepted: &Object, losses: &mut Losses) -> Result<Object, RpcError> {
+    turns::turn_result(state, Some(accepted), losses)
+}
+
+/// How a session reads tool calls.
+pub const WORDS: Words = Words { is_final: |body| !is_open(body), failed };
+
+fn is_open(body: &Body) -> bool {
+    !matches!(shape::text(&body.fields, "status").as_deref(), Some("completed" | "failed" | "cancelled"))
+}
+
+fn failed(body: &Body) -> Option<Upsert> {
+    is_open(body).then(|| {
+        let mut fields = Object::default();
+        fields.set("status", shape::string("failed"));
+        Upsert { fields, ..Upsert::default() }
+    })
+}
+
+/// The commands of a session for a client.
+pub fn commands_for(list: &Json, to: Dialect, losses: &mut Losses) -> Json {
+    if to == Dialect::V1 { commands::to_v1(list, losses) } else { commands::to_v2(list) }
+}
+
+/// Whether an agent answered an `initialize` for version 2 as one that speaks it: some repeat any version they are
+/// asked for.
+pub fn speaks_v2(result: &Object) -> bool {
+    result.get("protocolVersion").is_some_and(|version| version.as_str() == "2")
+        && shape::is(result, "info", Type::Object)
+}
+
+/// Reads an update line the long way.
+pub fn update_of(params: Option<&RawValue>) -> Result<(SessionId, &RawValue), LineProblem> {
+    let params = params.ok_or(LineProblem::NoUpdate("`params` is missing"))?;
+    let params =
+        parlor_json::Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is no object"))?;
+    let session = params.get("sessionId").and_then(JsonStr::from_raw);
+    let session = session.ok_or(LineProblem::NoUpdate("`sessionId` is missing"))?;
+    let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;
+    Ok((session.into(), update))
+}
+
+/// Whether a session rests.
+pub fn is_idle(transcript: &Transcript) -> bool {
+    transcript.state().is_none_or(|state| state.activity == Activity::Idle)
+}
+
+/// The option that is set by `session/set_mode`, for agents that have one.
+pub fn has_mode_option(transcript: &Transcript) -> bool {
+    let options = transcript.slot(Slot::Options).and_then(|body| body.fields.get("configOptions"));
+    options.is_some_and(|options| options::mode_option(options).is_some())
+}

@@ -1,0 +1,72 @@
+//! What an agent asks, in the words of a client of another version.
+
+use parlor_json::Object;
+use parlor_session::{EntryId, Transcript};
+use parlor_wire::RequestId;
+
+use super::requests::{Unsayable, cannot};
+use crate::encode::{v1, v2};
+use crate::values::permission;
+use crate::{LossKind, Losses, shape};
+
+/// A v1 agent's request to a v2 client; `None` if it is the same.
+pub(crate) fn request_to_v2(
+    method: &str,
+    params: Option<Object>,
+    transcript: Option<&Transcript>,
+    losses: &mut Losses,
+) -> Result<Option<Object>, Unsayable> {
+    if ["fs/", "terminal/", "proxy/"].iter().any(|prefix| method.starts_with(prefix)) {
+        return Err(cannot(LossKind::Method, losses));
+    }
+    let Some(params) = params else { return Ok(None) };
+    match method {
+        "session/request_permission" => {
+            if params.get("options").is_some_and(|options| options.as_str() == "[]") {
+                return Err(cannot(LossKind::EmptyList, losses));
+            }
+            let known = known_title(&params, transcript);
+            let mut convert = |call: &Object, _: &mut Losses| v2::tool_call(call);
+            let params = permission::request_to_v2(&params, known.as_deref(), &mut convert, losses);
+            Ok(Some(params))
+        }
+        "elicitation/create" => match permission::elicitation_to_v2(&params, losses) {
+            Some(params) => Ok(Some(params)),
+            None => Err(Unsayable(LossKind::NullId)),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// A v2 agent's request to a v1 client; `None` if it is the same.
+pub(crate) fn request_to_v1(
+    method: &str,
+    id: &RequestId,
+    params: Option<Object>,
+    transcript: Option<&Transcript>,
+    losses: &mut Losses,
+) -> Result<Option<Object>, Unsayable> {
+    if method.starts_with("proxy/") {
+        return Err(cannot(LossKind::Method, losses));
+    }
+    let Some(params) = params else { return Ok(None) };
+    match method {
+        "session/request_permission" => {
+            let made = format!("permission-{}", id.as_literal().trim_matches('"'));
+            let mut convert = |call: &Object, losses: &mut Losses| v1::tool_call(call, transcript, losses);
+            Ok(Some(permission::request_to_v1(&params, &made, &mut convert, losses)))
+        }
+        "elicitation/create" => match permission::elicitation_to_v1(&params, losses) {
+            Some(params) => Ok(Some(params)),
+            None => Err(Unsayable(LossKind::ElicitationMode)),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// The title of the tool call that a permission is asked for.
+fn known_title(params: &Object, transcript: Option<&Transcript>) -> Option<String> {
+    let call = shape::text(&shape::member(params, "toolCall")?, "toolCallId")?;
+    let entry = transcript?.get(&EntryId::ToolCall(call.as_str().into()))?;
+    shape::text(&entry.body().fields, "title")
+}

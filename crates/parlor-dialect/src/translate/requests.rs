@@ -1,0 +1,237 @@
+//! What a client asks, in the words of an agent of another version.
+
+use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_session::{SessionId, Slot, Transcript};
+
+use crate::values::{blocks, capabilities, mcp, options};
+use crate::{Dialect, LossKind, Losses, shape};
+
+/// The option that stands for the modes of a v1 agent, unless the agent has one of its own.
+const MODE: &str = "mode";
+
+/// What kind of answer a request gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Capabilities.
+    Initialize,
+    /// A session with its options.
+    Session,
+    /// Nothing, after a session was deleted.
+    Delete,
+    /// Options after one was set.
+    SetOption,
+    /// Nothing, after a v1 client set a mode.
+    SetMode,
+    /// Nothing, after a v2 client set the option that stands for a v1 agent's modes.
+    SetModeOption,
+    /// The end of a turn, or its beginning.
+    Prompt,
+    /// A person's decision.
+    Permission,
+    /// What a person filled in.
+    Elicitation,
+    /// The same in all versions.
+    Same,
+    /// None that the other side hears: it was answered here.
+    Dropped,
+}
+
+/// A request as the other side knows it.
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    pub(crate) what: What,
+    pub(crate) params: Object,
+}
+
+/// A request cannot be said in the other version; the loss was reported.
+pub(crate) struct Unsayable(pub(crate) LossKind);
+
+/// Reports a loss that leaves nothing to say.
+pub(super) fn cannot(loss: LossKind, losses: &mut Losses) -> Unsayable {
+    losses.add(loss);
+    Unsayable(loss)
+}
+
+/// A v1 client's request to a v2 agent; `None` if it is the same.
+pub(crate) fn request_for_v2(
+    method: &str,
+    params: Option<Object>,
+    to: Dialect,
+    transcript: Option<&Transcript>,
+    losses: &mut Losses,
+) -> Result<Option<Request>, Unsayable> {
+    if method.starts_with("proxy/") {
+        return Err(cannot(LossKind::Method, losses));
+    }
+    let Some(params) = params else { return Ok(None) };
+    let request = |method, what, params| Ok(Some(Request { method, what, params }));
+    match method {
+        "initialize" => {
+            let mut params = capabilities::client_to_v2(&params, losses);
+            mark_dialect(&mut params, to);
+            request("initialize", What::Initialize, params)
+        }
+        "authenticate" => request("auth/login", What::Same, params),
+        "logout" => request("auth/logout", What::Same, params),
+        "session/new" => request("session/new", What::Session, with_servers(params, mcp::to_v2, losses)),
+        "session/resume" => {
+            request("session/resume", What::Session, with_servers(params, mcp::to_v2, losses))
+        }
+        "session/fork" => request("session/fork", What::Session, with_servers(params, mcp::to_v2, losses)),
+        "session/load" => {
+            let mut params = with_servers(params, mcp::to_v2, losses);
+            params.set("replayFrom", shape::json(r#"{"type":"start"}"#));
+            request("session/resume", What::Session, params)
+        }
+        "session/set_mode" => {
+            let option = transcript.and_then(mode_option);
+            let option = option.and_then(|option| shape::text(&option, "configId"));
+            let mut params = shape::renamed(&params, "modeId", "value");
+            params.set("configId", shape::string(option.as_deref().unwrap_or(MODE)));
+            params.set("type", shape::string("id"));
+            request("session/set_config_option", What::SetMode, params)
+        }
+        "session/set_config_option" => {
+            let is_boolean = is_boolean(&params, transcript);
+            request("session/set_config_option", What::SetOption, options::set_to_v2(&params, is_boolean))
+        }
+        "session/prompt" if params.get("prompt").is_some_and(|prompt| prompt.as_str() == "[]") => {
+            Err(cannot(LossKind::EmptyList, losses))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A v2 client's request to a v1 agent; `None` if it is the same.
+pub(crate) fn request_for_v1(
+    method: &str,
+    params: Option<Object>,
+    transcript: Option<&Transcript>,
+    losses: &mut Losses,
+) -> Result<Option<Request>, Unsayable> {
+    if matches!(method, "tool_call/cancel" | "terminal/cancel") || method.starts_with("proxy/") {
+        return Err(cannot(LossKind::Method, losses));
+    }
+    let Some(mut params) = params else { return Ok(None) };
+    let request = |method, what, params| Ok(Some(Request { method, what, params }));
+    match method {
+        "initialize" => {
+            let mut params = capabilities::client_to_v1(&params);
+            mark_dialect(&mut params, Dialect::V1);
+            request("initialize", What::Initialize, params)
+        }
+        "auth/login" => request("authenticate", What::Same, params),
+        "auth/logout" => request("logout", What::Same, params),
+        "session/new" => request("session/new", What::Session, session_for_v1(params, losses)),
+        "session/fork" => request("session/fork", What::Session, session_for_v1(params, losses)),
+        "session/prompt" => {
+            if let Some(prompt) = params.get("prompt").cloned() {
+                params.set("prompt", blocks::list_to_v1(&prompt, losses));
+            }
+            request("session/prompt", What::Prompt, params)
+        }
+        "session/resume" => {
+            let from = params.remove("replayFrom").filter(|from| !from.is_null());
+            let params = session_for_v1(params, losses);
+            let Some(from) = from else { return request("session/resume", What::Session, params) };
+            let is_start = shape::object(&from).and_then(|from| shape::text(&from, "type"));
+            if is_start.as_deref() != Some("start") {
+                losses.add(LossKind::ReplayFrom);
+            }
+            request("session/load", What::Session, params)
+        }
+        "session/set_config_option" if is_made_mode(&params, transcript) => {
+            params.remove("configId");
+            params.remove("type");
+            let params = shape::renamed(&params, "value", "modeId");
+            request("session/set_mode", What::SetModeOption, params)
+        }
+        "session/set_config_option" => match options::set_to_v1(&params, losses) {
+            Some(params) => request("session/set_config_option", What::SetOption, params),
+            None => Err(Unsayable(LossKind::OptionValue)),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// The option of a session by which its mode is set.
+fn mode_option(transcript: &Transcript) -> Option<Object> {
+    let options = transcript.slot(Slot::Options)?;
+    options::mode_option(options.fields.get("configOptions")?)
+}
+
+/// Whether params set an option that is a boolean on the agent's side.
+fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
+    let option = || {
+        let options = transcript?.slot(Slot::Options)?;
+        let list = parlor_json::elements(options.fields.get("configOptions")?.raw())?;
+        let wanted = shape::text(params, "configId")?;
+        let options = list.into_iter().filter_map(|option| Object::parse(option).ok());
+        options.into_iter().find(|option| shape::text(option, "configId").as_ref() == Some(&wanted))
+    };
+    option().is_some_and(|option| shape::text(&option, "type").as_deref() == Some("boolean"))
+}
+
+/// Whether params set the option that was made of a v1 agent's modes.
+fn is_made_mode(params: &Object, transcript: Option<&Transcript>) -> bool {
+    let Some(transcript) = transcript else { return false };
+    let has_modes = transcript.slot(Slot::Mode).is_some();
+    let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
+    let own = options.and_then(options::mode_option);
+    let sets_mode = shape::text(params, "configId").as_deref() == Some(MODE);
+    has_modes && own.is_none() && sets_mode && shape::is(params, "value", Type::String)
+}
+
+/// What kind of answer a request gets that needs no translation.
+pub(super) fn same_in_all(method: &str) -> What {
+    match method {
+        "initialize" => What::Initialize,
+        "session/new" | "session/load" | "session/resume" | "session/fork" => What::Session,
+        "session/prompt" => What::Prompt,
+        "session/delete" => What::Delete,
+        "session/set_config_option" => What::SetOption,
+        _ => What::Same,
+    }
+}
+
+/// Between v2 and its draft, only the mark by which the draft is chosen differs in what a client asks.
+pub(super) fn same_version(method: &str, params: Option<Object>, to: Dialect) -> Option<Request> {
+    let mut params = params.filter(|_| method == "initialize")?;
+    mark_dialect(&mut params, to);
+    Some(Request { method: "initialize", what: What::Initialize, params })
+}
+
+pub(crate) fn session_in(params: &Object) -> Option<SessionId> {
+    JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from)
+}
+
+fn with_servers(mut params: Object, convert: fn(&Json, &mut Losses) -> Json, losses: &mut Losses) -> Object {
+    if let Some(servers) = params.get("mcpServers").cloned() {
+        params.set("mcpServers", convert(&servers, losses));
+    }
+    params
+}
+
+/// The params of a request for a session, as v1 has them: the list of servers must be there, and a system prompt
+/// has blocks of its own.
+fn session_for_v1(params: Object, losses: &mut Losses) -> Object {
+    let mut params = with_servers(params, mcp::to_v1, losses);
+    if params.get("mcpServers").is_none() {
+        params.set("mcpServers", shape::json("[]"));
+    }
+    shape::within(&mut params, "systemPrompt", |mut prompt| {
+        if let Some(content) = prompt.get("content").cloned() {
+            prompt.set("content", blocks::list_to_v1(&content, losses));
+        }
+        prompt
+    });
+    params
+}
+
+/// The draft is chosen by a mark in the metadata; the published versions have none.
+fn mark_dialect(params: &mut Object, dialect: Dialect) {
+    shape::take_note(params, Dialect::MARK);
+    if dialect == Dialect::Draft {
+        shape::note(params, Dialect::MARK, shape::string(dialect.name()));
+    }
+}

@@ -1,0 +1,594 @@
+//! A live session: what happens to a conversation when people and an agent act on it.
+//!
+//! [`Session::step`] takes one thing that happened and says what came of it: changes of the transcript, and effects,
+//! which are what somebody with hands has to do. It waits for nothing and knows no clock.
+
+mod echo;
+mod names;
+mod prompts;
+mod questions;
+
+use std::collections::BTreeMap;
+
+use parlor_json::{Json, JsonStr, Object};
+
+use self::echo::Echo;
+pub use self::names::Names;
+use self::prompts::Prompts;
+pub use self::prompts::{Held, Prompt, PromptId, Settled, Stage};
+use self::questions::Questions;
+pub use self::questions::{Answer, QuestionId, Reply};
+use crate::{
+    Activity, Body, Change, EntryId, MessageId, Naming, Refused, Role, State, Target, Transcript, Update,
+    Upsert,
+};
+
+/// A conversation, who takes part in it, and what is going on.
+#[derive(Debug)]
+pub struct Session {
+    transcript: Transcript,
+    words: Words,
+    names: Names,
+    prompts: Prompts,
+    questions: Questions,
+    clients: BTreeMap<ClientId, Client>,
+    agent: Option<TurnTaking>,
+    /// What the agent says again of the prompt it was last sent.
+    echo: Option<Echo>,
+    /// The change before the running turn: entries that are older belong to earlier ones.
+    turn_began: u64,
+}
+
+/// How the transcript of an agent's dialect is read where a session has to know what it means.
+#[derive(Debug, Clone, Copy)]
+pub struct Words {
+    /// Whether a tool call is over.
+    pub is_final: fn(&Body) -> bool,
+    /// What makes a tool call that will never go on a failed one; `None` if it is over.
+    pub failed: fn(&Body) -> Option<Upsert>,
+}
+
+/// Names a client that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
+/// What matters of a client that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    /// Whether it may act, and so is asked.
+    pub drives: bool,
+    /// Whether its prompts are answered when their turn has ended, and not when they are accepted.
+    pub waits: bool,
+    /// Whether it can show forms.
+    pub elicits: bool,
+}
+
+/// How an agent takes prompts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnTaking {
+    /// One at a time, each answered at the end of its turn. Such an agent reports no states and names no prompts.
+    OneByOne,
+    /// Any number at any time; it says when it takes one, under which name, and what it is doing.
+    Queueing,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A client takes part from now on.
+    Joined(ClientId, Client),
+    /// A client is gone.
+    Left(ClientId),
+    /// A client wants no more of the session: prompts of its that wait are not wanted either.
+    Closed(ClientId),
+    /// A client sent a prompt.
+    Prompted(Prompt),
+    /// A prompt is not wanted any more.
+    TakenBack(PromptId),
+    /// The running turn is not wanted any more, nor what waits after it.
+    Cancelled,
+    /// The agent is there. `anew`: it was given the conversation to read and goes by names of its own from here on.
+    AgentReady {
+        /// How it takes prompts.
+        taking: TurnTaking,
+        /// Whether names it used before mean nothing to it.
+        anew: bool,
+    },
+    /// The agent is gone. This is the state that the session is in, if it was busy.
+    AgentGone(State),
+    /// The agent is released and will be brought back when it is needed.
+    AgentReleased,
+    /// The agent said something about the conversation.
+    Said(Update, Naming),
+    /// The agent took a prompt.
+    Accepted {
+        /// Which.
+        prompt: PromptId,
+        /// Its message, if the agent named it.
+        message: Option<MessageId>,
+        /// What else it said.
+        fields: Object,
+    },
+    /// The agent did not take a prompt.
+    Rejected {
+        /// Which.
+        prompt: PromptId,
+        /// Why.
+        error: Json,
+    },
+    /// An agent that takes prompts one by one has ended a turn.
+    Ended {
+        /// The prompt that began it.
+        prompt: PromptId,
+        /// How it ended.
+        state: State,
+    },
+    /// The agent asks a person.
+    Asked {
+        /// The question.
+        question: QuestionId,
+        /// Whether only clients that can show forms are asked.
+        form: bool,
+    },
+    /// A client answered.
+    Answered {
+        /// The question.
+        question: QuestionId,
+        /// Who answered.
+        by: ClientId,
+        /// What.
+        answer: Answer,
+    },
+    /// The agent does not want to know any more.
+    Unasked(QuestionId),
+    /// Something parlor itself has to say about the conversation.
+    Noted(Update),
+}
+
+/// Something to be done, after what changed is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Hand this prompt to the agent.
+    Send(Prompt),
+    /// Tell the agent that a prompt which it has and did not take yet is not wanted any more.
+    Recall(PromptId),
+    /// Tell the agent to end the turn.
+    Interrupt,
+    /// Answer the client that sent a prompt.
+    Settle {
+        /// The prompt.
+        prompt: PromptId,
+        /// Who sent it.
+        by: ClientId,
+        /// What came of it.
+        outcome: Settled,
+    },
+    /// Put a question to a client.
+    Ask(QuestionId, ClientId),
+    /// Tell a client that a question needs no answer any more.
+    Withdraw(QuestionId, ClientId),
+    /// Answer the agent.
+    Reply(QuestionId, Reply),
+    /// Tell the drivers which prompts wait.
+    HeldChanged,
+    /// A prompt waits and there is no agent: bring it back.
+    NeedAgent,
+    /// Nobody wants the session any more: let the agent forget it.
+    Release,
+}
+
+/// What came of one step.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// What changed in the transcript, in order.
+    pub changes: Vec<Change>,
+    /// What to do when the changes are stored, in order.
+    pub effects: Vec<Effect>,
+    /// Whether the changes must be safe from a power cut before that.
+    pub durable: bool,
+    /// Whether the prompts that wait or other such things changed, which are stored beside the transcript.
+    pub upkeep: bool,
+    /// Why something could not be taken.
+    pub refused: Vec<Refused>,
+}
+
+impl Session {
+    /// A session that goes on from a transcript and what was kept beside it.
+    pub fn new(transcript: Transcript, words: Words, kept: Option<&Object>) -> Self {
+        let turn_began = transcript.seq();
+        Self {
+            names: Names::restored(kept),
+            prompts: Prompts::restored(kept),
+            transcript,
+            words,
+            questions: Questions::default(),
+            clients: BTreeMap::new(),
+            agent: None,
+            echo: None,
+            turn_began,
+        }
+    }
+
+    /// What has to be kept beside the transcript.
+    pub fn kept(&self) -> Object {
+        let mut kept = Object::default();
+        self.prompts.keep(&mut kept);
+        self.names.keep(&mut kept);
+        kept
+    }
+
+    /// The conversation.
+    pub fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    /// Which names the agent uses for which entries.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The prompts that wait.
+    pub fn held(&self) -> Vec<Held> {
+        self.prompts.held()
+    }
+
+    /// Whether a turn runs or something waits for an agent.
+    pub fn is_busy(&self) -> bool {
+        self.activity().is_busy() || self.prompts.any_open()
+    }
+
+    /// Who sent the prompt whose turn runs.
+    pub fn prompter(&self) -> Option<ClientId> {
+        self.prompts.running().map(|prompt| prompt.by)
+    }
+
+    /// How the agent takes prompts, if it is there.
+    pub fn agent(&self) -> Option<TurnTaking> {
+        self.agent
+    }
+
+    /// The drivers that take part, the longest there first.
+    pub fn drivers(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.clients.iter().filter(|(_, client)| client.drives).map(|(id, _)| *id)
+    }
+
+    /// Whether nobody takes part.
+    pub fn is_deserted(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// Takes one thing that happened. `fresh` gives ids that no session has.
+    pub fn step(&mut self, input: Input, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        match input {
+            Input::Said(update, naming) => self.said(update, naming, fresh, out),
+            Input::Noted(update) => self.push(update, out),
+            Input::Joined(id, client) => {
+                self.clients.insert(id, client);
+                if client.drives {
+                    self.questions.joined(id, client, out);
+                    self.advance(fresh, out);
+                }
+            }
+            Input::Left(id) => self.left(id),
+            Input::Closed(id) => {
+                self.prompts.take_back_all(|prompt| prompt.by == id, out);
+                self.left(id);
+                if self.clients.is_empty() {
+                    self.cancel(out);
+                    out.effects.push(Effect::Release);
+                }
+            }
+            Input::Prompted(prompt) => {
+                let waits = self.clients.get(&prompt.by).is_some_and(|client| client.waits);
+                self.prompts.add(prompt, waits, out);
+                self.advance(fresh, out);
+            }
+            Input::TakenBack(prompt) => self.prompts.take_back(prompt, out),
+            Input::Cancelled => self.cancel(out),
+            Input::AgentReady { taking, anew } => {
+                self.agent = Some(taking);
+                if anew {
+                    self.names.begin_anew(self.transcript.seq());
+                    out.upkeep = true;
+                }
+                self.advance(fresh, out);
+            }
+            Input::AgentGone(state) => self.agent_gone(&state, fresh, out),
+            Input::AgentReleased => self.agent = None,
+            Input::Accepted { prompt, message, fields } => {
+                self.accepted(prompt, message.as_ref(), fields, fresh, out);
+            }
+            Input::Rejected { prompt, error } => {
+                self.prompts.rejected(prompt, error, out);
+                self.advance(fresh, out);
+            }
+            Input::Ended { prompt, state } => self.ended(prompt, &state, fresh, out),
+            Input::Asked { question, form } => {
+                let asked = self.questions.ask(question, form, &self.clients, out);
+                if asked && self.agent == Some(TurnTaking::OneByOne) {
+                    self.report(Activity::RequiresAction, out);
+                }
+            }
+            Input::Answered { question, by, answer } => {
+                self.questions.answer(question, by, answer, out);
+                self.go_on(out);
+            }
+            Input::Unasked(question) => {
+                self.questions.withdraw(question, Reply::TakenBack, out);
+                self.go_on(out);
+            }
+        }
+    }
+
+    fn left(&mut self, id: ClientId) {
+        self.clients.remove(&id);
+        self.questions.left(id);
+    }
+
+    fn activity(&self) -> &Activity {
+        self.transcript.state().map_or(&Activity::Idle, |state| &state.activity)
+    }
+
+    /// Takes an update into the transcript.
+    fn push(&mut self, update: Update, out: &mut Step) {
+        match self.transcript.push(update) {
+            Ok(change) => out.changes.push(change),
+            Err(refused) => out.refused.push(refused),
+        }
+    }
+
+    /// Reports a state for an agent that reports none.
+    fn report(&mut self, activity: Activity, out: &mut Step) {
+        if *self.activity() != activity {
+            let state = State { activity, stop_reason: None, fields: Object::default(), meta: None };
+            self.push(Update::State(state), out);
+        }
+    }
+
+    /// After a question is off the table: an agent that reports no states goes on.
+    fn go_on(&mut self, out: &mut Step) {
+        if self.questions.is_empty() && self.agent == Some(TurnTaking::OneByOne) {
+            let runs = self.prompts.running().is_some();
+            if *self.activity() == Activity::RequiresAction {
+                self.report(if runs { Activity::Running } else { Activity::Idle }, out);
+            }
+        }
+    }
+
+    /// The agent said something.
+    fn said(&mut self, update: Update, naming: Naming, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        if let Update::State(state) = update {
+            self.reported(&state, fresh, out);
+            return;
+        }
+        let Some(update) = self.not_an_echo(update, naming, fresh, out) else { return };
+        self.take(update, naming, fresh, out);
+    }
+
+    /// An update of the agent's, under the names of this session.
+    fn take(
+        &mut self,
+        mut update: Update,
+        naming: Naming,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        let starts = naming == Naming::StartsToolCall;
+        let Self { names, transcript, words, turn_began, .. } = self;
+        if let Some(entry) = entry_of(&mut update) {
+            let is_over = |body: &Body| (words.is_final)(body);
+            out.upkeep |= names.rename(entry, transcript, starts, *turn_began, is_over, fresh);
+        }
+        self.push(update, out);
+    }
+
+    /// An agent that reports states said what it does.
+    fn reported(&mut self, state: &State, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        let is_idle = state.activity == Activity::Idle;
+        if is_idle {
+            // The agent took these and never said under which name.
+            for prompt in self.prompts.accepted_unnamed() {
+                self.insert(prompt, None, fresh, out);
+            }
+        } else if *self.activity() == Activity::Idle {
+            self.turn_began = self.transcript.seq();
+        }
+        self.push(Update::State(state.clone()), out);
+        if is_idle {
+            self.prompts.turn_ended(state, out);
+            self.advance(fresh, out);
+        }
+    }
+
+    /// Looks whether the agent says a prompt again; what is left is news.
+    fn not_an_echo(
+        &mut self,
+        update: Update,
+        naming: Naming,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) -> Option<Update> {
+        let user = user_message(&update);
+        if user.is_none() && self.echo.is_none() {
+            return Some(update);
+        }
+        if let Some(named) = user
+            && self.agent == Some(TurnTaking::Queueing)
+            && self.names.known(Role::User, named, &self.transcript).is_none()
+            && let Some(prompt) = self.prompts.first_not_inserted()
+        {
+            let named = named.clone();
+            self.insert(prompt, Some(&named), fresh, out);
+        }
+        let Some(echo) = &mut self.echo else { return Some(update) };
+        match echo.hears(update, naming) {
+            echo::Heard::Again(named) => {
+                if let Some(named) = named {
+                    self.names.same(Role::User, named, echo.message());
+                    out.upkeep = true;
+                }
+                None
+            }
+            echo::Heard::Waits => None,
+            echo::Heard::Beside(update) => Some(update),
+            echo::Heard::News(update, before) => {
+                self.echo = None;
+                before.into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
+                Some(update)
+            }
+        }
+    }
+
+    fn accepted(
+        &mut self,
+        prompt: PromptId,
+        message: Option<&MessageId>,
+        fields: Object,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        self.prompts.accepted(prompt, fields);
+        if message.is_some() {
+            self.insert(prompt, message, fresh, out);
+        }
+        self.prompts.settle_accepted(prompt, out);
+    }
+
+    /// Puts a prompt into the conversation, under the agent's name for it if it has one.
+    fn insert(
+        &mut self,
+        prompt: PromptId,
+        named: Option<&MessageId>,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        let Some(found) = self.prompts.get(prompt).filter(|prompt| prompt.stage.message().is_none()) else {
+            return;
+        };
+        let content = found.prompt.content.clone();
+        let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *fresh));
+        if named.is_some() {
+            let Self { names, transcript, turn_began, .. } = self;
+            out.upkeep |= names.rename(&mut entry, transcript, false, *turn_began, |_| false, fresh);
+        }
+        let EntryId::Message(_, message) = &entry else { return };
+        let message = message.clone();
+        self.echo = Some(Echo::of(&message, named, &content));
+        let content = crate::Content::parse(content.raw()).unwrap_or_default();
+        let upsert = Upsert { content: crate::Patch::Value(content), ..Upsert::default() };
+        out.effects.push(Effect::HeldChanged);
+        self.prompts.inserted(prompt, message);
+        self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
+        out.durable = true;
+        out.upkeep = true;
+        self.prompts.settle_accepted(prompt, out);
+    }
+
+    /// Lets what waits go on, as far as it can.
+    fn advance(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        let Some(taking) = self.agent else {
+            if self.prompts.any_held() && self.drivers().next().is_some() {
+                out.effects.push(Effect::NeedAgent);
+            }
+            return;
+        };
+        match taking {
+            TurnTaking::Queueing => self.prompts.send_all(out),
+            TurnTaking::OneByOne => {
+                if self.prompts.running().is_some() {
+                    return;
+                }
+                let Some(next) = self.prompts.first_held() else { return };
+                self.turn_began = self.transcript.seq();
+                self.insert(next, None, fresh, out);
+                self.report(Activity::Running, out);
+                self.prompts.send(next, out);
+            }
+        }
+    }
+
+    fn ended(
+        &mut self,
+        prompt: PromptId,
+        state: &State,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        if self.prompts.running().is_none_or(|running| running.id != prompt) {
+            return;
+        }
+        if let Some(echo) = self.echo.take() {
+            echo.held().into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
+        }
+        self.questions.withdraw_all(&Reply::Cancelled, out);
+        self.push(Update::State(state.clone()), out);
+        self.prompts.turn_ended(state, out);
+        out.upkeep = true;
+        self.advance(fresh, out);
+    }
+
+    fn cancel(&mut self, out: &mut Step) {
+        self.prompts.take_back_all(|_| true, out);
+        self.questions.withdraw_all(&Reply::Cancelled, out);
+        if self.activity().is_busy() {
+            out.effects.push(Effect::Interrupt);
+        }
+        self.go_on(out);
+    }
+
+    fn agent_gone(&mut self, state: &State, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        self.agent = None;
+        self.echo = None;
+        self.questions.withdraw_all(&Reply::Gone, out);
+        if self.activity().is_busy() || self.prompts.running().is_some() {
+            self.fail_tool_calls(out);
+            self.push(Update::State(state.clone()), out);
+        }
+        self.prompts.agent_gone(state, out);
+        out.upkeep = true;
+        self.advance(fresh, out);
+    }
+
+    /// Tool calls that nobody will go on with have failed.
+    fn fail_tool_calls(&mut self, out: &mut Step) {
+        let entries = self.transcript.entries().iter();
+        let open: Vec<_> = entries
+            .filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)) && !entry.body().removed)
+            .filter_map(|entry| Some((entry.id().clone(), (self.words.failed)(entry.body())?)))
+            .collect();
+        for (entry, upsert) in open {
+            self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
+        }
+    }
+}
+
+/// The entry that an update is about, to be named otherwise.
+fn entry_of(update: &mut Update) -> Option<&mut EntryId> {
+    match update {
+        Update::Upsert { target: Target::Entry(entry), .. }
+        | Update::Append { entry, .. }
+        | Update::Remove { entry, .. } => Some(entry),
+        Update::Upsert { target: Target::Slot(_), .. }
+        | Update::Output { .. }
+        | Update::Note { .. }
+        | Update::State(_) => None,
+    }
+}
+
+/// The user message that an update is about.
+fn user_message(update: &Update) -> Option<&MessageId> {
+    match update {
+        Update::Append { entry: EntryId::Message(Role::User, id), .. }
+        | Update::Upsert { target: Target::Entry(EntryId::Message(Role::User, id)), .. } => Some(id),
+        Update::Append { .. }
+        | Update::Upsert { .. }
+        | Update::Output { .. }
+        | Update::Remove { .. }
+        | Update::Note { .. }
+        | Update::State(_) => None,
+    }
+}
+
+fn string_member(object: &Object, name: &str) -> Option<JsonStr> {
+    JsonStr::from_raw(object.get(name)?.raw())
+}

@@ -1,0 +1,111 @@
+//! What an agent asks people, and who answers.
+
+use std::collections::BTreeMap;
+
+use parlor_json::Json;
+
+use super::{Client, ClientId, Effect, Step};
+
+/// Names a question of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QuestionId(pub u64);
+
+/// What a client said to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// An answer.
+    Result(Json),
+    /// That it cannot answer.
+    Error(Json),
+}
+
+/// What the agent is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// A person's answer.
+    Result(Json),
+    /// Nobody could answer, and this is what the last one said.
+    Error(Json),
+    /// The question was cancelled with its turn.
+    Cancelled,
+    /// The agent took it back itself.
+    TakenBack,
+    /// The agent is gone and hears nothing.
+    Gone,
+}
+
+/// The questions that have no answer yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Questions(BTreeMap<QuestionId, Question>);
+
+#[derive(Debug, Clone)]
+struct Question {
+    form: bool,
+    asked: Vec<ClientId>,
+}
+
+impl Questions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Puts a question to all who can answer it; whether it waits for an answer now.
+    pub(super) fn ask(
+        &mut self,
+        id: QuestionId,
+        form: bool,
+        clients: &BTreeMap<ClientId, Client>,
+        out: &mut Step,
+    ) -> bool {
+        let can = |client: &Client| client.drives && (!form || client.elicits);
+        let asked: Vec<_> = clients.iter().filter(|(_, client)| can(client)).map(|(id, _)| *id).collect();
+        if form && asked.is_empty() {
+            out.effects.push(Effect::Reply(id, Reply::Cancelled));
+            return false;
+        }
+        out.effects.extend(asked.iter().map(|client| Effect::Ask(id, *client)));
+        self.0.insert(id, Question { form, asked });
+        true
+    }
+
+    /// Somebody came who can answer what is open.
+    pub(super) fn joined(&mut self, id: ClientId, client: Client, out: &mut Step) {
+        for (question, open) in &mut self.0 {
+            if !open.form || client.elicits {
+                open.asked.push(id);
+                out.effects.push(Effect::Ask(*question, id));
+            }
+        }
+    }
+
+    pub(super) fn left(&mut self, id: ClientId) {
+        self.0.values_mut().for_each(|open| open.asked.retain(|asked| *asked != id));
+    }
+
+    /// The first result counts. Who errs is out; the last one's error is the answer if nobody is left.
+    pub(super) fn answer(&mut self, id: QuestionId, by: ClientId, answer: Answer, out: &mut Step) {
+        let Some(open) = self.0.get_mut(&id) else { return };
+        let Some(place) = open.asked.iter().position(|asked| *asked == by) else { return };
+        open.asked.remove(place);
+        match answer {
+            Answer::Result(result) => {
+                out.durable = true;
+                self.withdraw(id, Reply::Result(result), out);
+            }
+            Answer::Error(error) if open.asked.is_empty() => self.withdraw(id, Reply::Error(error), out),
+            Answer::Error(_) => {}
+        }
+    }
+
+    /// A question is off the table.
+    pub(super) fn withdraw(&mut self, id: QuestionId, reply: Reply, out: &mut Step) {
+        let Some(open) = self.0.remove(&id) else { return };
+        out.effects.extend(open.asked.into_iter().map(|client| Effect::Withdraw(id, client)));
+        out.effects.push(Effect::Reply(id, reply));
+    }
+
+    pub(super) fn withdraw_all(&mut self, reply: &Reply, out: &mut Step) {
+        let open: Vec<_> = self.0.keys().copied().collect();
+        open.into_iter().for_each(|id| self.withdraw(id, reply.clone(), out));
+    }
+}
