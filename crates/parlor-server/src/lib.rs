@@ -2,3 +2,4 @@
 
 pub mod hub;
 pub mod outbox;
+pub mod process;
