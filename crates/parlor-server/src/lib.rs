@@ -3,3 +3,4 @@
 pub mod hub;
 pub mod outbox;
 pub mod process;
+pub mod services;
