@@ -160,6 +160,18 @@ async fn descendants_that_left_the_group_are_ended() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
+async fn one_who_hides_and_holds_the_streams_does_not_keep_others_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("{}; echo said >&2; exit 5", processes::HIDE.trim());
+    let process = Process::start(&shell(&script, folder.path()), &watcher()).unwrap();
+    let status = soon("the end", process.wait()).await;
+    processes::end_hidden(folder.path());
+    assert_eq!(status.code(), Some(5));
+    assert_eq!(process.stderr_tail(), "said\n");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
 async fn others_are_not_ended() {
     let watcher = watcher();
     let mut other =

@@ -345,6 +345,19 @@ async fn children_left_behind_do_not_keep_a_terminal_open() {
     assert!(!is_alive(session.pid(&id).await));
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn one_who_hides_does_not_keep_a_terminal_open() {
+    let session = Session::new();
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("{}; echo said", processes::HIDE.trim());
+    let id = session.create(json!({ "command": script, "cwd": folder.path() })).await;
+    let exit = session.of("terminal/wait_for_exit", &id).await;
+    processes::end_hidden(folder.path());
+    assert_eq!(exit.unwrap(), json!({ "exitCode": 0, "signal": null }));
+    assert_eq!(session.output(&id).await["output"], "said\n");
+}
+
 #[tokio::test]
 async fn output_is_kept_up_to_the_limit() {
     let session = Session::new();

@@ -2,13 +2,14 @@
 
 use std::env;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parlor_server::process::{Command as Agent, Process, Watcher};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -64,6 +65,7 @@ impl Victim {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "victim", "--ignored", "--nocapture"])
             .env("PARLOR_TEST_VICTIM", "1")
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -85,8 +87,9 @@ impl Victim {
         })
     }
 
+    /// Kills all of the victim's group, as a terminal or a supervisor may do.
     fn kill_and_look(mut self) {
-        self.child.kill().unwrap();
+        kill_process_group(number(self.child.id()), Signal::KILL).unwrap();
         self.child.wait().unwrap();
         eventually("nothing is left", || self.pids.iter().all(|pid| !is_alive(*pid)));
     }
@@ -115,7 +118,11 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn signal(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
+    kill_process(number(pid), signal).unwrap();
+}
+
+fn number(pid: u32) -> Pid {
+    Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
 }
 
 #[test]

@@ -64,3 +64,16 @@ pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool)
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("still waiting for {what}"))
 }
+
+/// Starts a process that cannot be found: it left the group and has no mark. It holds the streams that it was given.
+/// The script goes on when it runs; the file `hidden` has its process id.
+pub(crate) const HIDE: &str = "
+env -i setsid sh -c 'echo $$ > hiding; mv hiding hidden; exec sleep 60' &
+while [ ! -e hidden ]; do sleep 0.01; done
+";
+
+/// Ends the process that [`HIDE`] started in `folder`.
+pub(crate) fn end_hidden(folder: &Path) {
+    let pid = std::fs::read_to_string(folder.join("hidden")).unwrap();
+    assert!(std::process::Command::new("kill").arg(pid.trim()).status().unwrap().success());
+}
