@@ -2,3 +2,5 @@
 
 pub mod hub;
 pub mod outbox;
+pub mod process;
+pub mod services;

@@ -23,6 +23,8 @@ struct Cli {
 enum Command {
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
+    #[command(name = "watch-agents", hide = true)]
+    Watch(commands::watch::Watch),
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 translated with losses.";
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
+        Command::Watch(watch) => watch.run(),
     };
     done.unwrap_or_else(|failure: Failure| failure.report())
 }

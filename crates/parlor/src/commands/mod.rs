@@ -2,3 +2,4 @@
 
 pub(crate) mod fold;
 pub(crate) mod translate;
+pub(crate) mod watch;

@@ -1,0 +1,125 @@
+//! The end of a command's output, as text.
+
+/// Text up to a limit of bytes; more cuts it at the front, between characters.
+#[derive(Debug)]
+pub(super) struct Output {
+    text: String,
+    limit: usize,
+    truncated: bool,
+    /// The beginning of a character of which the rest has not come.
+    partial: Vec<u8>,
+}
+
+/// How much more than twice the limit is kept before the front is cut off. Cutting moves all that is kept, so it must be
+/// rare.
+const SLACK: usize = 64 << 10;
+
+impl Output {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { text: String::new(), limit, truncated: false, partial: Vec::new() }
+    }
+
+    /// More output. What is not UTF-8 becomes U+FFFD.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.partial.extend_from_slice(bytes);
+        let bytes = std::mem::take(&mut self.partial);
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            self.text.push_str(chunk.valid());
+            if chunks.peek().is_none() && is_beginning(chunk.invalid()) {
+                self.partial = chunk.invalid().to_vec();
+            } else if !chunk.invalid().is_empty() {
+                self.text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        if self.text.len() > self.limit * 2 + SLACK {
+            self.text.drain(..self.start());
+            self.truncated = true;
+        }
+    }
+
+    /// There is no more output.
+    pub(super) fn finish(&mut self) {
+        if !std::mem::take(&mut self.partial).is_empty() {
+            self.text.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+
+    /// The text that is kept.
+    pub(super) fn text(&self) -> &str {
+        &self.text[self.start()..]
+    }
+
+    /// Whether there was more than is kept.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.truncated || self.text.len() > self.limit
+    }
+
+    /// Where the text begins that is within the limit.
+    fn start(&self) -> usize {
+        let mut start = self.text.len().saturating_sub(self.limit);
+        while !self.text.is_char_boundary(start) {
+            start += 1;
+        }
+        start
+    }
+}
+
+/// Whether more bytes could make this a character. The decoder hands out nothing that goes on wrongly, so what is left
+/// at the end is a beginning if it is shorter than its first byte says.
+fn is_beginning(bytes: &[u8]) -> bool {
+    let whole = match bytes.first() {
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        Some(_) | None => 0,
+    };
+    bytes.len() < whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_in_pieces_are_put_together() {
+        let mut output = Output::new(100);
+        for byte in "a€😀\n".as_bytes() {
+            output.push(&[*byte]);
+        }
+        output.push(&[0xff, b'b', 0xe2, 0x82]);
+        assert_eq!(output.text(), "a€😀\n\u{fffd}b");
+        output.push(b"c");
+        assert_eq!(output.text(), "a€😀\n\u{fffd}b\u{fffd}c");
+        output.push(&[0xf0, 0x9f]);
+        output.finish();
+        assert_eq!(output.text(), "a€😀\n\u{fffd}b\u{fffd}c\u{fffd}");
+        assert!(!output.is_truncated());
+    }
+
+    #[test]
+    fn the_front_is_cut_between_characters() {
+        for (limit, kept, truncated) in
+            [(7, "a€€", false), (6, "€€", true), (5, "€", true), (2, "", true), (0, "", true)]
+        {
+            let mut output = Output::new(limit);
+            output.push("a€€".as_bytes());
+            assert_eq!((output.text(), output.is_truncated()), (kept, truncated), "{limit}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_does_not_grow() {
+        let mut output = Output::new(1000);
+        for _ in 0..1000 {
+            output.push(&[b'x'; 1000]);
+            assert!(output.text.len() <= 2 * 1000 + SLACK);
+        }
+        output.push(b"end");
+        assert_eq!(output.text(), format!("{}end", "x".repeat(997)));
+        assert!(output.is_truncated());
+        let mut all_kept = Output::new(2000);
+        all_kept.push(&[b'x'; 2000]);
+        assert!(!all_kept.is_truncated());
+    }
+}

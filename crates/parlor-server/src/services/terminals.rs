@@ -1,0 +1,346 @@
+//! `terminal/*`: commands that parlor runs for an agent.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::future::Future;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use parlor_json::{Json, Object};
+use parlor_wire::{RpcError, code};
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot, watch};
+use uuid::Uuid;
+
+use super::output::Output;
+use super::params;
+use crate::process::{Command, Process, Watcher};
+
+/// How many terminals of a session may wait to be released.
+pub const MAX_TERMINALS: usize = 64;
+
+/// How much output is kept if the agent does not say.
+pub const DEFAULT_OUTPUT: u64 = 1 << 20;
+
+/// How much output is kept at most.
+pub const MAX_OUTPUT: u64 = 16 << 20;
+
+/// What a command that is killed has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long to read on when nothing is left of a command. What it wrote is there at once; only one who hides from us can
+/// still hold the other end.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// What happened to a terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TerminalEvent {
+    /// A command was started.
+    Created {
+        /// The terminal.
+        id: Arc<str>,
+        /// The command as one would type it.
+        command: String,
+        /// Where it runs.
+        cwd: PathBuf,
+    },
+    /// It wrote something.
+    Output {
+        /// The terminal.
+        id: Arc<str>,
+        /// What it wrote, as it came.
+        bytes: Vec<u8>,
+    },
+    /// It ended, and there will be no more output.
+    Exited {
+        /// The terminal.
+        id: Arc<str>,
+        /// Its exit code, unless a signal ended it.
+        code: Option<u32>,
+        /// The signal that ended it.
+        signal: Option<String>,
+    },
+    /// The agent needs it no more. Always the last event of a terminal.
+    Released {
+        /// The terminal.
+        id: Arc<str>,
+    },
+}
+
+/// The terminals of one session. Dropping them ends their commands.
+#[derive(Debug)]
+pub struct Terminals {
+    watcher: Watcher,
+    env: Vec<(OsString, OsString)>,
+    cwd: PathBuf,
+    events: mpsc::Sender<TerminalEvent>,
+    live: Mutex<HashMap<Arc<str>, Terminal>>,
+}
+
+#[derive(Debug)]
+struct Terminal {
+    process: Process,
+    output: Arc<Mutex<Output>>,
+    exit: watch::Receiver<Option<Exit>>,
+    /// Dropped when the terminal is released.
+    _release: oneshot::Sender<()>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Exit {
+    code: Option<u32>,
+    signal: Option<String>,
+}
+
+impl Terminals {
+    /// Terminals whose commands have `env` as their environment, and run in `cwd` unless the agent says otherwise. What
+    /// happens is sent to `events`; while that is full, commands wait with their output.
+    pub fn new(
+        watcher: Watcher,
+        env: Vec<(OsString, OsString)>,
+        cwd: PathBuf,
+        events: mpsc::Sender<TerminalEvent>,
+    ) -> Self {
+        Self { watcher, env, cwd, events, live: Mutex::default() }
+    }
+
+    /// Does what a request asks for. It is done when this returns; the future is the answer, and of all of them only
+    /// that of `terminal/wait_for_exit` takes its time. Must be called within a tokio runtime.
+    pub fn serve(
+        &self,
+        method: &str,
+        params: &Object,
+    ) -> impl Future<Output = Result<Json, RpcError>> + Send + use<> {
+        let answer = match method {
+            "terminal/create" => self.create(params).map(Answer::Now),
+            "terminal/output" => self.with(params, |terminal| Answer::Now(terminal.output())),
+            "terminal/wait_for_exit" => self.with(params, |terminal| Answer::Exit(terminal.exit.clone())),
+            "terminal/kill" => self.with(params, |terminal| {
+                terminal.process.end(Duration::ZERO, GRACE);
+                Answer::Now(Object::default().to_json())
+            }),
+            "terminal/release" => self.release(params).map(Answer::Now),
+            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` is no method of terminals"))),
+        };
+        async {
+            match answer? {
+                Answer::Now(result) => Ok(result),
+                Answer::Exit(mut exit) => match exit.wait_for(Option::is_some).await.map(|exit| exit.clone())
+                {
+                    Ok(Some(exit)) => Ok(exit.to_json()),
+                    Ok(None) | Err(_) => Err(RpcError::new(code::INTERNAL_ERROR, "parlor is shutting down")),
+                },
+            }
+        }
+    }
+
+    fn create(&self, params: &Object) -> Result<Json, RpcError> {
+        let program = params::text(params, "command")?;
+        let args = params::texts(params, "args")?;
+        let cwd = params::optional_path(params, "cwd")?.unwrap_or_else(|| self.cwd.clone());
+        let limit = params::number(params, "outputByteLimit")?.unwrap_or(DEFAULT_OUTPUT).min(MAX_OUTPUT);
+        let own = params::pairs(params, "env")?.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let env = self.env.iter().cloned().chain(own).collect();
+        let mut live = self.live();
+        if live.len() >= MAX_TERMINALS {
+            return Err(RpcError::new(
+                code::INVALID_REQUEST,
+                format!("the session has {MAX_TERMINALS} terminals; release some with `terminal/release`"),
+            ));
+        }
+        let (line, command) = command(program, args, env, cwd);
+        let (process, reader) = Process::start_merged(&command, &self.watcher)
+            .map_err(|error| cannot_start(&error, &command.program.to_string_lossy()))?;
+
+        let id: Arc<str> = Uuid::now_v7().to_string().into();
+        let output = Arc::new(Mutex::new(Output::new(usize::try_from(limit).unwrap_or(usize::MAX))));
+        let (publish, exit) = watch::channel(None);
+        let (release, released) = oneshot::channel();
+        let created = TerminalEvent::Created { id: Arc::clone(&id), command: line, cwd: command.cwd };
+        let teller = Teller { id: Arc::clone(&id), output: Arc::clone(&output), events: self.events.clone() };
+        tokio::spawn(teller.tell(created, reader, process.wait(), publish, released));
+        live.insert(Arc::clone(&id), Terminal { process, output, exit, _release: release });
+
+        let mut result = Object::default();
+        result.set("terminalId", params::string(&id));
+        Ok(result.to_json())
+    }
+
+    fn release(&self, params: &Object) -> Result<Json, RpcError> {
+        let id = params::text(params, "terminalId")?;
+        // Whatever still runs ends by being dropped.
+        self.live().remove(&*id).ok_or_else(|| unknown(&id))?;
+        Ok(Object::default().to_json())
+    }
+
+    fn with<T>(&self, params: &Object, act: impl FnOnce(&Terminal) -> T) -> Result<T, RpcError> {
+        let id = params::text(params, "terminalId")?;
+        self.live().get(&*id).map(act).ok_or_else(|| unknown(&id))
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<Arc<str>, Terminal>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Answer {
+    Now(Json),
+    Exit(watch::Receiver<Option<Exit>>),
+}
+
+impl Terminal {
+    fn output(&self) -> Json {
+        // Looked at first: once it says that the command has ended, all of its output is there.
+        let exit = self.exit.borrow().clone();
+        let output = lock(&self.output);
+        let mut result = Object::default();
+        result.set("output", params::string(output.text()));
+        result.set("truncated", params::word(&output.is_truncated()));
+        if let Some(exit) = exit {
+            result.set("exitStatus", exit.to_json());
+        }
+        result.to_json()
+    }
+}
+
+/// Reads what a command writes and tells of it.
+struct Teller {
+    id: Arc<str>,
+    output: Arc<Mutex<Output>>,
+    events: mpsc::Sender<TerminalEvent>,
+}
+
+impl Teller {
+    async fn tell(
+        self,
+        created: TerminalEvent,
+        reader: pipe::Receiver,
+        ended: impl Future<Output = ExitStatus>,
+        publish: watch::Sender<Option<Exit>>,
+        released: oneshot::Receiver<()>,
+    ) {
+        self.send(created).await;
+        let exit = Exit::from(self.read(reader, ended).await);
+        lock(&self.output).finish();
+        publish.send_replace(Some(exit.clone()));
+        let Exit { code, signal } = exit;
+        self.send(TerminalEvent::Exited { id: Arc::clone(&self.id), code, signal }).await;
+        let _ = released.await;
+        self.send(TerminalEvent::Released { id: Arc::clone(&self.id) }).await;
+    }
+
+    /// Reads until there is no more to come, and says how the command ended.
+    async fn read(&self, mut reader: pipe::Receiver, ended: impl Future<Output = ExitStatus>) -> ExitStatus {
+        let mut ended = std::pin::pin!(ended);
+        let mut status = None;
+        let mut buffer = vec![0; 16 << 10];
+        loop {
+            tokio::select! {
+                biased;
+                length = reader.read(&mut buffer) => match length {
+                    Ok(length @ 1..) => self.said(&buffer[..length]).await,
+                    Ok(0) | Err(_) => break,
+                },
+                end = &mut ended, if status.is_none() => status = Some(end),
+                () = tokio::time::sleep(SILENCE), if status.is_some() => break,
+            }
+        }
+        match status {
+            Some(status) => status,
+            None => ended.await,
+        }
+    }
+
+    async fn said(&self, bytes: &[u8]) {
+        lock(&self.output).push(bytes);
+        self.send(TerminalEvent::Output { id: Arc::clone(&self.id), bytes: bytes.to_vec() }).await;
+    }
+
+    async fn send(&self, event: TerminalEvent) {
+        // When nobody listens any more, the agent can still ask.
+        let _ = self.events.send(event).await;
+    }
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        Self {
+            code: status.code().and_then(|code| u32::try_from(code).ok()),
+            signal: status.signal().map(signal_name),
+        }
+    }
+}
+
+impl Exit {
+    fn to_json(&self) -> Json {
+        let mut result = Object::default();
+        result.set("exitCode", self.code.map_or_else(Json::null, |code| params::word(&code)));
+        result.set("signal", self.signal.as_deref().map_or_else(Json::null, params::string));
+        result.to_json()
+    }
+}
+
+/// The command to start, and the line that shows it.
+///
+/// Agents also send whole lines for a shell and no arguments, because editors run them in one. Such a line is told
+/// by what no name of a program has in it.
+fn command(
+    program: String,
+    args: Vec<String>,
+    env: Vec<(OsString, OsString)>,
+    cwd: PathBuf,
+) -> (String, Command) {
+    let is_line = args.is_empty()
+        && program.contains(|c: char| c.is_whitespace() || "|&;<>()$`\\\"'*?~".contains(c))
+        && !cwd.join(Path::new(&program)).is_file();
+    if is_line {
+        let args = vec!["-c".into(), program.clone().into()];
+        return (program, Command { program: "sh".into(), args, env, cwd });
+    }
+    let line = shell_words::join([&program].into_iter().chain(&args));
+    let args = args.into_iter().map(OsString::from).collect();
+    (line, Command { program: program.into(), args, env, cwd })
+}
+
+fn cannot_start(error: &io::Error, program: &str) -> RpcError {
+    if error.kind() == io::ErrorKind::NotFound {
+        return params::not_found(error.to_string(), "command", program);
+    }
+    params::refused(error, error.to_string())
+}
+
+fn unknown(id: &str) -> RpcError {
+    params::not_found(format!("there is no terminal `{id}`, or it was released"), "terminalId", id)
+}
+
+fn signal_name(number: i32) -> String {
+    let names = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+    ];
+    let known = names.iter().find(|(signal, _)| signal.as_raw() == number);
+    known.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
+}
+
+fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
+    output.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,443 @@
+//! Files and terminals, as agents ask for them.
+
+mod processes;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::Duration;
+
+use parlor_json::{Json, Object};
+use parlor_server::process::Watcher;
+use parlor_server::services::files;
+use parlor_server::services::terminals::{MAX_TERMINALS, TerminalEvent, Terminals};
+use parlor_wire::{RpcError, code};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use processes::{environment, eventually, is_alive, soon, watcher};
+
+#[test]
+#[ignore = "the helper process of the other tests"]
+fn as_watcher() {
+    processes::watch();
+}
+
+fn object(value: &Value) -> Object {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+fn value(json: &Json) -> Value {
+    serde_json::from_str(json.as_str()).unwrap()
+}
+
+fn data(error: &RpcError) -> Value {
+    error.data().map(value).unwrap_or_default()
+}
+
+fn read(params: &Value) -> Result<String, RpcError> {
+    files::read(&object(params)).map(|json| value(&json)["content"].as_str().unwrap().to_owned())
+}
+
+fn write(path: &Path, content: &str) -> Result<Value, RpcError> {
+    files::write(&object(&json!({ "sessionId": "s", "path": path, "content": content })))
+        .map(|json| value(&json))
+}
+
+#[test]
+fn files_are_read_whole_or_by_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    fs::write(&path, "one\r\ntwo\n\nvier€").unwrap();
+    for (line, limit, content) in [
+        (json!(null), json!(null), "one\r\ntwo\n\nvier€"),
+        (json!(1), json!(1), "one\r\n"),
+        (json!(0), json!(2), "one\r\ntwo\n"),
+        (json!(2), json!(null), "two\n\nvier€"),
+        (json!(3), json!(1), "\n"),
+        (json!(4), json!(100), "vier€"),
+        (json!(5), json!(1), ""),
+        (json!(u64::MAX), json!(u64::MAX), ""),
+        (json!(null), json!(3), "one\r\ntwo\n\n"),
+        (json!(null), json!(0), ""),
+    ] {
+        let params = json!({ "path": path, "line": line, "limit": limit });
+        assert_eq!(read(&params).unwrap(), content, "{line} {limit}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    fs::write(place("binary"), b"ab\xffc").unwrap();
+    fs::File::create(place("long")).unwrap().set_len(files::MAX_FILE + 1).unwrap();
+    fs::File::create(place("longest")).unwrap().set_len(files::MAX_FILE).unwrap();
+
+    let error = read(&json!({ "path": place("none") })).unwrap_err();
+    assert_eq!(error.code(), code::RESOURCE_NOT_FOUND);
+    assert_eq!(data(&error), json!({ "path": place("none") }));
+    for (params, code, words) in [
+        (json!({ "path": place("binary") }), code::INVALID_PARAMS, "byte 2 is not UTF-8"),
+        (json!({ "path": "relative/file" }), code::INVALID_PARAMS, "absolute path"),
+        (json!({}), code::INVALID_PARAMS, "`path` is missing"),
+        (json!({ "path": 5 }), code::INVALID_PARAMS, "`path` must be a string, not 5"),
+        (
+            json!({ "path": place("binary"), "line": "1" }),
+            code::INVALID_PARAMS,
+            "`line` must be a whole number",
+        ),
+        (json!({ "path": place("binary"), "limit": -1 }), code::INVALID_PARAMS, "not -1"),
+        (json!({ "path": "/a\u{0}b" }), code::INVALID_PARAMS, "cannot read"),
+        (json!({ "path": folder.path() }), code::INTERNAL_ERROR, "directory"),
+        (json!({ "path": "/dev/zero" }), code::INTERNAL_ERROR, "not a regular file"),
+        (json!({ "path": place("long") }), code::INTERNAL_ERROR, "longer than 64 MiB"),
+    ] {
+        let error = read(&params).unwrap_err();
+        assert_eq!(error.code(), code, "{params}: {error}");
+        assert!(error.message().contains(words), "{params}: {error}");
+    }
+    assert!(read(&json!({ "path": place("longest"), "limit": 0 })).is_ok());
+}
+
+#[test]
+fn files_are_created_but_folders_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new");
+    assert_eq!(write(&path, "text\r\n").unwrap(), json!({}));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "text\r\n");
+    let usual = folder.path().join("usual");
+    fs::write(&usual, "").unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode(), fs::metadata(&usual).unwrap().mode());
+
+    let nowhere = folder.path().join("none/new");
+    let error = write(&nowhere, "").unwrap_err();
+    assert_eq!((error.code(), data(&error)), (code::RESOURCE_NOT_FOUND, json!({ "path": nowhere })));
+    assert_eq!(write(folder.path(), "").unwrap_err().code(), code::INTERNAL_ERROR);
+    assert_eq!(write(Path::new("relative"), "").unwrap_err().code(), code::INVALID_PARAMS);
+    let half = files::write(
+        &Object::parse(Json::parse(r#"{"path":"/x","content":"\ud83d"}"#).unwrap().raw()).unwrap(),
+    );
+    assert_eq!(half.unwrap_err().code(), code::INVALID_PARAMS);
+    assert_eq!(names(folder.path()), ["new", "usual"], "nothing else is left");
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = entries.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_is_replaced_at_once_and_keeps_its_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("script");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+    let before = fs::File::open(&path).unwrap();
+    write(&path, "new").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o750);
+    assert_eq!(std::io::read_to_string(before).unwrap(), "old", "who reads it sees the old text to its end");
+    assert_eq!(names(folder.path()), ["script"]);
+}
+
+#[test]
+fn links_stay_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    fs::create_dir(place("other")).unwrap();
+    fs::write(place("other/target"), "old").unwrap();
+    symlink("other/target", place("link")).unwrap();
+    symlink("other/missing", place("dangling")).unwrap();
+    fs::write(place("hard"), "old").unwrap();
+    fs::hard_link(place("hard"), place("also")).unwrap();
+    for (name, target) in [("link", "other/target"), ("dangling", "other/missing"), ("hard", "also")] {
+        write(&place(name), "new").unwrap();
+        assert_eq!(fs::read_to_string(place(target)).unwrap(), "new", "{name}");
+    }
+    assert!(place("link").is_symlink() && place("dangling").is_symlink());
+    assert_eq!(names(folder.path()), ["also", "dangling", "hard", "link", "other"]);
+}
+
+struct Session {
+    terminals: Terminals,
+    events: mpsc::Receiver<TerminalEvent>,
+    _watcher: Watcher,
+}
+
+impl Session {
+    fn new() -> Self {
+        Self::with_room(1000)
+    }
+
+    fn with_room(room: usize) -> Self {
+        let watcher = watcher();
+        let (sender, events) = mpsc::channel(room);
+        let terminals = Terminals::new(watcher.clone(), environment(), "/".into(), sender);
+        Self { terminals, events, _watcher: watcher }
+    }
+
+    async fn ask(&self, method: &str, params: Value) -> Result<Value, RpcError> {
+        soon(method, self.terminals.serve(method, &object(&params))).await.map(|json| value(&json))
+    }
+
+    async fn create(&self, params: Value) -> String {
+        self.ask("terminal/create", params).await.unwrap()["terminalId"].as_str().unwrap().to_owned()
+    }
+
+    async fn shell(&self, script: &str) -> String {
+        self.create(json!({ "sessionId": "s", "command": "sh", "args": ["-c", script] })).await
+    }
+
+    async fn of(&self, method: &str, id: &str) -> Result<Value, RpcError> {
+        self.ask(method, json!({ "sessionId": "s", "terminalId": id })).await
+    }
+
+    async fn output(&self, id: &str) -> Value {
+        self.of("terminal/output", id).await.unwrap()
+    }
+
+    /// The process id that a script writes first.
+    async fn pid(&self, id: &str) -> u32 {
+        let mut pid = None;
+        eventually("the script has written its id", async || {
+            let output = self.output(id).await["output"].as_str().unwrap().to_owned();
+            pid = output.split_once('\n').map(|(line, _)| line.parse().unwrap());
+            pid.is_some()
+        })
+        .await;
+        pid.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_run_and_told_of() {
+    let mut session = Session::new();
+    let folder = tempfile::tempdir().unwrap();
+    let cwd = folder.path().canonicalize().unwrap();
+    let id = session
+        .create(json!({
+            "sessionId": "s",
+            "command": "sh",
+            "args": ["-c", "pwd; echo $OWN >&2; exit 3"],
+            "env": [{ "name": "OWN", "value": "a b" }],
+            "cwd": cwd,
+            "outputByteLimit": null,
+        }))
+        .await;
+    assert_eq!(
+        session.of("terminal/wait_for_exit", &id).await.unwrap(),
+        json!({ "exitCode": 3, "signal": null })
+    );
+    let text = format!("{}\na b\n", cwd.display());
+    let exit = json!({ "exitCode": 3, "signal": null });
+    let output = json!({ "output": text, "truncated": false, "exitStatus": exit });
+    assert_eq!(session.output(&id).await, output);
+    assert_eq!(session.of("terminal/release", &id).await.unwrap(), json!({}));
+    let error = session.of("terminal/output", &id).await.unwrap_err();
+    assert_eq!((error.code(), data(&error)), (code::RESOURCE_NOT_FOUND, json!({ "terminalId": id })));
+
+    let first = session.events.recv().await.unwrap();
+    let command = "sh -c 'pwd; echo $OWN >&2; exit 3'".to_owned();
+    assert_eq!(first, TerminalEvent::Created { id: id.as_str().into(), command, cwd });
+    let mut written = Vec::new();
+    let mut next = soon("an event", session.events.recv()).await.unwrap();
+    while let TerminalEvent::Output { bytes, .. } = next {
+        written.extend(bytes);
+        next = soon("an event", session.events.recv()).await.unwrap();
+    }
+    assert_eq!(String::from_utf8(written).unwrap(), text);
+    assert_eq!(next, TerminalEvent::Exited { id: id.as_str().into(), code: Some(3), signal: None });
+    let last = soon("an event", session.events.recv()).await.unwrap();
+    assert_eq!(last, TerminalEvent::Released { id: id.as_str().into() });
+}
+
+#[tokio::test]
+async fn a_line_for_a_shell_is_given_to_one() {
+    let session = Session::new();
+    let id = session.create(json!({ "command": "echo a && echo b | tr b c" })).await;
+    session.of("terminal/wait_for_exit", &id).await.unwrap();
+    assert_eq!(session.output(&id).await["output"], "a\nc\n");
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_is_named() {
+    let session = Session::new();
+    for (params, code, words) in [
+        (json!({ "command": "no-such-command" }), code::RESOURCE_NOT_FOUND, "no-such-command"),
+        (json!({ "command": "true", "cwd": "/no/folder" }), code::RESOURCE_NOT_FOUND, "/no/folder"),
+        (json!({ "command": "true", "cwd": "folder" }), code::INVALID_PARAMS, "absolute"),
+        (json!({ "command": "/", "args": ["x"] }), code::INTERNAL_ERROR, "cannot start `/`"),
+        (json!({ "command": "a\u{0}b" }), code::INVALID_PARAMS, "cannot start"),
+        (json!({}), code::INVALID_PARAMS, "`command` is missing"),
+        (json!({ "command": "true", "args": "x" }), code::INVALID_PARAMS, "`args` must be an array"),
+        (json!({ "command": "true", "args": [1] }), code::INVALID_PARAMS, "`args` must be a string"),
+        (json!({ "command": "true", "env": [{ "name": "X" }] }), code::INVALID_PARAMS, "`value` is missing"),
+    ] {
+        let error = session.ask("terminal/create", params.clone()).await.unwrap_err();
+        assert_eq!(error.code(), code, "{params}: {error}");
+        assert!(error.message().contains(words), "{params}: {error}");
+    }
+    assert_eq!(session.of("terminal/other", "x").await.unwrap_err().code(), code::METHOD_NOT_FOUND);
+    assert_eq!(session.of("terminal/kill", "x").await.unwrap_err().code(), code::RESOURCE_NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_killed_command_stays_until_it_is_released() {
+    let session = Session::new();
+    let id = session.shell("echo $$; echo text; exec sleep 1000").await;
+    session.pid(&id).await;
+    let params = object(&json!({ "terminalId": id }));
+    let waiters: Vec<_> =
+        (0..3).map(|_| tokio::spawn(session.terminals.serve("terminal/wait_for_exit", &params))).collect();
+    assert_eq!(session.of("terminal/kill", &id).await.unwrap(), json!({}));
+    for waiter in waiters {
+        let exit = soon("the end", waiter).await.unwrap().unwrap();
+        assert_eq!(value(&exit), json!({ "exitCode": null, "signal": "SIGTERM" }));
+    }
+    let output = session.output(&id).await;
+    assert!(output["output"].as_str().unwrap().ends_with("text\n"));
+    assert_eq!(output["exitStatus"], json!({ "exitCode": null, "signal": "SIGTERM" }));
+    session.of("terminal/kill", &id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_that_ignores_the_kill_is_ended_all_the_same() {
+    let session = Session::new();
+    let id = session.shell("trap '' TERM; echo $$; while :; do sleep 1000; done").await;
+    session.pid(&id).await;
+    session.of("terminal/kill", &id).await.unwrap();
+    session.of("terminal/kill", &id).await.unwrap();
+    let exit = session.of("terminal/wait_for_exit", &id).await.unwrap();
+    assert_eq!(exit, json!({ "exitCode": null, "signal": "SIGKILL" }));
+}
+
+#[tokio::test]
+async fn release_and_drop_end_commands_and_their_children() {
+    for drop_all in [false, true] {
+        let mut session = Session::new();
+        let id = session.shell("sleep 1000 & echo $!; wait").await;
+        let pid = session.pid(&id).await;
+        let params = object(&json!({ "terminalId": id }));
+        let waiter = tokio::spawn(session.terminals.serve("terminal/wait_for_exit", &params));
+        if drop_all {
+            drop(session.terminals);
+        } else {
+            session.of("terminal/release", &id).await.unwrap();
+        }
+        let exit = soon("the end", waiter).await.unwrap().unwrap();
+        assert_eq!(value(&exit)["signal"], "SIGTERM");
+        assert!(!is_alive(pid));
+        let released = TerminalEvent::Released { id: id.as_str().into() };
+        while soon("the last event", session.events.recv()).await.unwrap() != released {}
+    }
+}
+
+#[tokio::test]
+async fn children_left_behind_do_not_keep_a_terminal_open() {
+    let session = Session::new();
+    let id = session.shell("sleep 1000 & echo $!").await;
+    let exit = session.of("terminal/wait_for_exit", &id).await.unwrap();
+    assert_eq!(exit, json!({ "exitCode": 0, "signal": null }));
+    assert!(!is_alive(session.pid(&id).await));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn one_who_hides_does_not_keep_a_terminal_open() {
+    let session = Session::new();
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("{}; echo said", processes::HIDE.trim());
+    let id = session.create(json!({ "command": script, "cwd": folder.path() })).await;
+    let exit = session.of("terminal/wait_for_exit", &id).await;
+    processes::end_hidden(folder.path());
+    assert_eq!(exit.unwrap(), json!({ "exitCode": 0, "signal": null }));
+    assert_eq!(session.output(&id).await["output"], "said\n");
+}
+
+#[tokio::test]
+async fn output_is_kept_up_to_the_limit() {
+    let session = Session::new();
+    for (limit, kept, truncated) in
+        [(100, "a€€b", false), (8, "a€€b", false), (7, "€€b", true), (6, "€b", true)]
+    {
+        let params = json!({ "command": "printf", "args": ["a€€b"], "outputByteLimit": limit });
+        let id = session.create(params).await;
+        session.of("terminal/wait_for_exit", &id).await.unwrap();
+        let output = session.output(&id).await;
+        assert_eq!((&output["output"], &output["truncated"]), (&json!(kept), &json!(truncated)), "{limit}");
+    }
+    let id = session.shell("head -c 3000000 /dev/zero | tr '\\0' x; printf end").await;
+    session.of("terminal/wait_for_exit", &id).await.unwrap();
+    let output = session.output(&id).await;
+    assert_eq!(output["output"].as_str().unwrap(), format!("{}end", "x".repeat((1 << 20) - 3)));
+    assert_eq!(output["truncated"], true);
+}
+
+#[tokio::test]
+async fn output_that_is_no_text_is_told_as_it_came() {
+    let mut session = Session::new();
+    let id = session.shell("printf 'a\\377\\342\\202'").await;
+    session.of("terminal/wait_for_exit", &id).await.unwrap();
+    assert_eq!(session.output(&id).await["output"], "a\u{fffd}\u{fffd}");
+    let mut written = Vec::new();
+    loop {
+        match soon("an event", session.events.recv()).await.unwrap() {
+            TerminalEvent::Created { .. } => {}
+            TerminalEvent::Output { bytes, .. } => written.extend(bytes),
+            TerminalEvent::Exited { .. } | TerminalEvent::Released { .. } => break,
+        }
+    }
+    assert_eq!(written, b"a\xff\xe2\x82");
+}
+
+#[tokio::test]
+async fn a_slow_reader_of_events_slows_the_command_and_loses_nothing() {
+    const LENGTH: usize = 5_000_000;
+    let mut session = Session::with_room(2);
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let script = format!("head -c {LENGTH} /dev/zero; : > {}", done.display());
+    let id = session.shell(&script).await;
+    // Nobody reads, so the output stops growing long before its end.
+    let mut length = 0;
+    eventually("the output stands still", async || {
+        let before = length;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        length = session.output(&id).await["output"].as_str().unwrap().len();
+        length > 0 && length == before
+    })
+    .await;
+    assert!(length < LENGTH / 2, "{length}");
+    assert!(!done.exists());
+
+    let mut received = 0;
+    loop {
+        match soon("an event", session.events.recv()).await.unwrap() {
+            TerminalEvent::Created { .. } => {}
+            TerminalEvent::Output { bytes, .. } => received += bytes.len(),
+            TerminalEvent::Exited { .. } | TerminalEvent::Released { .. } => break,
+        }
+    }
+    assert_eq!(received, LENGTH);
+    assert!(done.exists());
+}
+
+#[tokio::test]
+async fn a_session_has_so_many_terminals() {
+    let session = Session::new();
+    let mut ids = Vec::new();
+    for _ in 0..MAX_TERMINALS {
+        ids.push(session.create(json!({ "command": "true" })).await);
+    }
+    let error = session.ask("terminal/create", json!({ "command": "true" })).await.unwrap_err();
+    assert!(error.message().contains("terminal/release"), "{error}");
+    session.of("terminal/release", &ids[0]).await.unwrap();
+    ids.push(session.create(json!({ "command": "true" })).await);
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), MAX_TERMINALS + 1, "no id is given twice");
+}

@@ -1,0 +1,21 @@
+use std::io;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::failure::Failure;
+
+/// End the agents of a parlor that was killed
+///
+/// Parlor starts this by itself and tells it on standard input which agents there are. When the input ends, all of
+/// them are ended.
+#[derive(Args)]
+pub(crate) struct Watch {}
+
+impl Watch {
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the shape of a command")]
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        parlor_server::process::watch::watch(io::stdin().lock());
+        Ok(ExitCode::SUCCESS)
+    }
+}
