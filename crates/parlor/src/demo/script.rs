@@ -150,8 +150,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("fail", "CODE TEXT", "ends the turn with this error", fail),
     command("refuse", "", "ends the turn with the stop reason refusal", |_| Some(Step::Refuse)),
     command("hang", "", "never ends the turn, not even when cancelled", |_| Some(Step::Hang)),
-    command("crash", "[CODE]", "writes what was said and exits, 1 unless told", |rest| or(rest, "1").parse().ok().map(|code| Step::Crash { code })),
-    command("crash-silently", "", "exits without a word, and without writing what was said", |_| Some(Step::CrashSilently)),
+    command("crash", "[CODE]", "writes what was said and a word to stderr, and exits with CODE (1)", |rest| or(rest, "1").parse().ok().map(|code| Step::Crash { code })),
+    command("crash-silently", "", "exits with 1, without a word and without writing what was said", |_| Some(Step::CrashSilently)),
     command("garbage", "", "writes a line that is no JSON and one that is no message", |_| Some(Step::Garbage)),
     command("stderr", "TEXT", "writes to standard error", |rest| Some(Step::Stderr(rest.into()))),
     command("env", "NAME", "says an environment variable", |rest| some(rest).map(Step::Env)),
@@ -305,9 +305,9 @@ mod tests {
 
     #[test]
     fn streams_have_three_paces_and_room_for_their_number() {
-        let stream = |line: &str| match steps(line).remove(0) {
-            Step::Stream(stream) => (stream.count, stream.size, stream.pace),
-            other => panic!("{other:?}"),
+        let stream = |line: &str| {
+            let Step::Stream(stream) = steps(line).remove(0) else { panic!("{line}") };
+            (stream.count, stream.size, stream.pace)
         };
         assert_eq!(stream("stream 3 100"), (3, 100, Pace::Full));
         assert_eq!(stream("stream 3 100 0"), (3, 100, Pace::Full));

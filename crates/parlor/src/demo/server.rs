@@ -199,7 +199,10 @@ impl Agent {
     /// Ends all turns, but does not wait long for them: the client is gone.
     fn end(&self) {
         let sessions: Vec<_> = self.sessions().values().cloned().collect();
-        sessions.iter().for_each(|session| self.cancel(session));
+        for session in sessions {
+            // Prompts that are held get no answer: to write one could take as long as nobody reads.
+            session.lock().cancel();
+        }
         let working = lock(&self.working);
         let _ = self.ended.wait_timeout_while(working, PATIENCE, |working| *working > 0);
         self.out.flush_if_free();

@@ -39,7 +39,9 @@ impl Turn {
             }
             Ok(())
         });
-        self.session.lock().saved.keep(Role::Agent, &id, Block::Text(remembered));
+        if !remembered.is_empty() {
+            self.session.lock().saved.keep(Role::Agent, &id, Block::Text(remembered));
+        }
         done
     }
 

@@ -239,6 +239,7 @@ impl Turn {
             Step::Refuse => return Err(End::Refused),
             Step::Crash { code } => {
                 self.agent.out.flush();
+                let _ = writeln!(io::stderr(), "{}: crashing as asked", self.agent.options.name);
                 process::exit(code);
             }
             Step::CrashSilently => process::exit(1),
