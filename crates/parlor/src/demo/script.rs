@@ -149,7 +149,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("big", "N", "one chunk of N bytes", |rest| rest.parse().ok().filter(|n| *n <= MAX_BIG).map(Step::Big)),
     command("fail", "CODE TEXT", "ends the turn with this error", fail),
     command("refuse", "", "ends the turn with the stop reason refusal", |_| Some(Step::Refuse)),
-    command("hang", "", "never ends the turn, not even when cancelled", |_| Some(Step::Hang)),
+    command("hang", "", "says `Hanging.` and never ends the turn, not even when cancelled", |_| Some(Step::Hang)),
     command("crash", "[CODE]", "writes what was said and a word to stderr, and exits with CODE (1)", |rest| or(rest, "1").parse().ok().map(|code| Step::Crash { code })),
     command("crash-silently", "", "exits with 1, without a word and without writing what was said", |_| Some(Step::CrashSilently)),
     command("garbage", "", "writes a line that is no JSON and one that is no message", |_| Some(Step::Garbage)),

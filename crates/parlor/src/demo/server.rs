@@ -180,9 +180,12 @@ impl Agent {
 
     /// Ends the turn of a session, and the prompts that wait for theirs.
     pub(super) fn cancel(&self, session: &Session) {
-        for request in session.lock().cancel() {
+        let mut state = session.lock();
+        // First those that wait, so that the end of the turn is the end of it all.
+        for request in state.take_held() {
             self.refuse(&request, &RpcError::new(code::REQUEST_CANCELLED, "cancelled before its turn"));
         }
+        state.stop();
     }
 
     fn take_back(&self, request: &RequestId) {
@@ -191,7 +194,7 @@ impl Agent {
             if state.take_back(request) {
                 self.refuse(request, &RpcError::new(code::REQUEST_CANCELLED, "taken back before its turn"));
             } else if state.answers(request) && self.peer().is_ok_and(|peer| peer.voice.is_v1()) {
-                state.cancel();
+                state.stop();
             }
         }
     }
@@ -201,7 +204,9 @@ impl Agent {
         let sessions: Vec<_> = self.sessions().values().cloned().collect();
         for session in sessions {
             // Prompts that are held get no answer: to write one could take as long as nobody reads.
-            session.lock().cancel();
+            let mut state = session.lock();
+            state.take_held();
+            state.stop();
         }
         let working = lock(&self.working);
         let _ = self.ended.wait_timeout_while(working, PATIENCE, |working| *working > 0);

@@ -178,12 +178,16 @@ impl State {
         self.answers.as_ref() == Some(request)
     }
 
-    /// Ends the turn that goes on, and gives back the prompts that will have none.
-    pub(super) fn cancel(&mut self) -> Vec<RequestId> {
+    /// Ends the turn that goes on.
+    pub(super) fn stop(&self) {
         if let Some(turn) = &self.turn {
             // A turn that has just ended hears nothing more, and need not.
             let _ = turn.send(Event::Cancel);
         }
+    }
+
+    /// Takes away all work that waits, and gives the prompts that will have no turn.
+    pub(super) fn take_held(&mut self) -> Vec<RequestId> {
         let prompts = self.held.drain(..).filter_map(|work| match work {
             Work::Prompt { request, .. } => Some(request),
             Work::Own(_) => None,
@@ -271,7 +275,8 @@ mod tests {
         assert!(state.submit(prompt(64), true).is_err());
         assert!(state.answers(&RequestId::from(100)) && !state.answers(&RequestId::from(0)));
         assert!(state.take_back(&RequestId::from(3)) && !state.take_back(&RequestId::from(3)));
-        assert_eq!(state.cancel().len(), 63);
+        assert_eq!(state.take_held().len(), 63);
+        state.stop();
         assert!(matches!(job.events.try_recv(), Ok(Event::Cancel)));
     }
 

@@ -109,8 +109,7 @@ impl Turn {
             }
         };
         if was_cancelled {
-            // One that has ended by itself meanwhile needs no killing.
-            let _ = child.kill();
+            kill(&mut child);
         }
         let status = child.wait().ok();
         let code = status.and_then(|status| status.code());
@@ -172,6 +171,9 @@ fn shell(command: &str, cwd: &str, output: Sender<Event>) -> io::Result<Child> {
     let (mut reader, writer) = io::pipe()?;
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    // The shell starts programs of its own, which are to end with it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut shell, 0);
     // A session may be about a directory that is not on this machine.
     if Path::new(cwd).is_dir() {
         shell.current_dir(cwd);
@@ -190,4 +192,14 @@ fn shell(command: &str, cwd: &str, output: Sender<Event>) -> io::Result<Child> {
         }
     });
     Ok(child)
+}
+
+/// Ends a command and what it started. One that has ended by itself meanwhile needs no killing.
+fn kill(child: &mut Child) {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    }
+    let _ = child.kill();
 }

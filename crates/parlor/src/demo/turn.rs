@@ -42,13 +42,9 @@ pub(super) struct Turn {
     user: String,
     /// What is to be done after the turn.
     later: Vec<(Duration, Vec<Step>)>,
-    words_heard: u64,
+    pub(super) words_heard: u64,
     pub(super) words_said: u64,
 }
-
-/// A picture of one dot.
-const IMAGE: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 impl End {
     /// What a client is told.
@@ -195,36 +191,13 @@ impl Turn {
             }
             Step::Stream(stream) => self.stream(&stream)?,
             Step::Big(size) => self.big(size),
-            Step::Image => {
-                let image = Text::new().str("type", "image").str("mimeType", "image/png").str("data", IMAGE);
-                self.block(Block::Json(image.end()));
-            }
-            Step::Link => {
-                let link = Text::new().str("type", "resource_link").str("name", "The protocol");
-                self.block(Block::Json(link.str("uri", "https://agentclientprotocol.com").end()));
-            }
+            Step::Image => self.image(),
+            Step::Link => self.link(),
             Step::Sleep(time) => self.wait(Instant::now() + time)?,
-            Step::Usage => {
-                let used = 1000 + self.words_heard + self.words_said;
-                let text = update("usage_update").int("used", used).int("size", 200_000);
-                self.update(&text.raw("cost", r#"{"amount":0.01,"currency":"USD"}"#).end());
-            }
+            Step::Usage => self.context(),
             Step::Commands => self.update(&offer::commands(self.voice)),
-            Step::Mode(mode) => {
-                let changed = {
-                    let saved = &mut self.session.lock().saved;
-                    offer::set(saved, offer::MODE, &mode).then(|| offer::mode_changed(self.voice, saved))
-                };
-                match changed {
-                    Some(changed) => self.update(&changed),
-                    None => self.say(&format!("There is no mode {mode}."))?,
-                }
-            }
-            Step::SameId(text) => {
-                let id = self.agent.fresh_id();
-                self.speak(Role::Thought, &id, &text)?;
-                self.speak(Role::Agent, &id, &text)?;
-            }
+            Step::Mode(mode) => self.mode(&mode)?,
+            Step::SameId(text) => self.same_id(&text)?,
             Step::Two(text) => {
                 self.say(&text)?;
                 self.say(&text)?;
@@ -243,10 +216,7 @@ impl Turn {
                 process::exit(code);
             }
             Step::CrashSilently => process::exit(1),
-            Step::Hang => loop {
-                // Whatever comes is ignored. The sender is kept by this turn, so that this never fails.
-                let _ = self.events.recv();
-            },
+            Step::Hang => self.hang()?,
             Step::Garbage => {
                 self.agent.out.line("this line is not JSON {");
                 self.agent.out.line(r#"{"jsonrpc":"2.0","method":7}"#);

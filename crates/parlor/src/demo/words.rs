@@ -1,7 +1,13 @@
 //! Steps that only say something.
 
-use super::say::{Block, Role, Voice};
+use super::json::Text;
+use super::offer;
+use super::say::{Block, Role, Voice, update};
 use super::turn::{End, Turn};
+
+/// A picture of one dot.
+const IMAGE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 impl Turn {
     /// Says something in a message of its own.
@@ -77,5 +83,54 @@ impl Turn {
         }
         self.update(&self.voice.plan(entries, entries.len(), false));
         Ok(())
+    }
+
+    /// Says a picture.
+    pub(super) fn image(&self) {
+        let image = Text::new().str("type", "image").str("mimeType", "image/png").str("data", IMAGE);
+        self.block(Block::Json(image.end()));
+    }
+
+    /// Says a link to a resource.
+    pub(super) fn link(&self) {
+        let link = Text::new().str("type", "resource_link").str("name", "The protocol");
+        self.block(Block::Json(link.str("uri", "https://agentclientprotocol.com").end()));
+    }
+
+    /// Says a thought and a message that have the same id.
+    pub(super) fn same_id(&mut self, text: &str) -> Result<(), End> {
+        let id = self.agent.fresh_id();
+        self.speak(Role::Thought, &id, text)?;
+        self.speak(Role::Agent, &id, text)
+    }
+
+    /// Tells how full the context window is.
+    pub(super) fn context(&self) {
+        let used = 1000 + self.words_heard + self.words_said;
+        let text = update("usage_update").int("used", used).int("size", 200_000);
+        self.update(&text.raw("cost", r#"{"amount":0.01,"currency":"USD"}"#).end());
+    }
+
+    /// Changes the mode.
+    pub(super) fn mode(&mut self, mode: &str) -> Result<(), End> {
+        let changed = {
+            let saved = &mut self.session.lock().saved;
+            offer::set(saved, offer::MODE, mode).then(|| offer::mode_changed(self.voice, saved))
+        };
+        match changed {
+            Some(changed) => self.update(&changed),
+            None => self.say(&format!("There is no mode {mode}."))?,
+        }
+        Ok(())
+    }
+
+    /// Never comes back, unless the turn is cancelled before it has said so.
+    pub(super) fn hang(&mut self) -> Result<(), End> {
+        self.say("Hanging.")?;
+        self.agent.out.flush();
+        loop {
+            // The sender is kept by this turn, so that this waits without end.
+            let _ = self.events.recv();
+        }
     }
 }
