@@ -1,6 +1,7 @@
 //! The `parlor` command.
 
 mod commands;
+mod demo;
 mod failure;
 mod input;
 mod render;
@@ -21,6 +22,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    DemoAgent(commands::demo_agent::DemoAgent),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
@@ -31,6 +33,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::Watch(watch) => watch.run(),

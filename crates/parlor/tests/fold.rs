@@ -29,9 +29,10 @@ fn the_help_of_parlor_and_of_fold() {
             Usage: parlor <COMMAND>
 
             Commands:
-              fold       Fold session updates to the transcript they mean
-              translate  Translate what an agent or a client says to another protocol version
-              help       Print this message or the help of the given subcommand(s)
+              demo-agent  Run a scripted agent on standard input and output, to try things with
+              fold        Fold session updates to the transcript they mean
+              translate   Translate what an agent or a client says to another protocol version
+              help        Print this message or the help of the given subcommand(s)
 
             Options:
               -h, --help     Print help

@@ -1,5 +1,6 @@
 //! One file per command; the doc comment of its arguments is its help.
 
+pub(crate) mod demo_agent;
 pub(crate) mod fold;
 pub(crate) mod translate;
 pub(crate) mod watch;

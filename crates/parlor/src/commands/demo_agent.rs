@@ -1,0 +1,74 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use crate::demo::{self, Offers, Options, script};
+use crate::failure::Failure;
+
+/// Run a scripted agent on standard input and output, to try things with
+///
+/// It speaks the Agent Client Protocol, v1, v2 and the draft of v2, and does what the prompt says: one command a
+/// line, listed below. Any other text gets a friendly answer. It needs no account, no network and no model.
+#[derive(Args)]
+#[command(after_help = after_help(), after_long_help = after_long_help())]
+pub(crate) struct DemoAgent {
+    /// The protocol version to speak; one that speaks a single version answers with it whatever is asked
+    #[arg(long, value_enum, value_name = "VERSION", default_value_t = Version::Both)]
+    version: Version,
+
+    /// Send v1 chunks without message ids, as many agents do
+    #[arg(long)]
+    no_message_ids: bool,
+
+    /// Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message, title, or none
+    #[arg(long, value_name = "LIST", default_value = "load,resume,list,close,delete")]
+    offers: Offers,
+
+    /// Keep sessions in files in this folder, so that another process can load them
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
+    /// What the agent calls itself
+    #[arg(long, value_name = "NAME", default_value = "parlor-demo")]
+    name: String,
+
+    /// Open no session before the client has logged in
+    #[arg(long)]
+    auth: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Version {
+    #[value(name = "1")]
+    One,
+    #[value(name = "2")]
+    Two,
+    Both,
+}
+
+fn after_help() -> String {
+    "Commands of a prompt: see --help, or say `help` to the agent.".to_owned()
+}
+
+fn after_long_help() -> String {
+    format!("Commands of a prompt, one a line:\n{}\n\ndocs/demo-agent.md has more.", script::list())
+}
+
+impl DemoAgent {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        demo::serve(Options {
+            versions: match self.version {
+                Version::One => demo::Versions::One,
+                Version::Two => demo::Versions::Two,
+                Version::Both => demo::Versions::Both,
+            },
+            message_ids: !self.no_message_ids,
+            offers: self.offers,
+            state: self.state,
+            name: self.name,
+            auth: self.auth,
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

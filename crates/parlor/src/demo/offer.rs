@@ -1,0 +1,219 @@
+//! What the agent says about itself and about a session as a whole.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Options;
+use super::json::{Text, list};
+use super::say::{Voice, update};
+use super::script::COMMANDS;
+use super::session::Saved;
+
+/// A method that agents need not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    Load,
+    Resume,
+    List,
+    Close,
+    Delete,
+    Fork,
+    ForkAtMessage,
+    Title,
+}
+
+/// The optional methods that are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Offers(Vec<Offer>);
+
+/// Something that the agent cannot offer.
+#[derive(Debug)]
+pub(crate) struct UnknownOffer(String);
+
+/// What a session can be set to: an id, a name for people, and the values with their names.
+struct Setting {
+    id: &'static str,
+    name: &'static str,
+    values: &'static [(&'static str, &'static str)],
+}
+
+/// The id of the option, and the category, that stands for modes.
+pub(super) const MODE: &str = "mode";
+/// The id of the option for the model.
+pub(super) const MODEL: &str = "model";
+
+const SETTINGS: [Setting; 2] = [
+    Setting { id: MODE, name: "Mode", values: &[("ask", "Ask first"), ("code", "Write code")] },
+    Setting { id: MODEL, name: "Model", values: &[("small", "Small"), ("large", "Large")] },
+];
+
+impl Offer {
+    const ALL: [(&str, Self); 8] = [
+        ("load", Self::Load),
+        ("resume", Self::Resume),
+        ("list", Self::List),
+        ("close", Self::Close),
+        ("delete", Self::Delete),
+        ("fork", Self::Fork),
+        ("fork-at-message", Self::ForkAtMessage),
+        ("title", Self::Title),
+    ];
+}
+
+impl Offers {
+    /// Whether this is offered.
+    pub(super) fn has(&self, offer: Offer) -> bool {
+        // Forking at a message is a way of forking.
+        self.0.contains(&offer) || offer == Offer::Fork && self.0.contains(&Offer::ForkAtMessage)
+    }
+}
+
+impl FromStr for Offers {
+    type Err = UnknownOffer;
+
+    fn from_str(list: &str) -> Result<Self, UnknownOffer> {
+        let find = |name: &str| Offer::ALL.into_iter().find(|(known, _)| *known == name);
+        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
+        let offers = names.map(|name| Ok(find(name).ok_or_else(|| UnknownOffer(name.to_owned()))?.1));
+        offers.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for UnknownOffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: Vec<&str> = Offer::ALL.iter().map(|(name, _)| *name).collect();
+        write!(f, "unknown method '{}': there are {}, none", self.0, known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownOffer {}
+
+/// The answer to `initialize`.
+pub(super) fn initialize(options: &Options, voice: Voice) -> String {
+    let info = Text::new().str("name", &options.name).str("title", "Demo agent of parlor");
+    let info = info.str("version", env!("CARGO_PKG_VERSION")).end();
+    let result = Text::new().int("protocolVersion", u64::from(voice.dialect.version()));
+    let has = |offer| options.offers.has(offer);
+    let fork = has(Offer::ForkAtMessage).then(|| Text::new().raw("atMessageId", "true").end());
+    let fork = fork.or_else(|| has(Offer::Fork).then(|| "{}".to_owned()));
+    let with_fork = |text: Text| match &fork {
+        Some(fork) => text.raw("fork", fork),
+        None => text,
+    };
+    if voice.is_v1() {
+        let sessions = Text::new().mark("list", has(Offer::List)).mark("resume", has(Offer::Resume));
+        let sessions = sessions.mark("close", has(Offer::Close)).mark("delete", has(Offer::Delete));
+        let sessions = with_fork(sessions).mark("title", has(Offer::Title)).end();
+        let prompts = r#"{"image":true,"audio":true,"embeddedContext":true}"#;
+        let capabilities = Text::new()
+            .raw("loadSession", if has(Offer::Load) { "true" } else { "false" })
+            .raw("promptCapabilities", prompts)
+            .raw("sessionCapabilities", &sessions)
+            .raw("auth", if options.auth { r#"{"logout":{}}"# } else { "{}" })
+            .end();
+        let method = r#"[{"id":"demo","name":"Demo login","description":"Always works"}]"#;
+        return result
+            .raw("agentCapabilities", &capabilities)
+            .raw("agentInfo", &info)
+            .raw("authMethods", if options.auth { method } else { "[]" })
+            .end();
+    }
+    let sessions = Text::new()
+        .raw("prompt", r#"{"image":{},"audio":{},"embeddedContext":{}}"#)
+        .raw("mcp", r#"{"stdio":{}}"#)
+        .mark("delete", has(Offer::Delete));
+    let sessions = with_fork(sessions).mark("title", has(Offer::Title)).end();
+    let method = r#"[{"type":"agent","methodId":"demo","name":"Demo login","description":"Always works"}]"#;
+    result
+        .raw("info", &info)
+        .raw("capabilities", &Text::new().raw("session", &sessions).raw("auth", "{}").end())
+        .raw("authMethods", if options.auth { method } else { "[]" })
+        .end()
+}
+
+/// What a session can be set to, in the answer that opens it.
+pub(super) fn session(voice: Voice, session: &Saved, text: Text) -> String {
+    let text = if voice.is_v1() { text.raw("modes", &modes(session)) } else { text };
+    text.raw("configOptions", &config_options(voice, session)).end()
+}
+
+/// The options of a session; v1 has modes beside them.
+pub(super) fn config_options(voice: Voice, session: &Saved) -> String {
+    let id = if voice.is_v1() { "id" } else { "configId" };
+    let shown = SETTINGS.iter().filter(|setting| !voice.is_v1() || setting.id != MODE);
+    list(shown.map(|setting| {
+        let value = |(value, name): &(&str, &str)| Text::new().str("value", value).str("name", name).end();
+        Text::new()
+            .str(id, setting.id)
+            .str("name", setting.name)
+            .str("category", setting.id)
+            .str("type", "select")
+            .str("currentValue", if setting.id == MODE { &session.mode } else { &session.model })
+            .raw("options", &list(setting.values.iter().map(value)))
+            .end()
+    }))
+}
+
+fn modes(session: &Saved) -> String {
+    let mode = |(id, name): &(&str, &str)| Text::new().str("id", id).str("name", name).end();
+    let available = list(SETTINGS[0].values.iter().map(mode));
+    Text::new().str("currentModeId", &session.mode).raw("availableModes", &available).end()
+}
+
+/// Sets an option of a session; false if there is no such option or value.
+pub(super) fn set(session: &mut Saved, option: &str, value: &str) -> bool {
+    let Some(setting) = SETTINGS.iter().find(|setting| setting.id == option) else { return false };
+    if !setting.values.iter().any(|(known, _)| *known == value) {
+        return false;
+    }
+    let slot = if option == MODE { &mut session.mode } else { &mut session.model };
+    value.clone_into(slot);
+    true
+}
+
+/// Tells of a mode that the agent changed itself.
+pub(super) fn mode_changed(voice: Voice, session: &Saved) -> String {
+    if voice.is_v1() {
+        return update("current_mode_update").str("currentModeId", &session.mode).end();
+    }
+    update("config_option_update").raw("configOptions", &config_options(voice, session)).end()
+}
+
+/// Announces the commands of the script.
+pub(super) fn commands(voice: Voice) -> String {
+    let one = |command: &super::script::Command| {
+        let text = if voice.is_v1() { Text::new() } else { Text::new().str("type", "command") };
+        let text = text.str("name", command.name).str("description", command.about);
+        if command.input.is_empty() {
+            return text.end();
+        }
+        let input = if voice.is_v1() { Text::new() } else { Text::new().str("type", "text") };
+        text.raw("input", &input.str("hint", command.input).end()).end()
+    };
+    update("available_commands_update").raw("availableCommands", &list(COMMANDS.iter().map(one))).end()
+}
+
+/// A session in the answer to `session/list`.
+pub(super) fn listed(session: &Saved) -> String {
+    Text::new()
+        .str("sessionId", &session.id)
+        .str("cwd", &session.cwd)
+        .maybe("title", session.title.as_deref())
+        .str("updatedAt", &session.updated_at)
+        .end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offers_are_read_from_a_list_of_names() {
+        let offers: Offers = "load, fork-at-message".parse().unwrap();
+        let has = |offer| offers.has(offer);
+        assert!(has(Offer::Load) && has(Offer::Fork) && has(Offer::ForkAtMessage) && !has(Offer::List));
+        assert_eq!("none".parse::<Offers>().unwrap(), Offers(Vec::new()));
+        let unknown = "load,fly".parse::<Offers>().unwrap_err().to_string();
+        assert!(unknown.starts_with("unknown method 'fly': there are load, resume,"), "{unknown}");
+    }
+}

@@ -1,0 +1,240 @@
+//! How each dialect spells an update.
+
+use parlor_dialect::Dialect;
+use parlor_json::string_literal;
+
+use super::json::{Text, list};
+use super::turn::End;
+
+/// Who a message is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    User,
+    Agent,
+    Thought,
+}
+
+/// One piece of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Block {
+    /// Words, which are put together when they follow one another.
+    Text(String),
+    /// Anything else, as JSON.
+    Json(String),
+}
+
+/// A tool call, or what is new about it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tool<'a> {
+    /// Which one.
+    pub(super) id: &'a str,
+    /// What is shown of it; given when it begins.
+    pub(super) title: Option<&'a str>,
+    /// What sort of thing it does; given when it begins.
+    pub(super) kind: Option<&'a str>,
+    /// How far it is.
+    pub(super) status: Option<&'a str>,
+    /// What it shows, as JSON.
+    pub(super) content: Option<String>,
+}
+
+/// How this agent speaks on a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Voice {
+    /// The dialect.
+    pub(super) dialect: Dialect,
+    /// Whether chunks carry message ids.
+    pub(super) message_ids: bool,
+}
+
+/// The plan of a session; there is one.
+const PLAN: &str = "demo-plan";
+
+impl Role {
+    /// The name in a file.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Agent => "agent",
+            Self::Thought => "thought",
+        }
+    }
+
+    /// The role with this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        [Self::User, Self::Agent, Self::Thought].into_iter().find(|role| role.name() == name)
+    }
+
+    const fn update(self) -> &'static str {
+        match self {
+            Self::User => "user_message",
+            Self::Agent => "agent_message",
+            Self::Thought => "agent_thought",
+        }
+    }
+}
+
+impl Block {
+    /// The content block.
+    pub(super) fn to_json(&self) -> String {
+        match self {
+            Self::Text(text) => Text::new().str("type", "text").str("text", text).end(),
+            Self::Json(json) => json.clone(),
+        }
+    }
+}
+
+impl Voice {
+    /// Whether this is version 1 of the protocol.
+    pub(super) fn is_v1(self) -> bool {
+        self.dialect == Dialect::V1
+    }
+
+    /// One more piece of a message.
+    pub(super) fn chunk(self, role: Role, id: &str, block: &str) -> String {
+        let id = (!self.is_v1() || self.message_ids).then_some(id);
+        update(&format!("{}_chunk", role.update())).maybe("messageId", id).raw("content", block).end()
+    }
+
+    /// A whole message, which only v2 can say; `None` clears its content.
+    pub(super) fn message(role: Role, id: &str, content: Option<&[Block]>) -> String {
+        let content = content.map_or_else(|| "null".to_owned(), blocks);
+        update(role.update()).str("messageId", id).raw("content", &content).end()
+    }
+
+    /// A message of the past: chunks in v1, a whole one in v2.
+    pub(super) fn replay(self, role: Role, id: &str, content: &[Block]) -> Vec<String> {
+        if self.is_v1() {
+            return content.iter().map(|block| self.chunk(role, id, &block.to_json())).collect();
+        }
+        vec![Self::message(role, id, Some(content))]
+    }
+
+    /// A state without more to say; v1 has none.
+    pub(super) fn state(self, state: &str) -> Option<String> {
+        Some(update(self.state_names()?.0).str("state", state).end())
+    }
+
+    /// The state at the end of a turn; v1 has none.
+    pub(super) fn idle(self, end: &End, usage: &str) -> Option<String> {
+        let (kind, reason) = self.state_names()?;
+        let state = update(kind).str("state", "idle").str(reason, end.stop_reason());
+        let state = match end {
+            End::Failed { code, message } => {
+                state.raw("error", &Text::new().raw("code", &code.to_string()).str("message", message).end())
+            }
+            End::Done | End::Cancelled | End::Refused => state,
+        };
+        Some(state.raw("usage", usage).end())
+    }
+
+    fn state_names(self) -> Option<(&'static str, &'static str)> {
+        match self.dialect {
+            Dialect::V1 => None,
+            Dialect::V2 => Some(("state_update", "stopReason")),
+            Dialect::Draft => Some(("state_change", "stop_reason")),
+        }
+    }
+
+    /// A tool call that begins.
+    pub(super) fn tool_begins(self, tool: &Tool<'_>) -> String {
+        tool_fields(update(if self.is_v1() { "tool_call" } else { "tool_call_update" }), tool).end()
+    }
+
+    /// What is new about a tool call.
+    pub(super) fn tool_goes_on(tool: &Tool<'_>) -> String {
+        tool_fields(update("tool_call_update"), tool).end()
+    }
+
+    /// More content of a tool call: v1 says all of it again, v2 adds.
+    pub(super) fn tool_content(self, id: &str, contents: &[String]) -> Vec<String> {
+        if self.is_v1() {
+            return vec![Self::tool_goes_on(&Tool { id, content: Some(list(contents)), ..Tool::default() })];
+        }
+        let chunk = |content: &String| {
+            update("tool_call_content_chunk").str("toolCallId", id).raw("content", content).end()
+        };
+        contents.iter().map(chunk).collect()
+    }
+
+    /// The status of a tool call that was stopped, for which v1 has no word of its own.
+    pub(super) fn stopped(self) -> &'static str {
+        if self.is_v1() { "failed" } else { "cancelled" }
+    }
+
+    /// A file that was changed from `old` to `new`, one line each.
+    pub(super) fn diff(self, path: &str, old: &str, new: &str) -> String {
+        let diff = Text::new().str("type", "diff");
+        if self.is_v1() {
+            return diff.str("path", path).str("oldText", old).str("newText", new).end();
+        }
+        let patch = format!(
+            "diff --git {path} {path}\n--- {path}\n+++ {path}\n@@ -1 +1 @@\n-{}\n+{}\n",
+            old.trim_end(),
+            new.trim_end()
+        );
+        let change = Text::new().str("operation", "modify").str("path", path).str("fileType", "text").end();
+        let patch = Text::new().str("format", "git_patch").str("text", &patch).end();
+        diff.raw("changes", &list([change])).raw("patch", &patch).end()
+    }
+
+    /// A plan; the entries before `done` are completed and the one after them is being worked on if `is_busy`.
+    pub(super) fn plan(self, entries: &[String], done: usize, is_busy: bool) -> String {
+        let entry = |(place, text): (usize, &String)| {
+            let status = match place {
+                place if place < done => "completed",
+                place if place == done && is_busy => "in_progress",
+                _ => "pending",
+            };
+            Text::new().str("content", text).str("priority", "medium").str("status", status).end()
+        };
+        let entries = list(entries.iter().enumerate().map(entry));
+        if self.is_v1() {
+            return update("plan").raw("entries", &entries).end();
+        }
+        let plan = Text::new().str("type", "items").str("planId", PLAN).raw("entries", &entries).end();
+        update("plan_update").raw("plan", &plan).end()
+    }
+
+    /// The plan is gone; only v2 can say so.
+    pub(super) fn plan_removed() -> String {
+        update("plan_removed").str("planId", PLAN).end()
+    }
+}
+
+/// An update of this kind, to be continued.
+pub(super) fn update(kind: &str) -> Text {
+    Text::new().str("sessionUpdate", kind)
+}
+
+/// Tool content that is a content block.
+pub(super) fn tool_text(text: &str) -> String {
+    let block = Block::Text(text.to_owned()).to_json();
+    Text::new().str("type", "content").raw("content", &block).end()
+}
+
+/// Tool content that shows a terminal.
+pub(super) fn tool_terminal(id: &str) -> String {
+    Text::new().str("type", "terminal").str("terminalId", id).end()
+}
+
+/// What a tool call says about itself, also outside of updates.
+pub(super) fn tool_fields(text: Text, tool: &Tool<'_>) -> Text {
+    let text = text.str("toolCallId", tool.id).maybe("title", tool.title);
+    let text = text.maybe("kind", tool.kind).maybe("status", tool.status);
+    match &tool.content {
+        Some(content) => text.raw("content", content),
+        None => text,
+    }
+}
+
+/// A title, where an empty one clears.
+pub(super) fn title(title: &str) -> String {
+    let title = if title.is_empty() { "null".to_owned() } else { string_literal(title) };
+    update("session_info_update").raw("title", &title).end()
+}
+
+/// A list of content blocks.
+pub(super) fn blocks(content: &[Block]) -> String {
+    list(content.iter().map(Block::to_json))
+}
