@@ -251,7 +251,8 @@ fn make_private(path: &Path) -> Result<(), DataDirError> {
 
 fn is_private(path: &Path) -> bool {
     let ours = rustix::process::geteuid().as_raw();
-    fs::metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == ours && found.mode() & 0o077 == 0)
+    fs::metadata(path)
+        .is_ok_and(|found| found.is_dir() && found.uid() == ours && found.mode() & 0o777 == 0o700)
 }
 
 fn fits(socket: &Path) -> bool {

@@ -116,6 +116,23 @@ fn mistakes_are_shown_with_their_line_and_what_is_allowed() {
 }
 
 #[test]
+fn the_documentation_says_what_there_is() {
+    let page = include_str!("../../../docs/configuration.md");
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let config = parse(example).unwrap();
+    assert_eq!(config.server, Config::default().server);
+    assert_eq!(config.agents[0].idle, AgentConfig::new("a", vec![]).idle);
+    for preset in PRESETS {
+        let install = preset.install.map_or("comes with parlor".to_owned(), |install| format!("`{install}`"));
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", preset.name)));
+        assert!(row.is_some_and(|row| row.contains(&install)), "{}", preset.name);
+    }
+    for name in DEFAULT_PASS_ENV {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn a_file_that_is_named_must_be_there() {
     let directory = tempfile::tempdir().unwrap();
     let (flag, env) = (directory.path().join("flag.toml"), directory.path().join("env.toml"));

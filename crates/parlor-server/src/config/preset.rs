@@ -74,10 +74,8 @@ impl Preset {
 
     /// The program and its arguments.
     pub fn command(&self) -> io::Result<Vec<String>> {
-        let own = match self.is_built_in() {
-            true => Some(env::current_exe()?.to_string_lossy().into_owned()),
-            false => None,
-        };
+        let own =
+            if self.is_built_in() { Some(env::current_exe()?.to_string_lossy().into_owned()) } else { None };
         Ok(own.into_iter().chain(self.command.iter().map(|&word| word.to_owned())).collect())
     }
 

@@ -191,3 +191,62 @@ async fn cut(guest: Option<&Guest>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use super::*;
+    use crate::outbox::outbox;
+
+    /// Counts how often it is written to.
+    #[derive(Default)]
+    struct Written {
+        bytes: Vec<u8>,
+        writes: usize,
+    }
+
+    impl AsyncWrite for Written {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.bytes.extend_from_slice(bytes);
+            self.writes += 1;
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_ready_is_written_together_also_when_it_is_time_to_go() {
+        let (outbox, mut reader) = outbox();
+        let lines: Vec<String> = (0..1000).map(|number| format!("{number}\n")).collect();
+        for line in &lines {
+            outbox.push(line.as_str().into());
+        }
+        let mut written = Written::default();
+        let gone = async {};
+        write_all(&mut reader, &mut written, &Owed::new(), gone).await.unwrap();
+        assert_eq!(written.bytes, lines.concat().as_bytes());
+        assert_eq!(written.writes, 1);
+    }
+
+    #[tokio::test]
+    async fn much_is_written_in_parts() {
+        let ready: Vec<outbox::Lines> = (0..10).map(|_| "x".repeat(GATHERED / 2).into()).collect();
+        let (mut written, mut gathered) = (Written::default(), Vec::new());
+        write_gathered(&mut written, &ready, &mut gathered).await.unwrap();
+        assert_eq!((written.bytes.len(), written.writes), (5 * GATHERED, 5));
+        assert!(gathered.capacity() <= GATHERED);
+    }
+}

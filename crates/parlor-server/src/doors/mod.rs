@@ -114,7 +114,7 @@ impl Doors {
         };
         match address {
             Some(address) => {
-                data_dir::replace(&data.port_file(), format!("{}\n", address.port()).as_bytes())?
+                data_dir::replace(&data.port_file(), format!("{}\n", address.port()).as_bytes())?;
             }
             None => data_dir::remove(&data.port_file())?,
         }

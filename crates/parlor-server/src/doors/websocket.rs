@@ -67,7 +67,7 @@ async fn listen(
             },
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
             Some(Ok(Message::Close(_))) | None => return None,
-            Some(Err(error)) => return blame(&error),
+            Some(Err(error)) => return Some(blame(&error)),
         }
     }
 }
@@ -116,15 +116,15 @@ fn each(ready: &[Lines]) -> impl Iterator<Item = &str> {
 }
 
 /// What a client did wrong, by the words of the library: its types are not to be had through axum.
-fn blame(error: &axum::Error) -> Goodbye {
+fn blame(error: &axum::Error) -> (u16, &'static str) {
     tracing::debug!(%error, "a client is cut off");
     let words = error.to_string().to_ascii_lowercase();
     if words.contains("too long") {
-        Some((close_code::SIZE, "the message is too long"))
+        (close_code::SIZE, "the message is too long")
     } else if words.contains("utf-8") {
-        Some((close_code::INVALID, "the message is not text"))
+        (close_code::INVALID, "the message is not text")
     } else {
-        Some((close_code::PROTOCOL, ""))
+        (close_code::PROTOCOL, "")
     }
 }
 

@@ -32,6 +32,17 @@ fn the_directory_is_closed_to_others_also_if_it_was_open() {
 }
 
 #[test]
+fn the_directory_of_another_user_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    // Only the superuser can give a directory away; everybody else finds one that is not theirs at the root.
+    let path = match std::os::unix::fs::chown(directory.path(), Some(12345), None) {
+        Ok(()) => directory.path(),
+        Err(_) => Path::new("/"),
+    };
+    assert!(matches!(DataDir::open(path), Err(DataDirError::NotOurs(_))));
+}
+
+#[test]
 fn a_second_server_learns_who_the_first_is() {
     let directory = tempfile::tempdir().unwrap();
     let data = DataDir::open(directory.path()).unwrap();

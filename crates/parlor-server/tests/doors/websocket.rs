@@ -23,9 +23,9 @@ async fn connect(
     for (name, value) in headers {
         request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
     }
-    in_time(connect_async(request)).await.map_err(|error| match error {
-        Error::Http(response) => response.status(),
-        other => panic!("{other}"),
+    in_time(connect_async(request)).await.map_err(|error| {
+        let Error::Http(response) = error else { panic!("{error}") };
+        response.status()
     })
 }
 
@@ -36,11 +36,11 @@ async fn driver(server: &Server) -> Client {
 /// The next frame with a message in it.
 async fn hear(client: &mut Client) -> String {
     loop {
-        match in_time(client.next()).await.unwrap().unwrap() {
-            Message::Text(text) => return text.to_string(),
-            Message::Ping(_) | Message::Pong(_) => {}
-            other => panic!("{other:?}"),
+        let frame = in_time(client.next()).await.unwrap().unwrap();
+        if let Message::Text(text) = &frame {
+            return text.to_string();
         }
+        assert!(frame.is_ping() || frame.is_pong(), "{frame:?}");
     }
 }
 
@@ -133,7 +133,7 @@ async fn many_messages_in_one_go_come_back_in_order_one_a_frame() {
         let frame = in_time(stream.next()).await.unwrap().unwrap();
         assert_eq!(id_of(frame.to_text().unwrap()), Some(id));
     }
-    writing.await.unwrap();
+    drop(writing.await.unwrap());
 }
 
 #[tokio::test]
