@@ -1,0 +1,94 @@
+use super::{AgentConfig, Config, ConfigError, PRESETS};
+use crate::hub::AgentChoice;
+
+/// All agents of a server, and the one for clients that name none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agents {
+    all: Vec<AgentConfig>,
+    default: String,
+}
+
+/// The default agent where nobody chose one: it is always there.
+const FALLBACK: &str = "demo";
+
+impl Agents {
+    /// Puts together the agents of the command line, of `config.toml` and the presets. Of two with the same name the one
+    /// that comes first in this order counts. The default is the first of the command line, else the one that
+    /// `config.toml` names, else the demo.
+    pub fn new(command_line: Vec<AgentConfig>, config: &Config) -> Result<Self, ConfigError> {
+        let default = match (command_line.first(), &config.default_agent) {
+            (Some(first), _) => first.name.clone(),
+            (None, Some(configured)) => configured.clone(),
+            (None, None) => FALLBACK.to_owned(),
+        };
+        let mut all: Vec<AgentConfig> = Vec::new();
+        for agent in command_line {
+            if all.iter().any(|other| other.name == agent.name) {
+                return Err(ConfigError {
+                    place: format!("--agent {}", agent.name),
+                    message: "there are two agents of this name".to_owned(),
+                    hint: Some("give one of them another name".to_owned()),
+                });
+            }
+            all.push(agent);
+        }
+        // A program that cannot find itself has no demo, and says so only to those who want it.
+        let presets = PRESETS.iter().filter_map(|preset| preset.agent().ok());
+        for agent in config.agents.iter().cloned().chain(presets) {
+            if all.iter().all(|other| other.name != agent.name) {
+                all.push(agent);
+            }
+        }
+        let agents = Self { all, default };
+        if agents.get(&agents.default).is_none() {
+            let place = match &config.path {
+                Some(path) => format!("{}, default_agent", path.display()),
+                None => "default_agent".to_owned(),
+            };
+            return Err(agents.unknown(&agents.default, place));
+        }
+        Ok(agents)
+    }
+
+    /// All of them, in the order of choice.
+    pub fn all(&self) -> &[AgentConfig] {
+        &self.all
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<&AgentConfig> {
+        self.all.iter().find(|agent| agent.name == name)
+    }
+
+    /// The one for clients that name none.
+    pub fn default_agent(&self) -> &AgentConfig {
+        self.get(&self.default).expect("it was looked for when they were put together")
+    }
+
+    /// The one that a client wants.
+    pub fn chosen(&self, choice: Option<&AgentChoice>) -> Result<AgentConfig, ConfigError> {
+        match choice {
+            None => Ok(self.default_agent().clone()),
+            Some(AgentChoice::Named(name)) => {
+                self.get(name).cloned().ok_or_else(|| self.unknown(name, "agent".to_owned()))
+            }
+            Some(AgentChoice::Command(command)) => match command.first() {
+                Some(program) => Ok(AgentConfig::new(program, command.clone())),
+                None => Err(ConfigError {
+                    place: "agent".to_owned(),
+                    message: "the command is empty".to_owned(),
+                    hint: None,
+                }),
+            },
+        }
+    }
+
+    fn unknown(&self, name: &str, place: String) -> ConfigError {
+        let names: Vec<&str> = self.all.iter().map(|agent| agent.name.as_str()).collect();
+        ConfigError {
+            place,
+            message: format!("there is no agent '{name}': it is one of {}", names.join(", ")),
+            hint: Some(format!("add it with --agent '{name}=COMMAND' or as [agents.{name}] in config.toml")),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `config.toml`: which agents there are and where the server listens.
+
+mod agent;
+mod choice;
+mod env;
+mod preset;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+use serde::Deserialize;
+
+use crate::doors::HttpOptions;
+
+pub use self::agent::{AgentConfig, ProcessMode};
+pub use self::choice::Agents;
+pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
+pub use self::preset::{PRESETS, Preset, installed};
+
+/// The port of the HTTP door unless another is chosen.
+pub const DEFAULT_PORT: u16 = 7667;
+
+/// What `config.toml` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The file, if there is one.
+    pub path: Option<PathBuf>,
+    /// The agent of clients that name none.
+    pub default_agent: Option<String>,
+    /// The agents, by their names.
+    pub agents: Vec<AgentConfig>,
+    /// Where the server listens.
+    pub server: ServerConfig,
+}
+
+/// The `[server]` part.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// The address of the HTTP door.
+    pub listen: SocketAddr,
+    /// Pages that may connect besides the server's own.
+    pub origins: Vec<String>,
+    /// Names by which the server is reached besides `localhost`.
+    pub hosts: Vec<String>,
+    /// Whether the address may be one that other machines reach.
+    pub allow_remote: bool,
+}
+
+/// A setting that cannot be used, in a file or on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file and the line, or the flag.
+    pub place: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    default_agent: Option<String>,
+    #[serde(default)]
+    agents: BTreeMap<String, agent::Table>,
+    #[serde(default)]
+    server: ServerConfig,
+}
+
+impl Config {
+    /// Reads the file that the command line names, else the environment (`PARLOR_CONFIG`), else the one where programs
+    /// have their settings. Only that last one may be missing.
+    pub fn load(flag: Option<PathBuf>, env: Option<OsString>) -> Result<Self, ConfigError> {
+        let named = flag.or_else(|| env.filter(|value| !value.is_empty()).map(PathBuf::from));
+        match named {
+            Some(path) => Self::read(&path),
+            None => match default_path() {
+                Some(path) if path.exists() => Self::read(&path),
+                Some(_) | None => Ok(Self::default()),
+            },
+        }
+    }
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|error| {
+            let hint = (error.kind() == io::ErrorKind::NotFound).then(|| {
+                "it is named by --config or PARLOR_CONFIG; without these it may be missing".to_owned()
+            });
+            ConfigError {
+                place: path.display().to_string(),
+                message: format!("cannot be read: {error}"),
+                hint,
+            }
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a file.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            let place = match line {
+                Some(line) => format!("{}:{line}", path.display()),
+                None => path.display().to_string(),
+            };
+            let message = error.message().trim_end().replace('\n', ", ");
+            let hint = hint(&message);
+            ConfigError { place, message, hint }
+        })?;
+        let place = path.display().to_string();
+        let agents = file
+            .agents
+            .into_iter()
+            .map(|(name, table)| table.into_agent(name, &place))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            path: Some(path.to_owned()),
+            default_agent: file.default_agent,
+            agents,
+            server: file.server,
+        })
+    }
+}
+
+impl ServerConfig {
+    /// What the HTTP door needs to know.
+    pub fn http(&self) -> HttpOptions {
+        HttpOptions {
+            listen: self.listen,
+            allow_remote: self.allow_remote,
+            origins: self.origins.clone(),
+            hosts: self.hosts.clone(),
+        }
+    }
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
+            origins: Vec::new(),
+            hosts: Vec::new(),
+            allow_remote: false,
+        }
+    }
+}
+
+/// Where `config.toml` is if nobody says otherwise.
+pub fn default_path() -> Option<PathBuf> {
+    Some(etcetera::base_strategy::Xdg::new().ok()?.config_dir().join("parlor").join("config.toml"))
+}
+
+/// Help for the mistakes that are easily made.
+fn hint(message: &str) -> Option<String> {
+    let hint = if message.contains("unknown field") {
+        "look for a spelling mistake; docs/configuration.md lists all settings"
+    } else if message.contains("socket address") {
+        "an address and a port, such as \"127.0.0.1:7667\""
+    } else if message.contains("duplicate key") {
+        "each setting and each agent stands there once"
+    } else {
+        return None;
+    };
+    Some(hint.to_owned())
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}

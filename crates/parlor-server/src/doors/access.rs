@@ -1,0 +1,274 @@
+//! Who may come in over HTTP.
+//!
+//! A port on this machine can be reached by every program and by every web page that a browser on it shows. So a
+//! request has to name a host that is ours (else a page could give its own name our address), to come from a page that
+//! is ours if it comes from a page at all, and to show a token.
+
+use std::net::SocketAddr;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use subtle::ConstantTimeEq;
+
+use crate::data_dir::Tokens;
+use crate::hub::Role;
+
+/// The subprotocol that a browser asks for to be let in, before the token.
+const TOKEN_PROTOCOL: &str = "parlor.token.";
+
+/// The subprotocol that means no more than itself, so that the token need not be said back.
+const PLAIN_PROTOCOL: &str = "parlor.acp";
+
+/// What a request is measured against.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) tokens: Tokens,
+    /// Names by which the server is reached besides its own, each with a port or for any.
+    pub(super) hosts: Vec<String>,
+    /// Pages that may connect besides its own.
+    pub(super) origins: Vec<String>,
+}
+
+/// Someone who showed a token.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Admitted {
+    pub(super) role: Role,
+    /// The subprotocol to answer with: a browser hangs up if none of those it offered is chosen.
+    pub(super) protocol: Option<HeaderValue>,
+}
+
+/// Why a request is refused.
+pub(super) type Refusal = (StatusCode, &'static str);
+
+const NO_TOKEN: Refusal = (
+    StatusCode::UNAUTHORIZED,
+    "A token is needed: send 'Authorization: Bearer TOKEN', or ask for the WebSocket subprotocol 'parlor.token.TOKEN'.\n\
+     It is in the file 'token' of the data directory.\n",
+);
+
+const BAD_HOST: Refusal = (
+    StatusCode::FORBIDDEN,
+    "This server does not go by that name. Names besides localhost are listed as 'hosts' under [server] in config.toml.\n",
+);
+
+const BAD_ORIGIN: Refusal = (
+    StatusCode::FORBIDDEN,
+    "Pages of that origin may not connect. Those that may are listed as 'origins' under [server] in config.toml.\n",
+);
+
+impl Access {
+    /// Whether the request is meant for us and comes from nobody who must not send it. `at` is the address at which the
+    /// connection came in.
+    pub(super) fn check(&self, headers: &HeaderMap, uri: &Uri, at: SocketAddr) -> Result<(), Refusal> {
+        let host = only(headers, &header::HOST).ok().flatten().ok_or(BAD_HOST)?;
+        let named = uri.authority().is_none_or(|authority| self.is_ours(authority.as_str(), at));
+        if !named || !self.is_ours(host, at) {
+            return Err(BAD_HOST);
+        }
+        match only(headers, &header::ORIGIN).map_err(|()| BAD_ORIGIN)? {
+            Some(origin) if !self.is_welcome(origin, at) => Err(BAD_ORIGIN),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What the token of a request allows.
+    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
+        let offered: Vec<&str> = headers
+            .get_all(header::SEC_WEBSOCKET_PROTOCOL)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(str::trim)
+            .collect();
+        let by_header = bearer(headers).and_then(|token| self.role(token)).map(|role| (role, None));
+        let (role, by_protocol) = by_header
+            .or_else(|| {
+                offered.iter().find_map(|protocol| {
+                    Some((self.role(protocol.strip_prefix(TOKEN_PROTOCOL)?)?, Some(*protocol)))
+                })
+            })
+            .ok_or(NO_TOKEN)?;
+        let plain = offered.iter().copied().find(|protocol| *protocol == PLAIN_PROTOCOL);
+        let protocol = plain.or(by_protocol).and_then(|protocol| HeaderValue::from_str(protocol).ok());
+        Ok(Admitted { role, protocol })
+    }
+
+    fn role(&self, token: &str) -> Option<Role> {
+        let is = |ours: &str| bool::from(token.as_bytes().ct_eq(ours.as_bytes()));
+        if is(&self.tokens.driver) {
+            Some(Role::Driver)
+        } else if is(&self.tokens.observer) {
+            Some(Role::Observer)
+        } else {
+            None
+        }
+    }
+
+    fn is_ours(&self, host: &str, at: SocketAddr) -> bool {
+        is_here(host, at) || self.is_configured(host)
+    }
+
+    fn is_configured(&self, host: &str) -> bool {
+        let name = split_port(host).map_or(host, |(name, _)| name);
+        self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host) || ours.eq_ignore_ascii_case(name))
+    }
+
+    fn is_welcome(&self, origin: &str, at: SocketAddr) -> bool {
+        let listed = |ours: &String| ours.trim_end_matches('/').eq_ignore_ascii_case(origin);
+        if self.origins.iter().any(listed) {
+            return true;
+        }
+        match origin.split_once("://") {
+            Some(("http", host)) => self.is_ours(host, at),
+            // What goes by a configured name may stand behind something that speaks TLS for us.
+            Some(("https", host)) => self.is_configured(host),
+            Some(_) | None => false,
+        }
+    }
+}
+
+/// Whether a host is a name of this machine with our port, or the address that was connected to.
+fn is_here(host: &str, at: SocketAddr) -> bool {
+    let Some((name, port)) = split_port(host) else { return false };
+    if port != at.port() {
+        return false;
+    }
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|ours| ours.eq_ignore_ascii_case(name))
+        || format!("{name}:{port}").parse() == Ok(SocketAddr::new(at.ip().to_canonical(), port))
+}
+
+/// A host without its port, and the port. Without one it is that of HTTP.
+fn split_port(host: &str) -> Option<(&str, u16)> {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => Some((name, port.parse().ok()?)),
+        Some(_) | None => Some((host, 80)),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = only(headers, &header::AUTHORIZATION).ok().flatten()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The header's value; an error if there are several, of which different readers might believe different ones.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| ()),
+        (Some(_), Some(_)) => Err(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access() -> Access {
+        Access {
+            tokens: Tokens { driver: "drive".into(), observer: "watch".into() },
+            hosts: vec!["parlor.example".into(), "other.example:8443".into()],
+            origins: vec!["https://page.example/".into()],
+        }
+    }
+
+    fn headers(list: &[(HeaderName, &str)]) -> HeaderMap {
+        list.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
+    }
+
+    #[test]
+    fn hosts_are_ours_with_the_right_port_or_configured() {
+        for (host, at, ours) in [
+            ("localhost:7667", "127.0.0.1:7667", true),
+            ("LOCALHOST:7667", "127.0.0.1:7667", true),
+            ("127.0.0.1:7667", "127.0.0.1:7667", true),
+            ("[::1]:7667", "[::1]:7667", true),
+            ("localhost", "127.0.0.1:80", true),
+            ("192.168.1.5:7667", "192.168.1.5:7667", true),
+            ("192.168.1.5:7667", "[::ffff:192.168.1.5]:7667", true),
+            ("parlor.example", "127.0.0.1:7667", true),
+            ("Parlor.Example:1234", "127.0.0.1:7667", true),
+            ("other.example:8443", "127.0.0.1:7667", true),
+            ("other.example", "127.0.0.1:7667", false),
+            ("localhost", "127.0.0.1:7667", false),
+            ("localhost:7668", "127.0.0.1:7667", false),
+            ("localhost:7667:7667", "127.0.0.1:7667", false),
+            ("[::1]", "[::1]:7667", false),
+            ("192.168.1.6:7667", "192.168.1.5:7667", false),
+            ("evil.example:7667", "127.0.0.1:7667", false),
+            ("evil.localhost:7667", "127.0.0.1:7667", false),
+            ("", "127.0.0.1:7667", false),
+        ] {
+            let checked =
+                access().check(&headers(&[(header::HOST, host)]), &Uri::default(), at.parse().unwrap());
+            assert_eq!(checked.is_ok(), ours, "{host} at {at}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_needed_once_and_the_target_must_agree() {
+        let at = "127.0.0.1:7667".parse().unwrap();
+        let ours = (header::HOST, "localhost:7667");
+        let check = |list: &[_], uri: &'static str| {
+            access().check(&headers(list), &Uri::from_static(uri), at).is_ok()
+        };
+        assert!(check(std::slice::from_ref(&ours), "/acp"));
+        assert!(!check(&[], "/acp"));
+        assert!(!check(&[ours.clone(), ours.clone()], "/acp"));
+        assert!(!check(&[ours], "http://evil.example/acp"));
+    }
+
+    #[test]
+    fn origins_are_ours_or_listed() {
+        for (origin, welcome) in [
+            ("http://localhost:7667", true),
+            ("http://127.0.0.1:7667", true),
+            ("https://page.example", true),
+            ("https://parlor.example", true),
+            ("https://localhost:7667", false),
+            ("http://localhost:3000", false),
+            ("http://page.example", false),
+            ("https://evil.example", false),
+            ("null", false),
+            ("", false),
+        ] {
+            let list = [(header::HOST, "localhost:7667"), (header::ORIGIN, origin)];
+            let at = "127.0.0.1:7667".parse().unwrap();
+            let checked = access().check(&headers(&list), &Uri::default(), at);
+            assert_eq!(checked.is_ok(), welcome, "{origin}");
+        }
+    }
+
+    #[test]
+    fn tokens_come_by_header_or_subprotocol() {
+        let protocols = header::SEC_WEBSOCKET_PROTOCOL;
+        for (list, role, protocol) in [
+            (vec![(header::AUTHORIZATION, "Bearer drive")], Some(Role::Driver), None),
+            (vec![(header::AUTHORIZATION, "bearer  watch")], Some(Role::Observer), None),
+            (
+                vec![(protocols.clone(), "x, parlor.token.drive")],
+                Some(Role::Driver),
+                Some("parlor.token.drive"),
+            ),
+            (
+                vec![(protocols.clone(), "parlor.token.watch,parlor.acp")],
+                Some(Role::Observer),
+                Some("parlor.acp"),
+            ),
+            (
+                vec![(protocols.clone(), "parlor.acp"), (protocols.clone(), "parlor.token.drive")],
+                Some(Role::Driver),
+                Some("parlor.acp"),
+            ),
+            (vec![], None, None),
+            (vec![(header::AUTHORIZATION, "Bearer drivel")], None, None),
+            (vec![(header::AUTHORIZATION, "Bearer ")], None, None),
+            (vec![(header::AUTHORIZATION, "Basic drive")], None, None),
+            (vec![(protocols, "parlor.token., parlor.acp")], None, None),
+        ] {
+            let admitted = access().admit(&headers(&list)).ok();
+            assert_eq!(admitted.as_ref().map(|admitted| admitted.role), role, "{list:?}");
+            let chosen = admitted.and_then(|admitted| admitted.protocol);
+            assert_eq!(chosen.as_ref().map(|chosen| chosen.to_str().unwrap()), protocol, "{list:?}");
+        }
+    }
+}

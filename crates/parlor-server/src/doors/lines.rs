@@ -1,0 +1,252 @@
+//! A client that speaks in lines: what the Unix socket and the standard streams have in common.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parlor_wire::{Frame, Lines};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+
+use super::guests::Guest;
+use super::owed::Owed;
+use crate::hub::{Connection, Hub, Peer};
+use crate::outbox::{self, OutboxReader};
+
+/// How much is read at once.
+const READ: usize = 64 << 10;
+
+/// How much is gathered before it is written.
+const GATHERED: usize = 256 << 10;
+
+/// Bytes that become lines.
+#[derive(Debug)]
+pub(super) struct Incoming<R> {
+    read: R,
+    buffer: Box<[u8]>,
+    /// The lines that came in.
+    pub(super) lines: Lines,
+    ended: bool,
+}
+
+/// A client's side of the hub, and the answers that it waits for.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    connection: Connection,
+    outbox: OutboxReader,
+    owed: Owed,
+}
+
+/// When a conversation ends for other reasons than that one side has gone.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    /// Ends it with the server.
+    pub(super) guest: Option<Guest>,
+    /// How long a client that says no more waits for answers; without end if none.
+    pub(super) patience: Option<Duration>,
+}
+
+impl<R: AsyncRead + Unpin> Incoming<R> {
+    pub(super) fn new(read: R) -> Self {
+        let buffer = vec![0; READ].into_boxed_slice();
+        Self { read, buffer, lines: Lines::default(), ended: false }
+    }
+
+    /// Waits for more. `false` if no more lines will come.
+    pub(super) async fn fill(&mut self) -> io::Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        match self.read.read(&mut self.buffer).await? {
+            0 => {
+                self.ended = true;
+                self.lines.finish();
+            }
+            read => self.lines.extend(&self.buffer[..read]),
+        }
+        Ok(true)
+    }
+}
+
+impl Conversation {
+    pub(super) fn begin(hub: &Arc<Hub>, peer: Peer) -> Self {
+        let (connection, outbox) = hub.connect(peer);
+        Self { connection, outbox, owed: Owed::new() }
+    }
+
+    /// The client said something.
+    pub(super) async fn said(&mut self, frame: Frame<'_>) {
+        said(&mut self.connection, &self.owed, frame).await;
+    }
+
+    /// Goes on until the client has gone, or says no more and has its answers, or the hub ends it.
+    pub(super) async fn go_on<R, W>(self, mut incoming: Incoming<R>, mut write: W, bounds: Bounds)
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let Self { mut connection, mut outbox, owed } = self;
+        let said_all = Notify::new();
+        let reading = async {
+            loop {
+                while let Some(frame) = incoming.lines.next_frame() {
+                    said(&mut connection, &owed, frame).await;
+                }
+                if !incoming.fill().await? {
+                    break;
+                }
+            }
+            said_all.notify_one();
+            match bounds.patience {
+                Some(patience) => tokio::time::sleep(patience).await,
+                None => std::future::pending().await,
+            }
+            io::Result::Ok(())
+        };
+        let finishing = async {
+            tokio::select! {
+                () = closing(bounds.guest.as_ref()) => {}
+                () = async { said_all.notified().await; owed.settled().await } => {}
+            }
+        };
+        let writing = write_all(&mut outbox, &mut write, &owed, finishing);
+        let ended = tokio::select! {
+            read = reading => read,
+            written = writing => written,
+            () = cut(bounds.guest.as_ref()) => Ok(()),
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a client is gone");
+        }
+        // The client is gone for the hub now; a last word to the client itself can only fail.
+        drop(connection);
+        let _ = write.shutdown().await;
+    }
+}
+
+async fn said(connection: &mut Connection, owed: &Owed, frame: Frame<'_>) {
+    if let Frame::Line(line) = &frame {
+        owed.asked(line);
+    }
+    connection.said(frame).await;
+}
+
+/// Writes what the outbox has until it is closed, or until there is nothing ready after `finishing`.
+async fn write_all<W: AsyncWrite + Unpin>(
+    outbox: &mut OutboxReader,
+    write: &mut W,
+    owed: &Owed,
+    finishing: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let mut finishing = pin!(finishing);
+    let mut gathered = Vec::new();
+    loop {
+        let ready = tokio::select! {
+            biased;
+            ready = outbox.next() => ready,
+            () = &mut finishing => None,
+        };
+        let Some(ready) = ready else { return Ok(()) };
+        write_gathered(write, &ready, &mut gathered).await?;
+        for lines in &ready {
+            lines.split_terminator('\n').for_each(|line| owed.answered(line));
+        }
+    }
+}
+
+/// Writes lines together, because a system call for each would cost more than copying them.
+async fn write_gathered<W: AsyncWrite + Unpin>(
+    write: &mut W,
+    ready: &[outbox::Lines],
+    gathered: &mut Vec<u8>,
+) -> io::Result<()> {
+    if let [only] = ready {
+        write.write_all(only.as_bytes()).await?;
+        return write.flush().await;
+    }
+    for lines in ready {
+        if !gathered.is_empty() && gathered.len() + lines.len() > GATHERED {
+            write.write_all(gathered).await?;
+            gathered.clear();
+        }
+        gathered.extend_from_slice(lines.as_bytes());
+    }
+    write.write_all(gathered).await?;
+    gathered.clear();
+    gathered.shrink_to(GATHERED);
+    write.flush().await
+}
+
+async fn closing(guest: Option<&Guest>) {
+    match guest {
+        Some(guest) => guest.closing().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn cut(guest: Option<&Guest>) {
+    match guest {
+        Some(guest) => guest.cut().await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use super::*;
+    use crate::outbox::outbox;
+
+    /// Counts how often it is written to.
+    #[derive(Default)]
+    struct Written {
+        bytes: Vec<u8>,
+        writes: usize,
+    }
+
+    impl AsyncWrite for Written {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.bytes.extend_from_slice(bytes);
+            self.writes += 1;
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_ready_is_written_together_also_when_it_is_time_to_go() {
+        let (outbox, mut reader) = outbox();
+        let lines: Vec<String> = (0..1000).map(|number| format!("{number}\n")).collect();
+        for line in &lines {
+            outbox.push(line.as_str().into());
+        }
+        let mut written = Written::default();
+        let gone = async {};
+        write_all(&mut reader, &mut written, &Owed::new(), gone).await.unwrap();
+        assert_eq!(written.bytes, lines.concat().as_bytes());
+        assert_eq!(written.writes, 1);
+    }
+
+    #[tokio::test]
+    async fn much_is_written_in_parts() {
+        let ready: Vec<outbox::Lines> = (0..10).map(|_| "x".repeat(GATHERED / 2).into()).collect();
+        let (mut written, mut gathered) = (Written::default(), Vec::new());
+        write_gathered(&mut written, &ready, &mut gathered).await.unwrap();
+        assert_eq!((written.bytes.len(), written.writes), (5 * GATHERED, 5));
+        assert!(gathered.capacity() <= GATHERED);
+    }
+}

@@ -1,0 +1,178 @@
+//! Which requests of a client have no answer yet, seen from the line between.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parlor_wire::{Batches, Body, DEFAULT_LINE_LIMIT, Incoming, Message, Open, RequestId, parse};
+use tokio::sync::Notify;
+
+/// How the line begins that is said far more often than all others. It holds no answer, so it is not read.
+const UPDATE: &[u8] = br#"{"jsonrpc":"2.0","method":"session/update""#;
+
+/// How many open requests are known. Who has more open than this is not told of the rest.
+const LIMIT: usize = 10_000;
+
+/// How much memory is kept for the next line that comes in pieces.
+const KEPT_CAPACITY: usize = 64 << 10;
+
+/// The answers that a client waits for.
+#[derive(Debug)]
+pub(super) struct Owed {
+    open: Mutex<Open<()>>,
+    answered: Notify,
+}
+
+/// Finds the lines in a stream that is passed on as it comes, and copies only those that come in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    partial: Vec<u8>,
+    skips: bool,
+    in_line: bool,
+}
+
+impl Owed {
+    pub(super) fn new() -> Self {
+        Self { open: Mutex::new(Open::new(LIMIT)), answered: Notify::new() }
+    }
+
+    /// The client says a line.
+    pub(super) fn asked(&self, line: &str) {
+        each(line, |message| {
+            if let Body::Request { id, .. } = message.body {
+                // One that is open already, or one too many, is the server's to refuse.
+                let _ = self.lock().begin(id, ());
+            }
+        });
+    }
+
+    /// The client is told a line.
+    pub(super) fn answered(&self, line: &str) {
+        if line.as_bytes().starts_with(UPDATE) || self.lock().is_empty() {
+            return;
+        }
+        each(line, |message| {
+            if let Body::Response { id, .. } = message.body {
+                self.lock().finish(&id);
+            }
+        });
+        if self.lock().is_empty() {
+            self.answered.notify_waiters();
+        }
+    }
+
+    /// Waits until nothing is owed.
+    pub(super) async fn settled(&self) {
+        loop {
+            let answered = self.answered.notified();
+            if self.lock().is_empty() {
+                return;
+            }
+            answered.await;
+        }
+    }
+
+    /// Takes all that is owed, in the order it was asked for.
+    pub(super) fn drain(&self) -> Vec<RequestId> {
+        self.lock().drain().map(|(id, ())| id).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open<()>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Scan {
+    /// Shows the lines that end in these bytes.
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(&str)) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            self.end(&bytes[..end], &mut line);
+            bytes = &bytes[end + 1..];
+        }
+        self.in_line |= !bytes.is_empty();
+        if self.skips {
+            return;
+        }
+        self.partial.extend_from_slice(bytes);
+        if self.partial.starts_with(UPDATE) || self.partial.len() > DEFAULT_LINE_LIMIT {
+            self.partial = Vec::new();
+            self.skips = true;
+        }
+    }
+
+    /// Shows the last line, if it has no end.
+    pub(super) fn finish(&mut self, mut line: impl FnMut(&str)) {
+        self.end(b"", &mut line);
+    }
+
+    /// Whether a line has begun and not ended.
+    pub(super) fn in_line(&self) -> bool {
+        self.in_line
+    }
+
+    fn end(&mut self, rest: &[u8], line: &mut impl FnMut(&str)) {
+        self.in_line = false;
+        if std::mem::take(&mut self.skips) {
+            return;
+        }
+        let whole = if self.partial.is_empty() {
+            rest
+        } else {
+            self.partial.extend_from_slice(rest);
+            &self.partial
+        };
+        // A line that is not text holds no message.
+        if let Ok(text) = std::str::from_utf8(whole) {
+            line(text);
+        }
+        self.partial.clear();
+        self.partial.shrink_to(KEPT_CAPACITY);
+    }
+}
+
+/// Shows the messages of a line; what is malformed is somebody else's to answer.
+fn each(line: &str, mut see: impl FnMut(Message<'_>)) {
+    match parse(line, Batches::Accept) {
+        Ok(Incoming::One(message)) => see(message),
+        Ok(Incoming::Batch(messages)) => messages.into_iter().flatten().for_each(see),
+        Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(owed: &Owed) -> Vec<String> {
+        owed.drain().iter().map(|id| id.as_literal().to_owned()).collect()
+    }
+
+    #[test]
+    fn requests_are_owed_until_answered_also_in_batches() {
+        let owed = Owed::new();
+        owed.asked(r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#);
+        owed.asked(r#"[{"jsonrpc":"2.0","id":"x","method":"a"},{"jsonrpc":"2.0","id":2,"method":"a"}]"#);
+        owed.asked(r#"{"jsonrpc":"2.0","method":"n"}"#);
+        owed.asked(r#"{"jsonrpc":"2.0","id":9,"result":null}"#);
+        owed.asked("oops");
+        owed.answered(r#"{"jsonrpc":"2.0","id":7,"method":"asks/the/client"}"#);
+        owed.answered(r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#);
+        owed.answered(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
+        assert_eq!(open(&owed), [r#""x""#, "2"]);
+    }
+
+    #[test]
+    fn lines_are_found_however_the_bytes_are_cut() {
+        let update = format!("{},\"params\":{{}}}}", std::str::from_utf8(UPDATE).unwrap());
+        let text = format!("first\n\n{update}\nsecond\nlast");
+        for size in 1..text.len() {
+            let (mut scan, mut seen) = (Scan::default(), Vec::new());
+            for piece in text.as_bytes().chunks(size) {
+                scan.feed(piece, |line| seen.push(line.to_owned()));
+            }
+            assert!(scan.in_line());
+            scan.finish(|line| seen.push(line.to_owned()));
+            assert!(!scan.in_line());
+            seen.retain(|line| !line.is_empty() && *line != update);
+            assert_eq!(seen, ["first", "second", "last"], "{size}");
+        }
+    }
+}

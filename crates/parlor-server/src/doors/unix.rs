@@ -1,0 +1,126 @@
+//! The door for programs of the same user: a Unix socket.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parlor_wire::Frame;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::net::{UnixListener, UnixStream};
+
+use super::guests::{Guest, Guests};
+use super::hello::{Hello, Welcome};
+use super::lines::{Bounds, Conversation, Incoming};
+use super::{DoorError, pause_after};
+use crate::data_dir::Lock;
+use crate::hub::{Door, Hub, Peer, Role};
+
+/// A socket that is listened to.
+#[derive(Debug)]
+pub(super) struct UnixDoor(UnixListener);
+
+impl UnixDoor {
+    /// Makes the socket, in a directory that is closed to others. What a server that is dead left there is replaced:
+    /// with the lock in our hands, no living one can have made it.
+    pub(super) fn open(path: &Path, _lock: &Lock) -> Result<Self, DoorError> {
+        Self::listen(path).map_err(|error| DoorError::Socket { path: path.to_owned(), error })
+    }
+
+    fn listen(path: &Path) -> io::Result<Self> {
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there, and no socket")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        Ok(Self(listener))
+    }
+
+    /// Lets clients in for as long as it is polled.
+    pub(super) async fn serve(&self, hub: &Arc<Hub>, guests: &Guests, patience: Duration) {
+        loop {
+            match self.0.accept().await {
+                Ok((stream, _)) => match guests.come_in() {
+                    Some(guest) => {
+                        let hub = Arc::clone(hub);
+                        tokio::spawn(async move {
+                            if let Err(error) = receive(stream, &hub, guest, patience).await {
+                                tracing::debug!(%error, "a client left before it had said hello");
+                            }
+                        });
+                    }
+                    None => {
+                        // It fits into the socket's buffer, and a client that does not get it sees the end.
+                        let full = Welcome::refused("the server has too many connections");
+                        let _ = stream.try_write(full.to_line().as_bytes());
+                    }
+                },
+                Err(error) => pause_after("the Unix socket", &error).await,
+            }
+        }
+    }
+}
+
+async fn receive(stream: UnixStream, hub: &Arc<Hub>, guest: Guest, patience: Duration) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut incoming = Incoming::new(read);
+    let first = tokio::select! {
+        first = first_words(&mut incoming, hub) => first?,
+        () = guest.closing() => return Ok(()),
+    };
+    let conversation = match first {
+        First::Nothing => return Ok(()),
+        First::Message(conversation) => *conversation,
+        First::Hello(Ok(peer)) => {
+            write.write_all(Welcome::come_in().to_line().as_bytes()).await?;
+            Conversation::begin(hub, *peer)
+        }
+        First::Hello(Err(why)) => return write.write_all(Welcome::refused(why).to_line().as_bytes()).await,
+    };
+    conversation.go_on(incoming, write, Bounds { guest: Some(guest), patience: Some(patience) }).await;
+    Ok(())
+}
+
+enum First {
+    Nothing,
+    Hello(Result<Box<Peer>, String>),
+    Message(Box<Conversation>),
+}
+
+async fn first_words(incoming: &mut Incoming<OwnedReadHalf>, hub: &Arc<Hub>) -> io::Result<First> {
+    loop {
+        if let Some(frame) = incoming.lines.next_frame() {
+            let hello = match &frame {
+                Frame::Blank => continue,
+                Frame::Line(line) => Hello::read(line),
+                Frame::TooLong { .. } | Frame::NotUtf8 { .. } => None,
+            };
+            if let Some(hello) = hello {
+                return Ok(First::Hello(hello.and_then(Hello::to_peer).map(Box::new)));
+            }
+            let mut conversation = Conversation::begin(hub, nobody_in_particular());
+            conversation.said(frame).await;
+            return Ok(First::Message(Box::new(conversation)));
+        }
+        if !incoming.fill().await? {
+            return Ok(First::Nothing);
+        }
+    }
+}
+
+fn nobody_in_particular() -> Peer {
+    Peer {
+        door: Door::Unix,
+        role: Role::Driver,
+        agent: None,
+        dialect: None,
+        env: Vec::new(),
+        cwd: None::<PathBuf>,
+    }
+}

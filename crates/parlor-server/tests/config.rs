@@ -1,0 +1,294 @@
+//! `config.toml`, the command line and the presets, and which agent comes of them.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use parlor_dialect::Dialect;
+use parlor_server::config::{
+    AgentConfig, Agents, Config, ConfigError, DEFAULT_PASS_ENV, PRESETS, Preset, ProcessMode, chosen_env,
+    chosen_env_from, installed, matches,
+};
+use parlor_server::hub::AgentChoice;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("config.toml"))
+}
+
+fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn everything_can_be_said() {
+    let config = parse(
+        r#"
+        default_agent = "mine"
+        [agents.mine]
+        command = ["my-agent", "with space"]
+        env = { ANTHROPIC_BASE_URL = "http://localhost:1" }
+        pass_env = ["PATH", "*_API_KEY"]
+        process = "session"
+        version = 2
+        dialect = "draft"
+        idle_minutes = 5
+        [agents.short]
+        command = "run 'two words' $HOME"
+        [server]
+        listen = "127.0.0.1:0"
+        origins = ["https://page.example"]
+        hosts = ["parlor.example"]
+        allow_remote = true
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.default_agent.as_deref(), Some("mine"));
+    let [mine, short] = &config.agents[..] else { panic!("{:?}", config.agents) };
+    assert_eq!(mine.command, ["my-agent", "with space"]);
+    assert_eq!(mine.env["ANTHROPIC_BASE_URL"], "http://localhost:1");
+    assert_eq!(mine.pass_env, ["PATH", "*_API_KEY"]);
+    assert_eq!((mine.process, mine.version), (ProcessMode::Session, Some(2)));
+    assert_eq!((mine.dialect, mine.idle), (Some(Dialect::Draft), Duration::from_secs(300)));
+    // A command is split as a shell would split it, and no more than that.
+    assert_eq!(*short, AgentConfig::new("short", ["run", "two words", "$HOME"].map(str::to_owned).into()));
+    assert_eq!(short.pass_env, DEFAULT_PASS_ENV);
+    assert_eq!(short.idle, Duration::from_secs(30 * 60));
+    let http = config.server.http();
+    assert_eq!((http.listen.port(), http.allow_remote), (0, true));
+    assert_eq!(
+        (http.origins, http.hosts),
+        (vec!["https://page.example".into()], vec!["parlor.example".into()])
+    );
+}
+
+#[test]
+fn nothing_need_be_said() {
+    let config = parse("").unwrap();
+    assert_eq!((&config.default_agent, config.agents.len()), (&None, 0));
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:7667");
+    assert!(!config.server.allow_remote);
+}
+
+#[test]
+fn mistakes_are_shown_with_their_line_and_what_is_allowed() {
+    for (text, line, parts) in [
+        (
+            "[server]\nlisen = 1\n",
+            "config.toml:2",
+            &["`lisen`", "`listen`, `origins`, `hosts`, `allow_remote`"][..],
+        ),
+        ("\n\ndefault = 1\n", "config.toml:3", &["`default`", "`default_agent`"]),
+        ("[agents.a]\ncomand = 'x'\n", "config.toml:2", &["`comand`", "`command`", "`idle_minutes`"]),
+        ("[agents.a]\ncommand = 7\n", "config.toml:2", &["a string, or a list of strings"]),
+        ("[agents.a]\ncommand = ''\n", "config.toml:2", &["the command is empty"]),
+        ("[agents.a]\ncommand = []\n", "config.toml:2", &["the command is empty"]),
+        ("[agents.a]\ncommand = \"it's\"\n", "config.toml:2", &["cannot be split"]),
+        (
+            "[agents.a]\ncommand = 'x'\nprocess = 'own'\n",
+            "config.toml:3",
+            &["`own`", "`shared` or `session`"],
+        ),
+        ("[agents.a]\ncommand = 'x'\nversion = 3\n", "config.toml:3", &["version 3", "1 and 2"]),
+        ("[agents.a]\ncommand = 'x'\ndialect = 'v9'\n", "config.toml:3", &["v9", "draft"]),
+        ("[server]\nlisten = 'here'\n", "config.toml:2", &["socket address"]),
+        ("[server]\nlisten = \n", "config.toml:2", &[]),
+        ("[server]\n[server]\n", "config.toml:2", &["duplicate"]),
+        ("[agents.a]\nenv = {}\n", "config.toml, [agents.a]", &["there is no command"]),
+        ("[agents.'a b']\ncommand = 'x'\n", "config.toml, [agents.a b]", &["'a b' is no name"]),
+        (
+            "[agents.a]\ncommand = 'x'\nversion = 1\ndialect = 'draft'\n",
+            "config.toml, [agents.a]",
+            &["version 2, not 1"],
+        ),
+    ] {
+        let error = parse(text).unwrap_err();
+        let shown = error.to_string();
+        assert!(shown.starts_with(&format!("{line}: ")), "{text:?}: {shown}");
+        for part in parts {
+            assert!(shown.contains(part), "{text:?}: {shown}");
+        }
+        assert!(!shown.contains('\n'), "{shown:?}");
+    }
+    assert!(parse("x = 1").unwrap_err().hint.unwrap().contains("spelling"));
+    assert!(parse("server.listen = 'here'").unwrap_err().hint.unwrap().contains("127.0.0.1:7667"));
+}
+
+#[test]
+fn the_documentation_says_what_there_is() {
+    let page = include_str!("../../../docs/configuration.md");
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let config = parse(example).unwrap();
+    assert_eq!(config.server, Config::default().server);
+    assert_eq!(config.agents[0].idle, AgentConfig::new("a", vec![]).idle);
+    for preset in PRESETS {
+        let install = preset.install.map_or("comes with parlor".to_owned(), |install| format!("`{install}`"));
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", preset.name)));
+        assert!(row.is_some_and(|row| row.contains(&install)), "{}", preset.name);
+    }
+    for name in DEFAULT_PASS_ENV {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn a_file_that_is_named_must_be_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let (flag, env) = (directory.path().join("flag.toml"), directory.path().join("env.toml"));
+    fs::write(&env, "default_agent = 'env'").unwrap();
+    let error = Config::load(Some(flag.clone()), Some(env.clone().into())).unwrap_err();
+    assert!(error.to_string().contains("flag.toml"), "{error}");
+    assert!(error.hint.unwrap().contains("--config"));
+    fs::write(&flag, "default_agent = 'flag'").unwrap();
+    let loaded = Config::load(Some(flag), Some(env.clone().into())).unwrap();
+    assert_eq!(loaded.default_agent.as_deref(), Some("flag"));
+    let loaded = Config::load(None, Some(env.clone().into())).unwrap();
+    assert_eq!((loaded.default_agent.as_deref(), loaded.path), (Some("env"), Some(env)));
+    let default = parlor_server::config::default_path().unwrap();
+    assert!(default.ends_with("parlor/config.toml"), "{default:?}");
+}
+
+#[test]
+fn agents_on_the_command_line() {
+    let agent = AgentConfig::from_flag("my-agent=run --with='a b' x=y").unwrap();
+    assert_eq!(agent.name, "my-agent");
+    assert_eq!(agent.command, ["run", "--with=a b", "x=y"]);
+    for (flag, part) in
+        [("claude", "no '='"), ("=run", "no name"), ("a b=run", "no name"), ("a=", "empty"), ("a='", "split")]
+    {
+        let error = AgentConfig::from_flag(flag).unwrap_err();
+        assert!(error.to_string().contains(part), "{flag}: {error}");
+        assert!(error.hint.unwrap().contains("NAME=COMMAND"));
+    }
+}
+
+#[test]
+fn the_command_line_comes_before_the_file_and_the_file_before_the_presets() {
+    let line = || vec![AgentConfig::from_flag("codex=mine").unwrap(), AgentConfig::from_flag("x=y").unwrap()];
+    let config = parse(
+        "default_agent = 'gemini'\n[agents.codex]\ncommand = 'file'\n[agents.gemini]\ncommand = 'file'\n",
+    )
+    .unwrap();
+    let agents = Agents::new(line(), &config).unwrap();
+    let names: Vec<&str> = agents.all().iter().map(|agent| agent.name.as_str()).collect();
+    assert_eq!(names, ["codex", "x", "gemini", "claude", "opencode", "kimi", "goose", "demo"]);
+    assert_eq!(agents.get("codex").unwrap().command, ["mine"]);
+    assert_eq!(agents.get("gemini").unwrap().command, ["file"]);
+    assert_eq!(agents.get("claude").unwrap().command, ["claude-agent-acp"]);
+    assert_eq!(agents.default_agent().name, "codex");
+    assert_eq!(Agents::new(vec![], &config).unwrap().default_agent().command, ["file"]);
+    assert_eq!(Agents::new(vec![], &Config::default()).unwrap().default_agent().name, "demo");
+
+    let twice = [line(), line()].concat();
+    assert!(Agents::new(twice, &config).unwrap_err().to_string().contains("two agents"));
+    let unknown = parse("default_agent = 'nobody'").unwrap();
+    let error = Agents::new(vec![], &unknown).unwrap_err();
+    assert!(
+        error.to_string().starts_with("config.toml, default_agent: there is no agent 'nobody'"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("claude, codex"), "{error}");
+    assert_eq!(Agents::new(line(), &unknown).unwrap().default_agent().name, "codex");
+}
+
+#[test]
+fn a_client_gets_what_it_asks_for() {
+    let agents = Agents::new(vec![], &Config::default()).unwrap();
+    assert_eq!(agents.chosen(None).unwrap().name, "demo");
+    let named = |name: &str| AgentChoice::Named(name.to_owned());
+    assert_eq!(agents.chosen(Some(&named("goose"))).unwrap().command, ["goose", "acp"]);
+    let error = agents.chosen(Some(&named("nobody"))).unwrap_err();
+    assert!(error.hint.unwrap().contains("--agent 'nobody=COMMAND'"));
+    let command = AgentChoice::Command(vec!["a".into(), "b".into()]);
+    assert_eq!(agents.chosen(Some(&command)).unwrap().command, ["a", "b"]);
+    agents.chosen(Some(&AgentChoice::Command(vec![]))).unwrap_err();
+}
+
+#[test]
+fn a_preset_in_the_file_need_not_say_its_command() {
+    let config = parse("[agents.opencode]\nprocess = 'session'\n").unwrap();
+    assert_eq!(config.agents[0].command, ["opencode", "acp"]);
+    assert_eq!(config.agents[0].process, ProcessMode::Session);
+}
+
+#[test]
+fn presets_are_found_along_the_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (directory.path().join("1"), directory.path().join("2"));
+    let path: OsString = std::env::join_paths([&first, &second]).unwrap();
+    fs::create_dir_all(first.join("goose")).unwrap();
+    fs::create_dir(&second).unwrap();
+    let goose = Preset::named("goose").unwrap();
+    assert_eq!(installed(goose, &path), None);
+    fs::write(second.join("goose"), "").unwrap();
+    assert_eq!(installed(goose, &path), None, "it cannot be run");
+    fs::set_permissions(second.join("goose"), Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(installed(goose, &path), Some(second.join("goose")));
+
+    let demo = Preset::named("demo").unwrap();
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(installed(demo, &path).as_ref(), Some(&own));
+    assert_eq!(demo.command().unwrap(), [own.to_string_lossy().as_ref(), "demo-agent"]);
+    assert!(PRESETS.iter().all(|preset| preset.is_built_in() == (preset.name == "demo")));
+}
+
+#[test]
+fn patterns_of_variables() {
+    for (pattern, name, fits) in [
+        ("PATH", "PATH", true),
+        ("PATH", "PATHS", false),
+        ("PATH", "MY_PATH", false),
+        ("*_API_KEY", "OPENAI_API_KEY", true),
+        ("*_API_KEY", "_API_KEY", true),
+        ("*_API_KEY", "OPENAI_API_KEYS", false),
+        ("LC_*", "LC_ALL", true),
+        ("LC_*", "XLC_ALL", false),
+        ("XDG_*_HOME", "XDG_DATA_HOME", true),
+        ("XDG_*_HOME", "XDG_HOME", false),
+        ("A*B*C", "AxBxBxC", true),
+        ("A*B*C", "AxC", false),
+        ("A*A", "A", false),
+        ("*", "", true),
+        ("**", "x", true),
+        ("", "x", false),
+        ("path", "PATH", false),
+    ] {
+        assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+    }
+}
+
+#[test]
+fn an_agent_gets_its_clients_variables_and_what_it_cannot_do_without() {
+    let agent = AgentConfig {
+        env: pairs(&[("ADDED", "1"), ("A_API_KEY", "configured")]).into_iter().collect(),
+        pass_env: vec!["PATH".into(), "*_API_KEY".into()],
+        ..AgentConfig::new("a", vec!["a".into()])
+    };
+    let server = pairs(&[("PATH", "/server"), ("HOME", "/home"), ("S_API_KEY", "s"), ("SECRET", "x")]);
+    let client =
+        pairs(&[("PATH", "/client"), ("B_API_KEY", "b"), ("A_API_KEY", "a"), ("OTHER", "o"), ("HOME", "/c")]);
+    assert_eq!(
+        chosen_env_from(&agent, &client, &server),
+        pairs(&[
+            ("ADDED", "1"),
+            ("A_API_KEY", "configured"),
+            ("B_API_KEY", "b"),
+            ("HOME", "/home"),
+            ("PATH", "/client"),
+        ])
+    );
+    // A client that sent nothing has the server's.
+    assert_eq!(
+        chosen_env_from(&agent, &[], &server),
+        pairs(&[
+            ("ADDED", "1"),
+            ("A_API_KEY", "configured"),
+            ("HOME", "/home"),
+            ("PATH", "/server"),
+            ("S_API_KEY", "s"),
+        ])
+    );
+    let path = std::env::var("PATH").unwrap();
+    assert!(chosen_env(&agent, &pairs(&[("X_API_KEY", "x")])).contains(&("PATH".to_owned(), path)));
+}

@@ -1,0 +1,89 @@
+//! The doors of a server, with real sockets.
+//!
+//! What is behind the doors answers a request with a line that has the request's id; more is not asked of it here.
+
+mod data_dir;
+mod http;
+mod join;
+mod unix;
+mod websocket;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parlor_server::data_dir::{DataDir, Lock, Tokens};
+use parlor_server::doors::{Doors, HttpOptions, Limits};
+use parlor_server::hub::Hub;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Longer than anything takes that works.
+const LONG: Duration = Duration::from_secs(20);
+
+/// A server with a directory and a port of its own.
+struct Server {
+    directory: TempDir,
+    data: DataDir,
+    lock: Lock,
+    tokens: Tokens,
+    address: SocketAddr,
+    socket: PathBuf,
+    stop: watch::Sender<bool>,
+    running: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        Self::with(Limits::default(), |_| {}).await
+    }
+
+    async fn with(limits: Limits, change: impl FnOnce(&mut HttpOptions)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDir::open(&directory.path().join("data")).unwrap();
+        let lock = data.lock().unwrap();
+        let tokens = data.tokens(&lock, None).unwrap();
+        let mut http = loopback();
+        change(&mut http);
+        let doors = Doors::open(&data, &lock, tokens.clone(), Some(&http), limits).await.unwrap();
+        let (address, socket) = (doors.address().unwrap(), doors.socket().to_owned());
+        let (stop, stopping) = watch::channel(false);
+        let running = tokio::spawn(doors.serve(Arc::new(Hub::default()), stopping));
+        Self { directory, data, lock, tokens, address, socket, stop, running }
+    }
+
+    /// Stops it, and waits until it has.
+    async fn end(self) -> (TempDir, DataDir, Lock) {
+        self.stop.send_replace(true);
+        in_time(self.running).await.unwrap();
+        (self.directory, self.data, self.lock)
+    }
+}
+
+fn loopback() -> HttpOptions {
+    HttpOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        allow_remote: false,
+        origins: Vec::new(),
+        hosts: Vec::new(),
+    }
+}
+
+/// Fails instead of waiting for what does not come.
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, what).await.expect("it takes too long")
+}
+
+fn request(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"test/none"}}"#)
+}
+
+fn response(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+}
+
+fn id_of(line: &str) -> Option<u64> {
+    serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_u64()
+}

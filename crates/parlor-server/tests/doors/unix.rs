@@ -1,0 +1,242 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parlor_server::data_dir::DataDir;
+use parlor_server::doors::hello::{Hello, Welcome};
+use parlor_server::doors::{DoorError, Doors, Limits, streams};
+use parlor_server::hub::{Door, Hub, Peer, Role};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+
+use super::{Server, id_of, in_time, request, response};
+
+struct Client {
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    write: OwnedWriteHalf,
+}
+
+impl Client {
+    async fn connect(socket: &Path) -> Self {
+        let (read, write) = UnixStream::connect(socket).await.unwrap().into_split();
+        Self { lines: BufReader::new(read).lines(), write }
+    }
+
+    async fn say(&mut self, text: &str) {
+        self.write.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Option<String> {
+        in_time(self.lines.next_line()).await.unwrap()
+    }
+
+    async fn hello(&mut self, hello: &str) -> Welcome {
+        self.say(hello).await;
+        serde_json::from_str(&self.hear().await.unwrap()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_socket_is_for_its_owner_alone() {
+    let server = Server::start().await;
+    assert_eq!(fs::metadata(&server.socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(server.socket, server.data.path().join("parlor.sock"));
+    assert_eq!(server.data.socket(), server.socket);
+}
+
+#[tokio::test]
+async fn a_hello_is_answered_and_the_protocol_follows() {
+    let server = Server::start().await;
+    let mut client = Client::connect(&server.socket).await;
+    // All in one go: what follows the greeting is not lost.
+    let welcome = client.hello(&format!("{}{}\n", Hello::new().to_line(), request(5))).await;
+    assert_eq!(welcome, Welcome::come_in());
+    assert_eq!(welcome.pid, Some(std::process::id()));
+    assert_eq!(id_of(&client.hear().await.unwrap()), Some(5));
+}
+
+#[tokio::test]
+async fn a_hello_that_cannot_be_met_is_refused_with_a_reason() {
+    let server = Server::start().await;
+    for (hello, part) in [
+        ("{\"parlor\":2}\n", "version 1"),
+        ("{\"parlor\":1,\"agent\":[]}\n", "cannot be read"),
+        ("{\"parlor\":1,\"dialect\":\"v9\"}\n", "v9"),
+    ] {
+        let mut client = Client::connect(&server.socket).await;
+        let error = client.hello(hello).await.error.unwrap();
+        assert!(error.contains(part), "{error}");
+        assert_eq!(client.hear().await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_client_may_begin_with_a_message() {
+    let server = Server::start().await;
+    let mut client = Client::connect(&server.socket).await;
+    client.say(&format!("\n{}\n", request(1))).await;
+    assert_eq!(id_of(&client.hear().await.unwrap()), Some(1));
+    client.say(&format!("{}\n", request(2))).await;
+    assert_eq!(id_of(&client.hear().await.unwrap()), Some(2));
+}
+
+#[tokio::test]
+async fn many_lines_come_back_in_order() {
+    let server = Server::start().await;
+    let mut client = Client::connect(&server.socket).await;
+    let all: String = (0..5000).map(|id| format!("{}\n", request(id))).collect();
+    let mut write = client.write;
+    let writing = tokio::spawn(async move {
+        write.write_all(all.as_bytes()).await.unwrap();
+        write
+    });
+    for id in 0..5000 {
+        let line = in_time(client.lines.next_line()).await.unwrap().unwrap();
+        assert_eq!(id_of(&line), Some(id));
+    }
+    writing.await.unwrap();
+}
+
+#[tokio::test]
+async fn who_says_no_more_gets_the_answers_that_are_owed() {
+    let server = Server::start().await;
+    let mut client = Client::connect(&server.socket).await;
+    // Whether a server answers or says back what it hears, this has an answer. The last line has no end.
+    client.say(&format!("{}\n{}", request(1), response(1))).await;
+    client.write.shutdown().await.unwrap();
+    assert_eq!(id_of(&client.hear().await.unwrap()), Some(1));
+    while client.hear().await.is_some() {}
+}
+
+#[tokio::test]
+async fn who_says_no_more_and_gets_no_answer_is_let_go_after_a_while() {
+    let limits = Limits { grace: Duration::from_millis(10), ..Limits::default() };
+    let server = Server::with(limits, |_| {}).await;
+    let mut client = Client::connect(&server.socket).await;
+    client.say(&format!("{}\n", request(1))).await;
+    client.write.shutdown().await.unwrap();
+    while client.hear().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_client_too_many_is_told_so() {
+    let server = Server::with(Limits { connections: 1, ..Limits::default() }, |_| {}).await;
+    let mut first = Client::connect(&server.socket).await;
+    first.hello(&Hello::new().to_line()).await;
+    let mut second = Client::connect(&server.socket).await;
+    let line = second.hear().await.unwrap();
+    assert!(line.contains("too many connections"), "{line}");
+    assert_eq!(second.hear().await, None);
+    drop(first);
+    // The place is free as soon as the server has noticed.
+    in_time(async {
+        loop {
+            let mut third = Client::connect(&server.socket).await;
+            // It may be turned away, and the socket closed, before it has spoken.
+            let _ = third.write.write_all(Hello::new().to_line().as_bytes()).await;
+            if let Ok(Some(line)) = third.lines.next_line().await
+                && line.contains("version")
+            {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dead_servers_socket_is_replaced_and_nothing_else_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = DataDir::open(directory.path()).unwrap();
+    let lock = data.lock().unwrap();
+    let tokens = data.tokens(&lock, None).unwrap();
+    let socket = data.path().join("parlor.sock");
+    let open = || Doors::open(&data, &lock, tokens.clone(), None, Limits::default());
+
+    // One that was bound and dropped stays in the file system, as when a server is killed.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let doors = open().await.unwrap();
+    assert_eq!(doors.address(), None);
+    let (stop, stopping) = watch::channel(false);
+    let running = tokio::spawn(doors.serve(Arc::new(Hub::default()), stopping));
+    Client::connect(&socket).await.hello(&Hello::new().to_line()).await;
+    drop(stop);
+    in_time(running).await.unwrap();
+
+    fs::write(&socket, "precious").unwrap();
+    let refused = open().await.unwrap_err();
+    assert!(matches!(refused, DoorError::Socket { .. }), "{refused}");
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn a_server_in_a_deep_directory_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = DataDir::open(&directory.path().join("x".repeat(120))).unwrap();
+    let lock = data.lock().unwrap();
+    let tokens = data.tokens(&lock, None).unwrap();
+    let doors = Doors::open(&data, &lock, tokens, None, Limits::default()).await.unwrap();
+    let socket = data.socket();
+    assert_eq!(socket, doors.socket());
+    assert!(!socket.starts_with(data.path()));
+    let (stop, stopping) = watch::channel(false);
+    let running = tokio::spawn(doors.serve(Arc::new(Hub::default()), stopping));
+    Client::connect(&socket).await.hello(&Hello::new().to_line()).await;
+    stop.send_replace(true);
+    in_time(running).await.unwrap();
+    assert!(!socket.exists() && !data.path().join("socket").exists());
+}
+
+#[tokio::test]
+async fn a_server_that_stops_leaves_nothing_and_nobody_behind() {
+    let server = Server::start().await;
+    // It is let in before the other, so it is in when the other is answered.
+    let mut silent = Client::connect(&server.socket).await;
+    let mut client = Client::connect(&server.socket).await;
+    client.say(&format!("{}{}\n", Hello::new().to_line(), request(1))).await;
+    client.hear().await.unwrap();
+    client.hear().await.unwrap();
+    let (socket, port) = (server.socket.clone(), server.data.port_file());
+    assert_eq!(fs::read_to_string(&port).unwrap().trim(), server.address.port().to_string());
+    let _kept = server.end().await;
+    assert_eq!(client.hear().await, None);
+    assert_eq!(silent.hear().await, None);
+    assert!(!socket.exists() && !port.exists());
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_keep_a_server_from_stopping() {
+    let limits = Limits { grace: Duration::from_millis(100), ..Limits::default() };
+    let server = Server::with(limits, |_| {}).await;
+    let mut client = Client::connect(&server.socket).await;
+    client.say(&Hello::new().to_line()).await;
+    client.hear().await.unwrap();
+    // More than sockets hold; how much of it gets through does not matter.
+    let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "x".repeat(1 << 20));
+    let mut write = client.write;
+    let flood = tokio::spawn(async move {
+        while write.write_all(line.as_bytes()).await.is_ok() && write.write_all(b"\n").await.is_ok() {}
+    });
+    client.lines.get_mut().read_exact(&mut [0; 1]).await.unwrap();
+    let _kept = server.end().await;
+    in_time(flood).await.unwrap();
+}
+
+#[tokio::test]
+async fn streams_are_served_until_they_end() {
+    let hub = Arc::new(Hub::default());
+    let peer =
+        Peer { door: Door::Stdio, role: Role::Driver, agent: None, dialect: None, env: vec![], cwd: None };
+    let (mut stdin, read) = tokio::io::duplex(1 << 16);
+    let (write, mut stdout) = tokio::io::duplex(1 << 16);
+    stdin.write_all(format!("{}\n{}\n", request(3), response(3)).as_bytes()).await.unwrap();
+    drop(stdin);
+    in_time(streams(&hub, peer, read, write)).await;
+    let mut said = String::new();
+    in_time(stdout.read_to_string(&mut said)).await.unwrap();
+    assert_eq!(id_of(said.lines().next().unwrap()), Some(3));
+}
