@@ -8,8 +8,9 @@ use crate::StoreError;
 /// A segment of this many bytes is left alone once it is written.
 const LARGE: usize = 16 << 10;
 
-/// When there are this many open segments at the end of a content, or as many bytes in them, they become one.
-const MOST_OPEN: usize = 256;
+/// When there are this many open segments at the end of a content, or as many bytes in them, they become one. Fewer
+/// would make short ones of the pieces that agents send, and SQLite leaves half a page empty behind each.
+const MOST_OPEN: usize = 512;
 const MOST_OPEN_BYTES: usize = 64 << 10;
 
 /// How long one segment gets. Longer texts are cut, so that no row has to be held in memory several times over.
