@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use parlor_store::{Batch, Copied, Cursor, Filter, MemoryStore, SessionRow, SqliteStore, Store, Write};
 use proptest::prelude::*;
 
@@ -102,6 +104,18 @@ fn reads(store: &dyn Store) -> impl PartialEq + std::fmt::Debug + use<> {
     (sessions, lists, store.value("a").unwrap(), store.value("b").unwrap())
 }
 
+/// Whether each content is shared by as many entries as is written, and each segment belongs to some.
+fn counts_are_right(path: &Path) -> bool {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    let wrong = "
+        WITH counted AS (SELECT content, count(*) AS entries FROM entries GROUP BY content)
+        SELECT content FROM counted LEFT JOIN shared USING (content)
+            WHERE counted.entries <> coalesce(shared.entries, 1)
+        UNION ALL SELECT content FROM shared WHERE content NOT IN (SELECT content FROM counted)
+        UNION ALL SELECT content FROM segments WHERE content NOT IN (SELECT content FROM counted)";
+    !conn.prepare(wrong).unwrap().exists([]).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -119,6 +133,7 @@ proptest! {
             }
         }
         drop(sqlite);
+        prop_assert!(counts_are_right(&path), "a content is counted wrong or belongs to nobody");
         prop_assert!(reads(&memory) == reads(&SqliteStore::open(&path).unwrap()), "after opening it again");
     }
 }

@@ -117,7 +117,8 @@ fn put_entry(
         Some(owned) => {
             // The segments that know of later changes go.
             let seq = seq.max(content::appended_seq(conn, &owned)?);
-            let content = content::emptied(conn, known, owned.content)?;
+            content::release(conn, owned.content)?;
+            let content = content::new_content(conn, known)?;
             conn.prepare_cached(
                 "UPDATE entries SET seq = max(seq, ?), head = ?, content = ?, inherited = 0
                  WHERE session = ? AND created = ?",
@@ -166,19 +167,27 @@ fn copy(
     entries: &[Copied],
 ) -> Result<(), StoreError> {
     let (from_key, to_key) = (session_key(conn, known, from)?, session_key(conn, known, to)?);
-    let mut is_there = conn.prepare_cached("SELECT 1 FROM entries WHERE session = ? AND created = ?")?;
-    let mut copy = conn.prepare_cached(
-        "INSERT INTO entries (session, created, seq, content, inherited, head)
-         SELECT ?1, ?2, ?2, content, NULL, coalesce(?3, head) FROM entries WHERE session = ?4 AND created = ?5",
+    // Read and written by two statements: one that reads the table it writes to gathers its rows elsewhere first, which
+    // takes ten times as long.
+    let mut read =
+        conn.prepare_cached("SELECT content, head FROM entries WHERE session = ? AND created = ?")?;
+    let mut write = conn.prepare_cached(
+        "INSERT OR IGNORE INTO entries (session, created, seq, content, inherited, head)
+         VALUES (?1, ?2, ?2, ?3, NULL, ?4)",
     )?;
-    for Copied { from: there, to: here, head } in entries {
+    for Copied { from: there, to: here, head: other } in entries {
         let (source, target) = (number(*there)?, number(*here)?);
-        if is_there.exists(params![to_key, target])? {
+        let mut rows = read.query(params![from_key, source])?;
+        let row = rows.next()?.ok_or_else(|| no_entry(from, *there))?;
+        let head = match other {
+            Some(head) => head,
+            None => row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?,
+        };
+        let content = row.get(0)?;
+        if write.execute(params![to_key, target, content, head])? == 0 {
             return Err(entry_exists(to, *here));
         }
-        if copy.execute(params![to_key, target, head, from_key, source])? == 0 {
-            return Err(no_entry(from, *there));
-        }
+        content::share(conn, content)?;
         // Its content is no longer its alone.
         known.tails.take(&(from_key, source));
     }
@@ -194,12 +203,13 @@ fn delete(conn: &Connection, known: &mut Known, session: &str) -> Result<(), Sto
     // The key may be given to another session.
     known.sessions.take(session);
     known.tails = Recent::default();
-    conn.prepare_cached(
-        "DELETE FROM segments WHERE content IN (
-             SELECT mine.content FROM entries AS mine WHERE mine.session = ?1 AND NOT EXISTS (
-                 SELECT 1 FROM entries AS other WHERE other.content = mine.content AND other.session <> ?1))",
-    )?
-    .execute([key])?;
+    let contents: Vec<i64> = conn
+        .prepare_cached("SELECT content FROM entries WHERE session = ?")?
+        .query_map([key], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for content in contents {
+        content::release(conn, content)?;
+    }
     for rows in [
         "DELETE FROM entries WHERE session = ?",
         "DELETE FROM slots WHERE session = ?",

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::ops::Range;
 
 use super::content::Tail;
 
@@ -14,8 +15,8 @@ pub(super) struct Known {
     pub(super) sessions: Recent<String, i64>,
     /// The ends of contents that belong to one entry alone, by its session and the change that made it.
     pub(super) tails: Recent<(i64, i64), Tail>,
-    /// The number of the next new content.
-    pub(super) next_content: Option<i64>,
+    /// Numbers for new contents that were set aside.
+    pub(super) contents: Range<i64>,
 }
 
 /// How many things of a kind are remembered at least, if there were as many.

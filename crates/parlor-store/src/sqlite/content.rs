@@ -16,6 +16,11 @@ const MOST_OPEN_BYTES: usize = 64 << 10;
 /// How long one segment gets. Longer texts are cut, so that no row has to be held in memory several times over.
 const MOST_BYTES: usize = 1 << 20;
 
+/// How many numbers of contents are set aside at a time. Those that are not used are lost, and do not matter.
+const SET_ASIDE: i64 = 1024;
+
+const INSERT: &str = "INSERT INTO segments (content, n, seq, closed, text) VALUES (?, ?, ?, ?, ?)";
+
 /// The end of a content that belongs to one entry alone.
 #[derive(Debug, Clone)]
 pub(super) struct Tail {
@@ -88,8 +93,7 @@ impl Tail {
     }
 
     fn segment(&mut self, conn: &Connection, closed: bool, text: &str) -> Result<(), StoreError> {
-        conn.prepare_cached("INSERT INTO segments (content, n, seq, closed, text) VALUES (?, ?, ?, ?, ?)")?
-            .execute(params![self.content, self.next, self.seq, closed, text])?;
+        conn.prepare_cached(INSERT)?.execute(params![self.content, self.next, self.seq, closed, text])?;
         self.next += 1;
         Ok(())
     }
@@ -126,14 +130,43 @@ fn boundary(text: &str, at: usize) -> usize {
 
 /// The number of a content that nobody has yet.
 pub(super) fn new_content(conn: &Connection, known: &mut Known) -> Result<i64, StoreError> {
-    let next = match known.next_content {
-        Some(next) => next,
-        None => conn
-            .prepare_cached("SELECT coalesce(max(content), 0) + 1 FROM entries")?
-            .query_row([], |row| row.get(0))?,
+    if let Some(content) = known.contents.next() {
+        return Ok(content);
+    }
+    let end: i64 = conn
+        .prepare_cached("UPDATE contents SET next = next + ? RETURNING next")?
+        .query_row([SET_ASIDE], |row| row.get(0))?;
+    known.contents = end - SET_ASIDE + 1..end;
+    Ok(end - SET_ASIDE)
+}
+
+/// One more entry has a content.
+pub(super) fn share(conn: &Connection, content: i64) -> Result<(), StoreError> {
+    conn.prepare_cached(
+        "INSERT INTO shared (content, entries) VALUES (?, 2) ON CONFLICT DO UPDATE SET entries = entries + 1",
+    )?
+    .execute([content])?;
+    Ok(())
+}
+
+/// One entry less has a content. The text goes with the last of them.
+pub(super) fn release(conn: &Connection, content: i64) -> Result<(), StoreError> {
+    let sql = match entries_of(conn, content)? {
+        ..=1 => "DELETE FROM segments WHERE content = ?",
+        2 => "DELETE FROM shared WHERE content = ?",
+        3.. => "UPDATE shared SET entries = entries - 1 WHERE content = ?",
     };
-    known.next_content = Some(next + 1);
-    Ok(next)
+    conn.prepare_cached(sql)?.execute([content])?;
+    Ok(())
+}
+
+/// How many entries have a content.
+fn entries_of(conn: &Connection, content: i64) -> Result<i64, StoreError> {
+    let entries = conn
+        .prepare_cached("SELECT entries FROM shared WHERE content = ?")?
+        .query_row([content], |row| row.get(0))
+        .optional()?;
+    Ok(entries.unwrap_or(1))
 }
 
 /// What is known of an entry's content; `None` without such an entry.
@@ -171,9 +204,10 @@ pub(super) fn own_tail(
         return Ok(Some(tail));
     }
     let Some(owned) = owned(conn, session, created)? else { return Ok(None) };
-    let content = if is_shared(conn, owned.content)? {
+    let content = if entries_of(conn, owned.content)? > 1 {
         let copy = new_content(conn, known)?;
         copy_segments(conn, owned.content, copy)?;
+        release(conn, owned.content)?;
         copy
     } else {
         owned.content
@@ -194,34 +228,21 @@ pub(super) fn own_tail(
     Ok(Some(if owned.inherited.is_none() { tail.foreign() } else { tail }))
 }
 
-/// A content for an entry that gives up the one it has: the same without its text, or a new one where others need it.
-pub(super) fn emptied(conn: &Connection, known: &mut Known, content: i64) -> Result<i64, StoreError> {
-    if is_shared(conn, content)? {
-        return new_content(conn, known);
-    }
-    conn.prepare_cached("DELETE FROM segments WHERE content = ?")?.execute([content])?;
-    Ok(content)
-}
-
-fn is_shared(conn: &Connection, content: i64) -> Result<bool, StoreError> {
-    let shared = conn
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM entries WHERE content = ? LIMIT 1 OFFSET 1)")?
-        .query_row([content], |row| row.get(0))?;
-    Ok(shared)
-}
-
-/// Copies one row at a time: SQLite would gather all of them in memory first.
 fn copy_segments(conn: &Connection, from: i64, to: i64) -> Result<(), StoreError> {
-    let numbers: Vec<i64> = conn
-        .prepare_cached("SELECT n FROM segments WHERE content = ?")?
-        .query_map([from], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    let mut copy = conn.prepare_cached(
-        "INSERT INTO segments (content, n, seq, closed, text)
-         SELECT ?, n, seq, closed, text FROM segments WHERE content = ? AND n = ?",
-    )?;
-    for n in numbers {
-        copy.execute(params![to, from, n])?;
+    // One row at a time, by two statements: one alone would gather all rows in memory first.
+    let mut read =
+        conn.prepare_cached("SELECT n, seq, closed, text FROM segments WHERE content = ? ORDER BY n")?;
+    let mut write = conn.prepare_cached(INSERT)?;
+    let mut rows = read.query([from])?;
+    while let Some(row) = rows.next()? {
+        let text = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
+        write.execute(params![
+            to,
+            row.get::<_, i64>(0)?,
+            row.get::<_, i64>(1)?,
+            row.get::<_, bool>(2)?,
+            text
+        ])?;
     }
     Ok(())
 }

@@ -48,8 +48,18 @@ CREATE TABLE entries (
     PRIMARY KEY (session, created)
 ) STRICT, WITHOUT ROWID;
 
--- Tells whether a content is shared.
-CREATE INDEX entries_content ON entries (content);
+-- How many entries have a content, for those that more than one has. An index of entries by content would tell too, but
+-- a fork would have to write all over it, and more so with each fork that there is.
+CREATE TABLE shared (
+    content INTEGER PRIMARY KEY,
+    entries INTEGER NOT NULL
+) STRICT;
+
+-- The number that no content has had yet, in its one row.
+CREATE TABLE contents (
+    next INTEGER NOT NULL
+) STRICT;
+INSERT INTO contents (next) VALUES (1);
 
 -- A content is the texts of its segments in the order of `n`. `closed` segments are large enough to be left alone;
 -- the open ones at the end are merged into a closed one when there are many.
