@@ -9,14 +9,34 @@
 //!
 //! Ids and texts are JSON or made of JSON, so that they carry no raw U+0000 and half surrogate pairs stand in them as
 //! escapes: every backend can keep them as text.
+//!
+//! Change numbers begin at 1, so that 0 can stand for "before all changes", and end at `i64::MAX`; a write with
+//! another number is [`Invalid`](ErrorKind::Invalid). So is a write into a session that is not there.
+//!
+//! [`SqliteStore`] keeps sessions in a file, [`MemoryStore`] for as long as it lives, and [`FaultyStore`] fails on
+//! demand, for tests of those who use a store.
+
+mod check;
+mod faulty;
+mod memory;
+mod sqlite;
 
 use std::fmt;
+
+pub use faulty::FaultyStore;
+pub use memory::MemoryStore;
+#[doc(hidden)]
+pub use sqlite::Options;
+pub use sqlite::SqliteStore;
 
 /// Keeps sessions.
 ///
 /// Reads block for as long as a disk does; who must not block calls them from a thread that may.
 pub trait Store: Send + Sync + 'static {
     /// Takes a batch. `done` is called, from any thread, when it is committed or has failed.
+    ///
+    /// Batches wait in memory until the backend gets to them. When too much waits, the call waits too, so that a slow
+    /// disk slows down those who write instead of filling the memory.
     fn write(&self, batch: Batch, done: Done);
 
     /// One session.
@@ -47,7 +67,8 @@ pub trait Store: Send + Sync + 'static {
     fn value(&self, key: &str) -> Result<Option<String>, StoreError>;
 }
 
-/// Called once with what came of a batch.
+/// Called once with what came of a batch. It runs where the backend works, so it must be quick; it may write again,
+/// which never waits there, but everything else waits for it.
 pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Writes that are taken together or not at all.
@@ -76,7 +97,7 @@ pub enum Write {
         /// What it holds.
         body: Option<String>,
     },
-    /// An entry is made, or its head replaced.
+    /// An entry is made, or its head replaced. An entry that is made without content has an empty one.
     Entry {
         /// Of which session.
         session: String,
@@ -89,7 +110,7 @@ pub enum Write {
         /// All of its content; `None` leaves it as it is.
         content: Option<String>,
     },
-    /// The content of an entry grows.
+    /// The content of an entry that is there grows.
     Append {
         /// Of which session.
         session: String,
@@ -101,6 +122,7 @@ pub enum Write {
         content: String,
     },
     /// Entries of another session are copied as they are now; their content is shared until either side changes it.
+    /// They must be there, and must not be here yet.
     Copy {
         /// From which session.
         from: String,
@@ -109,7 +131,7 @@ pub enum Write {
         /// The entries.
         entries: Vec<Copied>,
     },
-    /// A session goes, with its slots and entries.
+    /// A session goes, with its slots and entries. Copies of its entries stay. One that is not there is gone already.
     Delete {
         /// Which session.
         session: String,
@@ -177,14 +199,18 @@ pub struct SlotRow {
 pub struct EntryRow {
     /// The change that made it.
     pub created: u64,
-    /// The last change to it.
+    /// The last change to it; a write with an earlier number does not turn it back.
     pub seq: u64,
     /// What is known of it besides its content.
     pub head: String,
     /// Its content.
     pub content: String,
-    /// Whether the content came with a copy, so that numbers in it are those of another session.
-    pub inherited: bool,
+    /// How many bytes at the start of the content came with a copy; 0 for an entry that was not copied.
+    ///
+    /// Numbers in that part are those of another session (of several, for a copy of a copy). What was appended after
+    /// the copy begins right behind it and counts in this session's numbers. A new head leaves this as it is; new
+    /// content belongs to this session alone, which makes it 0.
+    pub inherited: usize,
 }
 
 /// Which sessions to list. What is `None` does not matter.
@@ -234,6 +260,16 @@ pub enum ErrorKind {
     Invalid,
     /// The store was closed.
     Closed,
+}
+
+impl StoreError {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
 }
 
 impl fmt::Display for StoreError {

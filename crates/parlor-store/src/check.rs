@@ -1,0 +1,44 @@
+//! What every backend refuses, so that all refuse the same.
+
+use crate::{Batch, StoreError, Write};
+
+/// A change number as backends keep it.
+pub(crate) fn number(seq: u64) -> Result<i64, StoreError> {
+    i64::try_from(seq)
+        .ok()
+        .filter(|seq| *seq > 0)
+        .ok_or_else(|| StoreError::invalid(format!("{seq} is no change number")))
+}
+
+pub(crate) fn no_session(id: &str) -> StoreError {
+    StoreError::invalid(format!("there is no session {id}"))
+}
+
+pub(crate) fn no_entry(session: &str, created: u64) -> StoreError {
+    StoreError::invalid(format!("session {session} has no entry {created}"))
+}
+
+pub(crate) fn entry_exists(session: &str, created: u64) -> StoreError {
+    StoreError::invalid(format!("session {session} has an entry {created} already"))
+}
+
+/// About how many bytes a batch is.
+pub(crate) fn size(batch: &Batch) -> usize {
+    batch.writes.iter().map(size_of_write).sum()
+}
+
+fn size_of_write(write: &Write) -> usize {
+    let texts = match write {
+        Write::Session(row) => row.id.len() + row.cwd.len() + row.data.len(),
+        Write::Slot { body, .. } => body.as_ref().map_or(0, String::len),
+        Write::Entry { head, content, .. } => head.len() + content.as_ref().map_or(0, String::len),
+        Write::Append { content, .. } => content.len(),
+        Write::Copy { entries, .. } => entries
+            .iter()
+            .map(|copied| size_of_val(copied) + copied.head.as_ref().map_or(0, String::len))
+            .sum(),
+        Write::Delete { .. } => 0,
+        Write::Value { value, .. } => value.as_ref().map_or(0, String::len),
+    };
+    size_of::<Write>() + texts
+}

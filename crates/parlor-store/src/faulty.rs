@@ -1,0 +1,85 @@
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Batch, Cursor, Done, EntryRow, ErrorKind, Filter, SessionRow, SlotRow, Store, StoreError};
+
+/// A store that fails when it is told to, for tests of those who write to one.
+///
+/// Everything goes to the store inside, apart from the writes that [`fail_next`](FaultyStore::fail_next) spoke of:
+/// these never get there, and their `done` is called with the error before `write` returns.
+///
+/// ```
+/// use parlor_store::{Batch, ErrorKind, FaultyStore, MemoryStore, Store};
+///
+/// let store = FaultyStore::new(MemoryStore::default());
+/// store.fail_next(1, ErrorKind::Full);
+/// store.write(Batch::default(), Box::new(|result| assert_eq!(result.unwrap_err().kind, ErrorKind::Full)));
+/// store.write(Batch::default(), Box::new(|result| assert_eq!(result, Ok(()))));
+/// ```
+#[derive(Debug)]
+pub struct FaultyStore<S> {
+    inner: S,
+    faults: Mutex<(usize, ErrorKind)>,
+}
+
+impl<S: Store> FaultyStore<S> {
+    /// Wraps a store; no write fails yet.
+    pub fn new(inner: S) -> Self {
+        Self { inner, faults: Mutex::new((0, ErrorKind::Io)) }
+    }
+
+    /// Lets the next `n` writes fail. What was said before is forgotten, so that an `n` of 0 ends the trouble.
+    pub fn fail_next(&self, n: usize, kind: ErrorKind) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = (n, kind);
+    }
+
+    /// The store inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    fn fault(&self) -> Option<ErrorKind> {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.0 = faults.0.checked_sub(1)?;
+        Some(faults.1)
+    }
+}
+
+impl<S: Store> Store for FaultyStore<S> {
+    fn write(&self, batch: Batch, done: Done) {
+        match self.fault() {
+            Some(kind) => done(Err(StoreError::new(kind, "a test asked for it"))),
+            None => self.inner.write(batch, done),
+        }
+    }
+
+    fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        self.inner.session(id)
+    }
+
+    fn sessions(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        self.inner.sessions(filter, after, limit)
+    }
+
+    fn slots(&self, session: &str, since: u64) -> Result<Vec<SlotRow>, StoreError> {
+        self.inner.slots(session, since)
+    }
+
+    fn entries(
+        &self,
+        session: &str,
+        since: u64,
+        after: u64,
+        bytes: usize,
+    ) -> Result<Vec<EntryRow>, StoreError> {
+        self.inner.entries(session, since, after, bytes)
+    }
+
+    fn value(&self, key: &str) -> Result<Option<String>, StoreError> {
+        self.inner.value(key)
+    }
+}

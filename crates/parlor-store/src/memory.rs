@@ -1,0 +1,261 @@
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::check::{entry_exists, no_entry, no_session, number};
+use crate::{Batch, Copied, Cursor, Done, EntryRow, Filter, SessionRow, SlotRow, Store, StoreError, Write};
+
+/// Keeps sessions for as long as it lives. `done` is called before `write` returns.
+///
+/// Lists are sorted on every call, so it is for tests and for servers that keep nothing, not for many sessions.
+#[derive(Debug, Default)]
+pub struct MemoryStore(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: BTreeMap<String, Session>,
+    values: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Session {
+    row: SessionRow,
+    slots: BTreeMap<String, SlotRow>,
+    entries: BTreeMap<u64, Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    seq: u64,
+    head: String,
+    /// Shared with copies, until one of them changes it.
+    content: Arc<String>,
+    inherited: usize,
+}
+
+impl Store for MemoryStore {
+    fn write(&self, batch: Batch, done: Done) {
+        let mut state = self.lock();
+        let result = Check::new(&state).batch(&batch);
+        if result.is_ok() {
+            batch.writes.into_iter().for_each(|write| state.apply(write));
+        }
+        // Whoever is told may use the store at once.
+        drop(state);
+        done(result);
+    }
+
+    fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        Ok(self.lock().sessions.get(id).map(|session| session.row.clone()))
+    }
+
+    fn sessions(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        let state = self.lock();
+        let after = after.map(|cursor| (Reverse(cursor.active_at), cursor.id.as_str()));
+        let mut rows: Vec<_> = state.sessions.values().map(|session| &session.row).collect();
+        rows.retain(|row| matches(filter, row) && after.is_none_or(|after| place(row) > after));
+        rows.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+        Ok(rows.into_iter().take(limit).cloned().collect())
+    }
+
+    fn slots(&self, session: &str, since: u64) -> Result<Vec<SlotRow>, StoreError> {
+        let state = self.lock();
+        let slots = state.sessions.get(session).into_iter().flat_map(|session| session.slots.values());
+        Ok(slots.filter(|slot| slot.seq > since).cloned().collect())
+    }
+
+    fn entries(
+        &self,
+        session: &str,
+        since: u64,
+        after: u64,
+        bytes: usize,
+    ) -> Result<Vec<EntryRow>, StoreError> {
+        let state = self.lock();
+        let Some(session) = state.sessions.get(session) else { return Ok(Vec::new()) };
+        let mut rows = Vec::new();
+        let mut total = 0_usize;
+        let later = session.entries.range((Bound::Excluded(after), Bound::Unbounded));
+        for (created, entry) in later.filter(|(_, entry)| entry.seq > since) {
+            total = total.saturating_add(entry.head.len() + entry.content.len());
+            if total > bytes && !rows.is_empty() {
+                break;
+            }
+            rows.push(EntryRow {
+                created: *created,
+                seq: entry.seq,
+                head: entry.head.clone(),
+                content: entry.content.to_string(),
+                inherited: entry.inherited,
+            });
+        }
+        Ok(rows)
+    }
+
+    fn value(&self, key: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.lock().values.get(key).cloned())
+    }
+}
+
+impl MemoryStore {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a session stands in lists.
+fn place(row: &SessionRow) -> (Reverse<i64>, &str) {
+    (Reverse(row.active_at), &row.id)
+}
+
+fn matches(filter: &Filter, row: &SessionRow) -> bool {
+    filter.agent.as_ref().is_none_or(|agent| *agent == row.agent)
+        && filter.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
+        && filter.agent_session.as_ref().is_none_or(|id| Some(id) == row.agent_session.as_ref())
+        && filter.archived.is_none_or(|archived| archived == row.archived)
+        && filter.busy.is_none_or(|busy| busy == row.busy)
+}
+
+impl State {
+    /// Does one write of a batch that was checked, so that what it speaks of is there.
+    fn apply(&mut self, write: Write) {
+        match write {
+            Write::Session(row) => match self.sessions.get_mut(&row.id) {
+                Some(session) => session.row = row,
+                None => {
+                    let (slots, entries) = (BTreeMap::new(), BTreeMap::new());
+                    self.sessions.insert(row.id.clone(), Session { row, slots, entries });
+                }
+            },
+            Write::Slot { session, name, seq, body } => {
+                let slots = &mut self.session(&session).slots;
+                match body {
+                    Some(body) => drop(slots.insert(name.clone(), SlotRow { name, seq, body })),
+                    None => drop(slots.remove(&name)),
+                }
+            }
+            Write::Entry { session, created, seq, head, content } => {
+                let entry = self.session(&session).entries.entry(created).or_insert_with(Entry::empty);
+                entry.seq = entry.seq.max(seq);
+                entry.head = head;
+                if let Some(content) = content {
+                    entry.content = Arc::new(content);
+                    entry.inherited = 0;
+                }
+            }
+            Write::Append { session, created, seq, content } => {
+                let entry = self.session(&session).entries.get_mut(&created).expect("it was checked");
+                entry.seq = entry.seq.max(seq);
+                Arc::make_mut(&mut entry.content).push_str(&content);
+            }
+            Write::Copy { from, to, entries } => {
+                for Copied { from: created, to: seq, head } in entries {
+                    let mut entry = self.session(&from).entries[&created].clone();
+                    entry.seq = seq;
+                    entry.inherited = entry.content.len();
+                    entry.head = head.unwrap_or(entry.head);
+                    self.session(&to).entries.insert(seq, entry);
+                }
+            }
+            Write::Delete { session } => drop(self.sessions.remove(&session)),
+            Write::Value { key, value: Some(value) } => drop(self.values.insert(key, value)),
+            Write::Value { key, value: None } => drop(self.values.remove(&key)),
+        }
+    }
+
+    fn session(&mut self, id: &str) -> &mut Session {
+        self.sessions.get_mut(id).expect("it was checked")
+    }
+}
+
+impl Entry {
+    fn empty() -> Self {
+        Self { seq: 0, head: String::new(), content: Arc::default(), inherited: 0 }
+    }
+}
+
+/// Whether a batch makes sense, found out before anything is changed: then there is nothing to undo.
+struct Check<'a> {
+    state: &'a State,
+    /// The sessions that the batch made or deleted, and the entries that it made there.
+    touched: BTreeMap<&'a str, Touched>,
+}
+
+#[derive(Default)]
+struct Touched {
+    there: bool,
+    /// Whether it was deleted in between, so that entries of before do not count.
+    emptied: bool,
+    entries: BTreeSet<u64>,
+}
+
+impl<'a> Check<'a> {
+    fn new(state: &'a State) -> Self {
+        Self { state, touched: BTreeMap::new() }
+    }
+
+    fn batch(mut self, batch: &'a Batch) -> Result<(), StoreError> {
+        batch.writes.iter().try_for_each(|write| self.write(write))
+    }
+
+    fn write(&mut self, write: &'a Write) -> Result<(), StoreError> {
+        match write {
+            Write::Session(row) => self.touch(&row.id).there = true,
+            Write::Slot { session, seq, .. } => {
+                number(*seq)?;
+                self.session(session)?;
+            }
+            Write::Entry { session, created, seq, .. } => {
+                number(*created)?;
+                number(*seq)?;
+                self.session(session)?.entries.insert(*created);
+            }
+            Write::Append { session, created, seq, .. } => {
+                number(*seq)?;
+                self.session(session)?;
+                self.has_entry(session, *created).then_some(()).ok_or_else(|| no_entry(session, *created))?;
+            }
+            Write::Copy { from, to, entries } => {
+                self.session(from)?;
+                self.session(to)?;
+                for copied in entries {
+                    number(copied.to)?;
+                    if !self.has_entry(from, copied.from) {
+                        return Err(no_entry(from, copied.from));
+                    }
+                    if self.has_entry(to, copied.to) {
+                        return Err(entry_exists(to, copied.to));
+                    }
+                    self.touch(to).entries.insert(copied.to);
+                }
+            }
+            Write::Delete { session } => {
+                *self.touch(session) = Touched { there: false, emptied: true, entries: BTreeSet::new() };
+            }
+            Write::Value { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, id: &'a str) -> Result<&mut Touched, StoreError> {
+        Some(self.touch(id)).filter(|touched| touched.there).ok_or_else(|| no_session(id))
+    }
+
+    fn touch(&mut self, id: &'a str) -> &mut Touched {
+        let there = self.state.sessions.contains_key(id);
+        self.touched.entry(id).or_insert_with(|| Touched { there, ..Touched::default() })
+    }
+
+    fn has_entry(&self, session: &str, created: u64) -> bool {
+        let touched = self.touched.get(session);
+        let before = || self.state.sessions.get(session).is_some_and(|s| s.entries.contains_key(&created));
+        touched.is_some_and(|touched| touched.entries.contains(&created))
+            || (!touched.is_some_and(|touched| touched.emptied) && before())
+    }
+}

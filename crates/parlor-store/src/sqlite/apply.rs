@@ -1,0 +1,231 @@
+//! One write, as SQL.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::cache::{Known, Recent};
+use super::content::{self, Tail};
+use crate::check::{entry_exists, no_entry, no_session, number};
+use crate::{Copied, ErrorKind, SessionRow, StoreError, Write};
+
+/// Does one write inside a transaction. When it fails, what it did so far has to be undone and `known` forgotten.
+pub(super) fn apply(conn: &Connection, known: &mut Known, write: &Write) -> Result<(), StoreError> {
+    match write {
+        Write::Session(row) => put_session(conn, row),
+        Write::Slot { session, name, seq, body } => {
+            let seq = number(*seq)?;
+            let session = session_key(conn, known, session)?;
+            put_slot(conn, session, name, seq, body.as_deref())
+        }
+        Write::Entry { session, created, seq, head, content } => {
+            let (created, seq) = (number(*created)?, number(*seq)?);
+            let session = session_key(conn, known, session)?;
+            match content {
+                Some(content) => put_entry(conn, known, session, created, seq, head, content),
+                None if put_head(conn, session, created, seq, head)? => Ok(()),
+                None => put_entry(conn, known, session, created, seq, head, ""),
+            }
+        }
+        Write::Append { session, created, seq, content } => {
+            let seq = number(*seq)?;
+            let key = session_key(conn, known, session)?;
+            append(conn, known, key, number(*created)?, seq, content)?
+                .ok_or_else(|| no_entry(session, *created))
+        }
+        Write::Copy { from, to, entries } => copy(conn, known, from, to, entries),
+        Write::Delete { session } => delete(conn, known, session),
+        Write::Value { key, value } => put_value(conn, key, value.as_deref()),
+    }
+}
+
+fn put_session(conn: &Connection, row: &SessionRow) -> Result<(), StoreError> {
+    conn.prepare_cached(
+        "INSERT INTO sessions
+         (id, agent, agent_session, cwd, title, parent, created_at, rank, archived, busy, data)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (id) DO UPDATE SET
+         agent = excluded.agent, agent_session = excluded.agent_session, cwd = excluded.cwd,
+         title = excluded.title, parent = excluded.parent, created_at = excluded.created_at,
+         rank = excluded.rank, archived = excluded.archived, busy = excluded.busy, data = excluded.data",
+    )?
+    .execute(params![
+        row.id,
+        row.agent,
+        row.agent_session,
+        row.cwd,
+        row.title,
+        row.parent,
+        row.created_at,
+        !row.active_at,
+        row.archived,
+        row.busy,
+        row.data,
+    ])?;
+    Ok(())
+}
+
+fn session_key(conn: &Connection, known: &mut Known, id: &str) -> Result<i64, StoreError> {
+    if let Some(key) = known.sessions.get(id) {
+        return Ok(key);
+    }
+    let key = conn
+        .prepare_cached("SELECT key FROM sessions WHERE id = ?")?
+        .query_row([id], |row| row.get(0))
+        .optional()?
+        .ok_or_else(|| no_session(id))?;
+    known.sessions.put(id.to_owned(), key);
+    Ok(key)
+}
+
+fn put_slot(
+    conn: &Connection,
+    session: i64,
+    name: &str,
+    seq: i64,
+    body: Option<&str>,
+) -> Result<(), StoreError> {
+    match body {
+        Some(body) => conn
+            .prepare_cached("INSERT OR REPLACE INTO slots (session, name, seq, body) VALUES (?, ?, ?, ?)")?
+            .execute(params![session, name, seq, body])?,
+        None => conn
+            .prepare_cached("DELETE FROM slots WHERE session = ? AND name = ?")?
+            .execute(params![session, name])?,
+    };
+    Ok(())
+}
+
+/// Replaces the head of an entry, if there is one.
+fn put_head(conn: &Connection, session: i64, created: i64, seq: i64, head: &str) -> Result<bool, StoreError> {
+    let rows = conn
+        .prepare_cached("UPDATE entries SET seq = max(seq, ?), head = ? WHERE session = ? AND created = ?")?
+        .execute(params![seq, head, session, created])?;
+    Ok(rows > 0)
+}
+
+/// Makes an entry, or replaces all of it.
+fn put_entry(
+    conn: &Connection,
+    known: &mut Known,
+    session: i64,
+    created: i64,
+    seq: i64,
+    head: &str,
+    text: &str,
+) -> Result<(), StoreError> {
+    known.tails.take(&(session, created));
+    let content = match content::owned(conn, session, created)? {
+        Some(owned) => {
+            // The segments that know of later changes go.
+            let seq = seq.max(content::appended_seq(conn, &owned)?);
+            content::release(conn, owned.content)?;
+            let content = content::new_content(conn, known)?;
+            conn.prepare_cached(
+                "UPDATE entries SET seq = max(seq, ?), head = ?, content = ?, inherited = 0
+                 WHERE session = ? AND created = ?",
+            )?
+            .execute(params![seq, head, content, session, created])?;
+            content
+        }
+        None => {
+            let content = content::new_content(conn, known)?;
+            conn.prepare_cached(
+                "INSERT INTO entries (session, created, seq, content, inherited, head)
+                 VALUES (?, ?, ?, ?, 0, ?)",
+            )?
+            .execute(params![session, created, seq, content, head])?;
+            content
+        }
+    };
+    let mut tail = Tail::empty(content);
+    if !text.is_empty() {
+        tail.push(conn, seq, text)?;
+    }
+    known.tails.put((session, created), tail);
+    Ok(())
+}
+
+/// Appends to the content of an entry; `None` if there is no such entry.
+fn append(
+    conn: &Connection,
+    known: &mut Known,
+    session: i64,
+    created: i64,
+    seq: i64,
+    text: &str,
+) -> Result<Option<()>, StoreError> {
+    let Some(mut tail) = content::own_tail(conn, known, session, created)? else { return Ok(None) };
+    tail.push(conn, seq, text)?;
+    known.tails.put((session, created), tail);
+    Ok(Some(()))
+}
+
+fn copy(
+    conn: &Connection,
+    known: &mut Known,
+    from: &str,
+    to: &str,
+    entries: &[Copied],
+) -> Result<(), StoreError> {
+    let (from_key, to_key) = (session_key(conn, known, from)?, session_key(conn, known, to)?);
+    // Read and written by two statements: one that reads the table it writes to gathers its rows elsewhere first, which
+    // takes ten times as long.
+    let mut read =
+        conn.prepare_cached("SELECT content, head FROM entries WHERE session = ? AND created = ?")?;
+    let mut write = conn.prepare_cached(
+        "INSERT OR IGNORE INTO entries (session, created, seq, content, inherited, head)
+         VALUES (?1, ?2, ?2, ?3, NULL, ?4)",
+    )?;
+    for Copied { from: there, to: here, head: other } in entries {
+        let (source, target) = (number(*there)?, number(*here)?);
+        let mut rows = read.query(params![from_key, source])?;
+        let row = rows.next()?.ok_or_else(|| no_entry(from, *there))?;
+        let head = match other {
+            Some(head) => head,
+            None => row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?,
+        };
+        let content = row.get(0)?;
+        if write.execute(params![to_key, target, content, head])? == 0 {
+            return Err(entry_exists(to, *here));
+        }
+        content::share(conn, content)?;
+        // Its content is no longer its alone.
+        known.tails.take(&(from_key, source));
+    }
+    Ok(())
+}
+
+fn delete(conn: &Connection, known: &mut Known, session: &str) -> Result<(), StoreError> {
+    let key = match session_key(conn, known, session) {
+        Ok(key) => key,
+        Err(error) if error.kind == ErrorKind::Invalid => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // The key may be given to another session.
+    known.sessions.take(session);
+    known.tails = Recent::default();
+    let contents: Vec<i64> = conn
+        .prepare_cached("SELECT content FROM entries WHERE session = ?")?
+        .query_map([key], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for content in contents {
+        content::release(conn, content)?;
+    }
+    for rows in [
+        "DELETE FROM entries WHERE session = ?",
+        "DELETE FROM slots WHERE session = ?",
+        "DELETE FROM sessions WHERE key = ?",
+    ] {
+        conn.prepare_cached(rows)?.execute([key])?;
+    }
+    Ok(())
+}
+
+fn put_value(conn: &Connection, key: &str, value: Option<&str>) -> Result<(), StoreError> {
+    match value {
+        Some(value) => conn
+            .prepare_cached("INSERT OR REPLACE INTO loose_values (key, value) VALUES (?, ?)")?
+            .execute([key, value])?,
+        None => conn.prepare_cached("DELETE FROM loose_values WHERE key = ?")?.execute([key])?,
+    };
+    Ok(())
+}

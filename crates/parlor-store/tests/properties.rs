@@ -1,0 +1,139 @@
+//! Any sequence of writes gives the same reads from every store.
+
+mod common;
+
+use std::path::Path;
+
+use parlor_store::{Batch, Copied, Cursor, Filter, MemoryStore, SessionRow, SqliteStore, Store, Write};
+use proptest::prelude::*;
+
+use common::{HARD, append, row, try_batch};
+
+const SESSIONS: [&str; 4] = ["\"a\"", r#""\u0000""#, r#""\ud83d""#, ""];
+
+fn id() -> impl Strategy<Value = String> {
+    prop::sample::select(&SESSIONS[..]).prop_map(str::to_owned)
+}
+
+/// Few numbers, so that they meet; now and then one that is refused.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![30 => 1..6_u64, 1 => Just(0), 1 => Just(u64::MAX)]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let long = (10_000..70_000_usize).prop_map(|length| "é".repeat(length));
+    prop_oneof![10 => prop::sample::select(HARD).prop_map(str::to_owned), 10 => "[a-z]{0,8}", 1 => long]
+}
+
+fn session() -> impl Strategy<Value = SessionRow> {
+    let flags = (any::<bool>(), any::<bool>());
+    (id(), "[xy]", prop::option::of("[xy]"), "[xy]", 0..3_i64, flags, text()).prop_map(
+        |(id, agent, agent_session, cwd, active_at, (archived, busy), data)| SessionRow {
+            agent,
+            agent_session,
+            cwd,
+            active_at,
+            archived,
+            busy,
+            data,
+            ..row(&id)
+        },
+    )
+}
+
+fn copied() -> impl Strategy<Value = Copied> {
+    (number(), 1..40_u64, prop::option::of(text())).prop_map(|(from, to, head)| Copied { from, to, head })
+}
+
+fn one_write() -> impl Strategy<Value = Write> {
+    prop_oneof![
+        4 => session().prop_map(Write::Session),
+        2 => (id(), "[ab]", number(), prop::option::of(text()))
+            .prop_map(|(session, name, seq, body)| Write::Slot { session, name, seq, body }),
+        8 => (id(), number(), number(), text(), prop::option::of(text())).prop_map(
+            |(session, created, seq, head, content)| Write::Entry { session, created, seq, head, content }
+        ),
+        12 => (id(), number(), number(), text())
+            .prop_map(|(session, created, seq, content)| Write::Append { session, created, seq, content }),
+        4 => (id(), id(), prop::collection::vec(copied(), 0..3))
+            .prop_map(|(from, to, entries)| Write::Copy { from, to, entries }),
+        1 => id().prop_map(|session| Write::Delete { session }),
+        1 => ("[ab]", prop::option::of(text())).prop_map(|(key, value)| Write::Value { key, value }),
+    ]
+}
+
+/// Batches, after one that makes the sessions: without them most would be refused.
+fn batches() -> impl Strategy<Value = Vec<Batch>> {
+    let batch = (prop::collection::vec(one_write(), 1..4), prop::bool::weighted(0.1))
+        .prop_map(|(writes, durable)| Batch { writes, durable });
+    // As many pieces as a stream brings, so that they are put together.
+    let stream = (id(), 1..6_u64, 100..600_u64).prop_map(|(id, created, pieces)| Batch {
+        writes: (1..=pieces).map(|n| append(&id, created, 5, &format!("{n},"))).collect(),
+        durable: false,
+    });
+    prop::collection::vec(prop_oneof![15 => batch, 1 => stream], 1..40).prop_map(|mut batches| {
+        let writes = SESSIONS.iter().map(|id| Write::Session(row(id))).collect();
+        batches.insert(0, Batch { writes, durable: false });
+        batches
+    })
+}
+
+/// Everything that can be read, and some of it in other ways.
+fn reads(store: &dyn Store) -> impl PartialEq + std::fmt::Debug + use<> {
+    let sessions: Vec<_> = SESSIONS
+        .iter()
+        .map(|id| {
+            let since: Vec<_> =
+                (0..7).map(|since| store.entries(id, since, 0, usize::MAX).unwrap()).collect();
+            let pages: Vec<_> = (0..7).map(|n| store.entries(id, 0, n, 10).unwrap()).collect();
+            let slots: Vec<_> = (0..7).map(|since| store.slots(id, since).unwrap()).collect();
+            (store.session(id).unwrap(), since, pages, slots)
+        })
+        .collect();
+    let mut lists = Vec::new();
+    for agent in [None, Some("x".to_owned())] {
+        for archived in [None, Some(true), Some(false)] {
+            for busy in [None, Some(true)] {
+                let filter = Filter { agent: agent.clone(), archived, busy, ..Filter::default() };
+                let after = Cursor { active_at: 1, id: SESSIONS[1].to_owned() };
+                lists.push(store.sessions(&filter, None, 3).unwrap());
+                lists.push(store.sessions(&filter, Some(&after), 3).unwrap());
+            }
+        }
+    }
+    (sessions, lists, store.value("a").unwrap(), store.value("b").unwrap())
+}
+
+/// Whether each content is shared by as many entries as is written, and each segment belongs to some.
+fn counts_are_right(path: &Path) -> bool {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    let wrong = "
+        WITH counted AS (SELECT content, count(*) AS entries FROM entries GROUP BY content)
+        SELECT content FROM counted LEFT JOIN shared USING (content)
+            WHERE counted.entries <> coalesce(shared.entries, 1)
+        UNION ALL SELECT content FROM shared WHERE content NOT IN (SELECT content FROM counted)
+        UNION ALL SELECT content FROM segments WHERE content NOT IN (SELECT content FROM counted)";
+    !conn.prepare(wrong).unwrap().exists([]).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn memory_and_sqlite_are_the_same(batches in batches()) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let memory = MemoryStore::default();
+        let sqlite = SqliteStore::open(&path).unwrap();
+        for (n, batch) in batches.into_iter().enumerate() {
+            let result = try_batch(&memory, batch.clone()).map_err(|error| error.kind);
+            prop_assert_eq!(result, try_batch(&sqlite, batch).map_err(|error| error.kind));
+            if n % 4 == 0 || n < 8 {
+                prop_assert!(reads(&memory) == reads(&sqlite), "after a batch that ended as {:?}", result);
+            }
+        }
+        drop(sqlite);
+        prop_assert!(counts_are_right(&path), "a content is counted wrong or belongs to nobody");
+        prop_assert!(reads(&memory) == reads(&SqliteStore::open(&path).unwrap()), "after opening it again");
+    }
+}

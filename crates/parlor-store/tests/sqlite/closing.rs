@@ -1,0 +1,61 @@
+//! Closing: what was handed in is written.
+
+use std::sync::{Arc, mpsc};
+
+use parlor_store::{Batch, SqliteStore, Store as _};
+use tempfile::tempdir;
+
+use super::common::{all, append, entry, session, write};
+
+#[test]
+fn dropping_the_store_finishes_what_was_handed_in() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), entry("s", 1, 1, "h", "")]);
+    let (sender, done) = mpsc::channel();
+    for n in 0..2000 {
+        let sender = sender.clone();
+        let batch = Batch { writes: vec![append("s", 1, n + 2, "x")], durable: false };
+        store.write(batch, Box::new(move |result| sender.send(result).unwrap()));
+    }
+    drop((store, sender));
+    // All were told before the drop was over.
+    let results: Vec<_> = done.try_iter().collect();
+    assert_eq!(results.len(), 2000);
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(all(&SqliteStore::open(&path).unwrap(), "s")[0].content.len(), 2000);
+}
+
+#[test]
+fn closing_leaves_one_file() {
+    let dir = tempdir().unwrap();
+    let store = SqliteStore::open(&dir.path().join("db")).unwrap();
+    write(&store, vec![session("s")]);
+    assert!(store.session("s").unwrap().is_some());
+    drop(store);
+    let files: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files, ["db"]);
+}
+
+#[test]
+fn a_done_may_be_the_last_who_holds_the_store() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = Arc::new(SqliteStore::open(&path).unwrap());
+    let (sender, done) = mpsc::channel();
+    let (go, wait) = mpsc::channel();
+    let held = Arc::clone(&store);
+    let first = Box::new(move |_| {
+        wait.recv().unwrap();
+        drop(held);
+    });
+    store.write(Batch { writes: vec![session("s")], durable: false }, first);
+    let second = Box::new(move |result| sender.send(result).unwrap());
+    store.write(Batch { writes: vec![session("t")], durable: false }, second);
+    drop(store);
+    go.send(()).unwrap();
+    // What was handed in is written even so.
+    done.recv().unwrap().unwrap();
+}

@@ -1,0 +1,111 @@
+//! How much there is on the disk after much was written.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use parlor_store::{Batch, SqliteStore, Store as _};
+use rusqlite::Connection;
+use tempfile::tempdir;
+
+use super::common::{all, append, copy, entry, session, write};
+
+fn segments(path: &Path) -> i64 {
+    let conn = Connection::open(path).unwrap();
+    conn.query_row("SELECT count(*) FROM segments", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn many_small_appends_leave_few_rows_and_little_more_than_their_text() {
+    const APPENDS: u64 = 100_000;
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), entry("s", 1, 1, "h", "")]);
+    let mut text = String::new();
+    for first in (0..APPENDS).step_by(20) {
+        let pieces: Vec<_> =
+            (first..first + 20).map(|n| format!(r#"{{"type":"text","text":"word {n:06} "}}"#)).collect();
+        text += &pieces.concat();
+        let writes = pieces.iter().zip(first + 2..).map(|(piece, seq)| append("s", 1, seq, piece)).collect();
+        store.write(Batch { writes, durable: false }, Box::new(|result| result.unwrap()));
+    }
+    drop(store);
+    let rows = segments(&path);
+    assert!(rows < 1000, "{rows} rows");
+    let size = fs::metadata(&path).unwrap().len();
+    assert!(size < text.len() as u64 * 12 / 10, "{size} bytes for {} bytes of text", text.len());
+    let entries = all(&SqliteStore::open(&path).unwrap(), "s");
+    assert!(entries[0].content == text);
+    assert_eq!(entries[0].seq, APPENDS + 1);
+}
+
+#[test]
+fn entries_that_grow_by_turns_leave_few_rows_too() {
+    // More than the writer remembers, so that it has to look again and again.
+    const ENTRIES: u64 = 9000;
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s")]);
+    write(&store, (1..=ENTRIES).map(|n| entry("s", n, n, "", "")).collect());
+    // Only some of them grow long.
+    for round in 1..=1200 {
+        write(&store, (1..=5).map(|n| append("s", n, ENTRIES + round, "piece ")).collect());
+        if round % 400 == 0 {
+            write(&store, (1..=ENTRIES).map(|n| append("s", n, ENTRIES + round, "")).collect());
+        }
+    }
+    let conn = Connection::open(&path).unwrap();
+    let most: i64 = conn
+        .query_row("SELECT max(c) FROM (SELECT count(*) AS c FROM segments GROUP BY content)", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert!(most <= 520, "{most} rows");
+    let entries = all(&store, "s");
+    assert!(entries[..5].iter().all(|entry| entry.content == "piece ".repeat(1200)));
+}
+
+#[test]
+fn a_fork_that_grows_copies_only_what_it_grows() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), session("t")]);
+    write(&store, (1..=100).map(|n| entry("s", n, n, "h", "text")).collect());
+    let pairs: Vec<_> = (1..=100).map(|n| (n, n)).collect();
+    write(&store, vec![copy("s", "t", &pairs)]);
+    assert_eq!(segments(&path), 100);
+    write(&store, vec![append("t", 100, 101, "x")]);
+    assert_eq!(segments(&path), 102);
+}
+
+#[test]
+fn the_log_does_not_grow_for_ever_while_others_read() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), entry("s", 1, 1, "h", "start")]);
+    let piece = "p".repeat(1 << 20);
+    let log = dir.path().join("db-wal");
+    let longest = thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let store = &store;
+        let reader = scope.spawn(move || {
+            while stopped.try_recv().is_err() {
+                assert!(!all(store, "s").is_empty());
+            }
+        });
+        let mut longest = 0;
+        for n in 0..200 {
+            write(store, vec![entry("s", 1, n + 2, "h", &piece)]);
+            longest = longest.max(fs::metadata(&log).unwrap().len());
+        }
+        stop.send(()).unwrap();
+        reader.join().unwrap();
+        longest
+    });
+    assert!(longest < 160 << 20, "{longest} bytes");
+}
