@@ -3,12 +3,14 @@
 //! A [`Translator`](crate::Translator) stands between one agent and one client and passes their lines on. A server owns
 //! the conversation: it answers most requests itself, and tells each client what changed. These are its words.
 
+use std::ops::Range;
+
 use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::session::Words;
 use parlor_session::{
     Activity, Body, MessageId, MetaPatch, SessionId, Slot, State, Target, Transcript, Update, Upsert,
 };
-use parlor_wire::{Outcome, RequestId, RpcError};
+use parlor_wire::{Outcome, RequestId, RpcError, span_of};
 use serde_json::value::RawValue;
 
 use crate::encode::v1::{self, Features, Heard};
@@ -151,6 +153,18 @@ impl<'a> AgentUpdate<'a> {
         JsonStr::from_raw(self.0.session).map(SessionId::from)
     }
 
+    /// How the line begins, up to and with the session.
+    pub fn prefix<'l>(&self, line: &'l str) -> &'l str {
+        span_of(line, self.0.session).map_or(line, |span| &line[..span.end])
+    }
+
+    /// Where the parts of the line stand that a server may have to replace.
+    pub fn spans(&self, line: &str) -> Option<Spans> {
+        let message = self.0.update.get("messageId").and_then(|id| span_of(line, id));
+        let first = self.0.update.raw().first()?.0;
+        Some(Spans { session: span_of(line, self.0.session)?, message, members: span_of(line, first)?.start })
+    }
+
     /// What it says.
     pub fn decode(
         self,
@@ -158,6 +172,40 @@ impl<'a> AgentUpdate<'a> {
         fresh: &mut dyn FnMut() -> MessageId,
     ) -> Result<Decoded, BadUpdate> {
         decoder.decode_members(self.0.update, fresh)
+    }
+}
+
+/// Where the ids of an update line stand.
+#[derive(Debug, Clone)]
+pub struct Spans {
+    session: Range<usize>,
+    message: Option<Range<usize>>,
+    /// Where the members of the update begin.
+    members: usize,
+}
+
+impl Spans {
+    /// The line for a peer that speaks as the agent does: the same bytes, with the ids of the session, and its end.
+    pub fn passed(&self, line: &str, session: &SessionId, message: Option<&MessageId>) -> String {
+        let mut parts = vec![(self.session.clone(), session.as_json().as_literal().to_owned())];
+        if let Some(message) = message {
+            let literal = message.as_json().as_literal();
+            parts.push(match &self.message {
+                Some(span) => (span.clone(), literal.to_owned()),
+                None => (self.members..self.members, format!(r#""messageId":{literal},"#)),
+            });
+        }
+        parts.sort_by_key(|(span, _)| span.start);
+        let mut passed = String::with_capacity(line.len() + 64);
+        let mut at = 0;
+        for (span, text) in parts {
+            passed.push_str(&line[at..span.start]);
+            passed.push_str(&text);
+            at = span.end;
+        }
+        passed.push_str(&line[at..]);
+        passed.push('\n');
+        passed
     }
 }
 

@@ -1,12 +1,27 @@
 //! The place where clients, sessions and agents meet.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
-use parlor_wire::Frame;
+use parlor_json::JsonStr;
+use parlor_session::SessionId;
+use parlor_session::session::ClientId;
+use parlor_store::{Filter, SessionRow, Store, StoreError};
+use parlor_wire::{Frame, RpcError, code};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
-use crate::outbox::{Outbox, OutboxReader, outbox};
+use crate::agent::Registry;
+use crate::client::Client;
+use crate::config::{AgentConfig, Agents};
+use crate::connection;
+use crate::json;
+use crate::outbox::{OutboxReader, outbox};
+use crate::process::Watcher;
+use crate::session::{self, Bound, Inbox, Message, Opened};
 
 /// Who connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,31 +69,305 @@ pub enum AgentChoice {
     Command(Vec<String>),
 }
 
-/// All of a server but its doors.
-#[derive(Debug, Default)]
-pub struct Hub {}
-
-/// One client's way in.
-#[derive(Debug)]
-pub struct Connection {
-    outbox: Outbox,
+/// What a server is made of.
+pub struct Options {
+    /// Where sessions are kept.
+    pub store: Arc<dyn Store>,
+    /// The agents.
+    pub agents: Agents,
+    /// Who ends the agents if this process is killed.
+    pub watcher: Watcher,
+    /// How long a session that nobody needs is kept in memory.
+    pub idle: Duration,
 }
 
+/// All of a server but its doors.
+pub struct Hub {
+    shared: Arc<Shared>,
+}
+
+/// What sessions and connections share.
+pub(crate) struct Shared {
+    store: Arc<dyn Store>,
+    registry: Registry,
+    sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Inbox>>>>,
+    /// Who was last at a session, for the environment of its agent. Environments stay in memory.
+    peers: Mutex<HashMap<SessionId, Peer>>,
+    next_client: AtomicU64,
+    clients: AtomicU64,
+    idle: Duration,
+    started: Instant,
+}
+
+/// One client's way in.
+pub struct Connection(connection::Connection);
+
+/// How often sessions look whether they are still needed.
+const TICK: Duration = Duration::from_secs(15);
+
+/// How long sessions may take to store what they have when the server ends.
+const END: Duration = Duration::from_secs(10);
+
 impl Hub {
+    /// A server without doors. Sessions that the last one left in the middle of a turn are ended first.
+    pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
+        let Options { store, agents, watcher, idle } = options;
+        let shared = Arc::new(Shared {
+            registry: Registry::new(agents, watcher, Arc::clone(&store)),
+            store,
+            sessions: Mutex::default(),
+            peers: Mutex::default(),
+            next_client: AtomicU64::new(1),
+            clients: AtomicU64::new(0),
+            idle,
+            started: Instant::now(),
+        });
+        shared.end_busy().await?;
+        tokio::spawn(tick(Arc::downgrade(&shared)));
+        Ok(Arc::new(Self { shared }))
+    }
+
     /// A client connects. What it is to be told comes out of the reader; when the connection is dropped, the client is
     /// gone.
-    pub fn connect(self: &Arc<Self>, _peer: Peer) -> (Connection, OutboxReader) {
+    pub fn connect(self: &Arc<Self>, peer: Peer) -> (Connection, OutboxReader) {
         let (outbox, reader) = outbox();
-        (Connection { outbox }, reader)
+        let id = ClientId(self.shared.next_client.fetch_add(1, Ordering::Relaxed));
+        let client = Arc::new(Client::new(id, peer, outbox));
+        self.shared.clients.fetch_add(1, Ordering::Relaxed);
+        (Connection(connection::Connection::new(Arc::clone(&self.shared), client)), reader)
+    }
+
+    /// Ends all sessions and agents. What was said is stored when this returns.
+    pub async fn stop(&self) {
+        let sessions: Vec<_> =
+            lock(&self.shared.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
+        let mut ends = Vec::new();
+        for inbox in sessions {
+            let (sender, end) = oneshot::channel();
+            if inbox.send(Message::End(sender)).await.is_ok() {
+                ends.push(end);
+            }
+        }
+        let all = async {
+            for end in ends {
+                let _ = end.await;
+            }
+        };
+        if tokio::time::timeout(END, all).await.is_err() {
+            tracing::warn!("not all sessions could be ended in time");
+        }
+        self.shared.registry.stop_all().await;
     }
 }
 
 impl Connection {
     /// The client said something. Waits while there is too much to do.
-    #[expect(clippy::unused_async, reason = "a session may make it wait")]
     pub async fn said(&mut self, frame: Frame<'_>) {
-        if let Ok(line) = frame.line() {
-            self.outbox.push(format!("{line}\n").into());
+        self.0.said(frame).await;
+    }
+}
+
+impl Shared {
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(crate) fn watcher(&self) -> &Watcher {
+        self.registry.watcher()
+    }
+
+    pub(crate) fn idle(&self) -> Duration {
+        self.idle
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn clients(&self) -> u64 {
+        self.clients.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn live_sessions(&self) -> usize {
+        lock(&self.sessions).len()
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The agent of a session: by its name, or by the command that it was begun with.
+    pub(crate) fn config_of(&self, row: &SessionRow) -> Option<AgentConfig> {
+        let data = json::object(
+            parlor_json::Json::parse(row.data.clone()).ok().as_ref().map(parlor_json::Json::raw),
+        );
+        if let Some(command) = data.get("command").and_then(|list| parlor_json::elements(list.raw())) {
+            let words = command.into_iter().map(|word| Some(JsonStr::from_raw(word)?.to_text().into_owned()));
+            return Some(AgentConfig::new(row.agent.clone(), words.collect::<Option<_>>()?));
         }
+        self.registry.agents.get(&row.agent).cloned()
+    }
+
+    pub(crate) fn note_peer(&self, session: &SessionId, peer: &Peer) {
+        lock(&self.peers).insert(session.clone(), peer.clone());
+    }
+
+    pub(crate) fn peer_of(&self, session: &SessionId) -> Option<Peer> {
+        lock(&self.peers).get(session).cloned()
+    }
+
+    /// Reads from the store without holding up anybody.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let store = Arc::clone(&self.store);
+        let done = tokio::task::spawn_blocking(move || read(&*store)).await;
+        match done {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(RpcError::new(code::INTERNAL_ERROR, error.to_string())),
+            Err(_) => Err(RpcError::new(code::INTERNAL_ERROR, "the store failed")),
+        }
+    }
+
+    /// The inbox of a session, taken out of the store if it is not there.
+    async fn inbox(self: &Arc<Self>, id: &SessionId) -> Result<Inbox, RpcError> {
+        let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
+        let opened = cell.get_or_try_init(async || {
+            let key = id.as_json().as_literal().to_owned();
+            let opened = self.read(move |store| session::open(store, &key)).await?;
+            opened.map(|opened| session::start(Arc::clone(self), opened, None)).ok_or_else(|| no_session(id))
+        });
+        match opened.await {
+            Ok(inbox) => Ok(inbox.clone()),
+            Err(error) => {
+                let mut sessions = lock(&self.sessions);
+                if sessions.get(id).is_some_and(|cell| !cell.initialized()) {
+                    sessions.remove(id);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Hands a message to a session.
+    pub(crate) async fn send(self: &Arc<Self>, id: &SessionId, message: Message) -> Result<(), RpcError> {
+        let mut message = message;
+        loop {
+            let inbox = self.inbox(id).await?;
+            match inbox.send(message).await {
+                Ok(()) => return Ok(()),
+                // It left its place just now: it is taken out of the store again.
+                Err(mpsc::error::SendError(back)) => {
+                    self.forget_inbox(id, &inbox);
+                    message = back;
+                }
+            }
+        }
+    }
+
+    /// A session that has just begun.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        opened: Opened,
+        id: &SessionId,
+        bound: Bound,
+        result: parlor_json::Object,
+    ) {
+        let inbox = session::start(Arc::clone(self), opened, Some((bound, result)));
+        let cell = Arc::new(OnceCell::new_with(Some(inbox)));
+        lock(&self.sessions).insert(id.clone(), cell);
+    }
+
+    /// A session leaves its place, unless something came for it meanwhile.
+    pub(crate) fn forget(&self, id: &SessionId, inbox: &mut mpsc::Receiver<Message>) -> bool {
+        let mut sessions = lock(&self.sessions);
+        if !inbox.is_empty() {
+            return false;
+        }
+        inbox.close();
+        sessions.remove(id);
+        lock(&self.peers).remove(id);
+        true
+    }
+
+    pub(crate) fn forget_now(&self, id: &SessionId) {
+        lock(&self.sessions).remove(id);
+        lock(&self.peers).remove(id);
+    }
+
+    fn forget_inbox(&self, id: &SessionId, inbox: &Inbox) {
+        let mut sessions = lock(&self.sessions);
+        let same = |cell: &Arc<OnceCell<Inbox>>| cell.get().is_some_and(|other| other.same_channel(inbox));
+        if sessions.get(id).is_some_and(same) {
+            sessions.remove(id);
+        }
+    }
+
+    /// Tells all live sessions that a client is gone.
+    pub(crate) async fn left(&self, client: ClientId) {
+        let inboxes: Vec<_> = lock(&self.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
+        for inbox in inboxes {
+            let _ = inbox.send(Message::Left(client)).await;
+        }
+    }
+
+    /// Ends the turns that the last server left running.
+    async fn end_busy(self: &Arc<Self>) -> Result<(), StoreError> {
+        let store = Arc::clone(&self.store);
+        let busy = tokio::task::spawn_blocking(move || {
+            let filter = Filter { busy: Some(true), ..Filter::default() };
+            store.sessions(&filter, None, 10_000)
+        });
+        for row in busy.await.unwrap_or_else(|_| Ok(Vec::new()))? {
+            let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
+            if let Err(error) = self.send(&id, Message::Tick).await {
+                tracing::warn!(session = %id, "a session that was busy cannot be opened: {}", error.message());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error for a session that is not there.
+pub(crate) fn no_session(id: &SessionId) -> RpcError {
+    let mut data = parlor_json::Object::default();
+    data.set("sessionId", id.as_json());
+    RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such session").with_data(data.to_json())
+}
+
+/// Lets time pass for all sessions and agents.
+async fn tick(shared: std::sync::Weak<Shared>) {
+    let every =
+        shared.upgrade().map_or(TICK, |shared| TICK.min(shared.idle.max(Duration::from_millis(50)) / 2));
+    loop {
+        tokio::time::sleep(every).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let inboxes: Vec<_> =
+            lock(&shared.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
+        for inbox in inboxes {
+            let _ = inbox.try_send(Message::Tick);
+        }
+        shared.registry.release_unused(Instant::now()).await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
     }
 }

@@ -31,6 +31,8 @@ pub struct Reading {
     since: u64,
     upto: u64,
     place: Place,
+    /// Slots that the reader is told of in another way.
+    without: &'static [Slot],
 }
 
 /// How far a reading has come.
@@ -66,7 +68,13 @@ enum Part {
 impl Reading {
     /// What changed after `since`, up to and with `upto`.
     pub fn new(since: u64, upto: u64) -> Self {
-        Self { since, upto, place: Place::Entries(0) }
+        Self { since, upto, place: Place::Entries(0), without: &[] }
+    }
+
+    /// The same, but for these slots.
+    #[must_use]
+    pub fn without(self, slots: &'static [Slot]) -> Self {
+        Self { without: slots, ..self }
     }
 
     /// Up to which change this tells.
@@ -100,7 +108,7 @@ impl Reading {
                     Some(slot) => {
                         let (seq, body, news) = transcript.tracked_slot(*slot);
                         self.place = Place::Slots(place + 1);
-                        if seq > self.since && seq <= self.upto {
+                        if seq > self.since && seq <= self.upto && !self.without.contains(slot) {
                             let meta = match &body.meta {
                                 None => MetaPatch::Clear,
                                 Some(meta) if self.since == 0 => MetaPatch::Replace(meta.clone()),

@@ -5,6 +5,7 @@ mod demo;
 mod failure;
 mod input;
 mod render;
+mod setup;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(commands::serve::Serve),
+    Acp(commands::acp::Acp),
     DemoAgent(commands::demo_agent::DemoAgent),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
@@ -33,6 +36,8 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Serve(serve) => serve.run(),
+        Command::Acp(acp) => acp.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),

@@ -73,7 +73,7 @@ impl Agents {
                 self.get(name).cloned().ok_or_else(|| self.unknown(name, "agent".to_owned()))
             }
             Some(AgentChoice::Command(command)) => match command.first() {
-                Some(program) => Ok(AgentConfig::new(program, command.clone())),
+                Some(program) => Ok(AgentConfig::new(name_of(program, &command[1..]), command.clone())),
                 None => Err(ConfigError {
                     place: "agent".to_owned(),
                     message: "the command is empty".to_owned(),
@@ -91,4 +91,11 @@ impl Agents {
             hint: Some(format!("add it with --agent '{name}=COMMAND' or as [agents.{name}] in config.toml")),
         }
     }
+}
+
+/// What an agent is called that was given as a command.
+fn name_of(program: &str, args: &[String]) -> String {
+    let program =
+        std::path::Path::new(program).file_name().map_or(program.into(), |name| name.to_string_lossy());
+    std::iter::once(program.as_ref()).chain(args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
 }

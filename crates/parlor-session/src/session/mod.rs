@@ -188,6 +188,8 @@ pub struct Step {
     pub durable: bool,
     /// Whether the prompts that wait or other such things changed, which are stored beside the transcript.
     pub upkeep: bool,
+    /// Prompts that came into the conversation: who sent them, their message and what they say.
+    pub inserted: Vec<(ClientId, MessageId, Json)>,
     /// Why something could not be taken.
     pub refused: Vec<Refused>,
 }
@@ -250,6 +252,11 @@ impl Session {
     /// The drivers that take part, the longest there first.
     pub fn drivers(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.clients.iter().filter(|(_, client)| client.drives).map(|(id, _)| *id)
+    }
+
+    /// Whether a client takes part.
+    pub fn takes_part(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
     }
 
     /// Whether nobody takes part.
@@ -465,7 +472,7 @@ impl Session {
         let Some(found) = self.prompts.get(prompt).filter(|prompt| prompt.stage.message().is_none()) else {
             return;
         };
-        let content = found.prompt.content.clone();
+        let (by, content) = (found.prompt.by, found.prompt.content.clone());
         let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *fresh));
         if named.is_some() {
             let Self { names, transcript, turn_began, .. } = self;
@@ -474,6 +481,7 @@ impl Session {
         let EntryId::Message(_, message) = &entry else { return };
         let message = message.clone();
         self.echo = Some(Echo::of(&message, named, &content));
+        out.inserted.push((by, message.clone(), content.clone()));
         let content = crate::Content::parse(content.raw()).unwrap_or_default();
         let upsert = Upsert { content: crate::Patch::Value(content), ..Upsert::default() };
         out.effects.push(Effect::HeldChanged);

@@ -37,7 +37,16 @@ impl Heard {
         let kind = match slot {
             Slot::Info => "session_info_update",
             Slot::Usage => "usage_update",
-            Slot::Mode => "current_mode_update",
+            Slot::Mode => {
+                // Which modes there are is said with the session; v1 hears only which one it is in.
+                fields.remove("availableModes");
+                let current = fields.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw()));
+                if current.is_some() && current == self.mode && meta.is_none() {
+                    return Vec::new();
+                }
+                self.mode = current;
+                "current_mode_update"
+            }
             Slot::Commands => {
                 if let Some(list) = fields.get("availableCommands").cloned() {
                     fields.set("availableCommands", commands::to_v1(&list, cx.losses));

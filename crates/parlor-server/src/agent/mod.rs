@@ -1,0 +1,304 @@
+//! One running agent, as sessions see it.
+
+mod reader;
+mod registry;
+mod start;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use parlor_dialect::Dialect;
+use parlor_json::{Json, Object};
+use parlor_session::SessionId;
+use parlor_wire::{Asked, RequestId, RpcError, code, write};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{oneshot, watch};
+
+use crate::client::Client;
+use crate::json;
+use crate::outbox::{Outbox, OutboxReader, outbox};
+use crate::process::Process;
+use crate::session::{AgentCall, Inbox, Message};
+
+pub(crate) use self::registry::Registry;
+
+/// How many requests to one agent may be without an answer.
+const MAX_ASKED: usize = 10_000;
+
+/// How many bytes of updates are kept for sessions that nobody here knows yet.
+const MAX_ORPHANS: usize = 1 << 20;
+
+/// What an agent answered: a result, or an error as it said it.
+pub(crate) type Reply = Result<Json, Json>;
+
+/// A running agent.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) name: String,
+    pub(crate) dialect: Dialect,
+    /// What it said when it began.
+    pub(crate) info: Object,
+    to_agent: Outbox,
+    asked: Mutex<Asked<Waiting>>,
+    links: Mutex<Links>,
+    /// The clients that asked for this agent.
+    clients: Mutex<Vec<Weak<Client>>>,
+    /// Why it is gone, once it is.
+    gone: watch::Sender<Option<RpcError>>,
+    process: Option<Process>,
+}
+
+/// Who waits for an answer.
+#[derive(Debug)]
+enum Waiting {
+    /// Somebody who does nothing else meanwhile.
+    Caller(oneshot::Sender<Reply>),
+    /// A session, which hears of it in the order of all else that the agent says.
+    Session(Inbox, AgentCall),
+}
+
+/// Which session is whose.
+#[derive(Debug, Default)]
+struct Links {
+    sessions: HashMap<SessionId, Inbox>,
+    /// What was said about sessions before the answer that names them.
+    orphans: HashMap<SessionId, String>,
+    orphan_bytes: usize,
+}
+
+impl Agent {
+    /// An agent behind any two streams. Whoever makes it says who it is later.
+    fn over<R, W>(
+        name: &str,
+        read: R,
+        write: W,
+        process: Option<Process>,
+        begin: impl FnOnce(Outbox) -> (Dialect, Object),
+    ) -> Arc<Self>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (to_agent, reader) = outbox();
+        let (dialect, info) = begin(to_agent.clone());
+        let agent = Arc::new(Self {
+            name: name.to_owned(),
+            dialect,
+            info,
+            to_agent,
+            asked: Mutex::new(Asked::new(MAX_ASKED)),
+            links: Mutex::default(),
+            clients: Mutex::default(),
+            gone: watch::Sender::new(None),
+            process,
+        });
+        tokio::spawn(write_all(reader, write));
+        tokio::spawn(reader::read(Arc::clone(&agent), read));
+        agent
+    }
+
+    /// Asks the agent and waits for its answer.
+    pub(crate) async fn call(&self, method: &str, params: &Object) -> Reply {
+        let (sender, answer) = oneshot::channel();
+        self.ask(method, params, Waiting::Caller(sender))?;
+        match answer.await {
+            Ok(reply) => reply,
+            Err(_) => Err(json::error_object(&self.error())),
+        }
+    }
+
+    /// Asks the agent; the answer goes to a session. `None` if too much was asked already.
+    pub(crate) fn call_for(
+        &self,
+        session: &Inbox,
+        call: AgentCall,
+        method: &str,
+        params: &Object,
+    ) -> Result<RequestId, Json> {
+        self.ask(method, params, Waiting::Session(session.clone(), call))
+    }
+
+    fn ask(&self, method: &str, params: &Object, waiting: Waiting) -> Result<RequestId, Json> {
+        if self.is_gone() {
+            return Err(json::error_object(&self.error()));
+        }
+        let mut asked = lock(&self.asked);
+        let id = asked.ask(waiting).map_err(|full| {
+            json::error_object(&RpcError::new(
+                code::INTERNAL_ERROR,
+                format!("the agent is overloaded: {full}"),
+            ))
+        })?;
+        self.say(write::request(&id, method, Some(params.to_json().raw())));
+        Ok(id)
+    }
+
+    /// Tells the agent that an answer is not wanted any more.
+    pub(crate) fn take_back(&self, id: &RequestId) {
+        let line = lock(&self.asked).cancel(id);
+        line.into_iter().for_each(|line| self.say(line));
+    }
+
+    pub(crate) fn notify(&self, method: &str, params: &Object) {
+        self.say(write::notification(method, Some(params.to_json().raw())));
+    }
+
+    pub(crate) fn answer(&self, id: &RequestId, reply: &Reply) {
+        match reply {
+            Ok(result) => self.say(write::response(id, result.raw())),
+            Err(error) => self.say(write::error_response(id, &RpcError::from_raw(error.raw()))),
+        }
+    }
+
+    fn say(&self, mut line: String) {
+        line.push('\n');
+        self.to_agent.push(line.into());
+    }
+
+    /// From here on, what the agent says about its session goes to this inbox, first what it has said already.
+    pub(crate) fn link(&self, session: &SessionId, inbox: &Inbox) {
+        let mut links = lock(&self.links);
+        if let Some(lines) = links.orphans.remove(session) {
+            links.orphan_bytes -= lines.len();
+            // The inbox of a session that was just made is empty.
+            let _ = inbox.try_send(Message::Lines(lines));
+        }
+        links.sessions.insert(session.clone(), inbox.clone());
+        drop(links);
+        if self.is_gone() {
+            let _ = inbox.try_send(Message::AgentGone(self.error()));
+        }
+    }
+
+    pub(crate) fn unlink(&self, session: &SessionId) {
+        lock(&self.links).sessions.remove(session);
+    }
+
+    /// Whether no session uses it.
+    pub(crate) fn is_unused(&self) -> bool {
+        lock(&self.links).sessions.is_empty() && lock(&self.asked).is_empty()
+    }
+
+    /// How many sessions use it.
+    pub(crate) fn sessions(&self) -> usize {
+        lock(&self.links).sessions.len()
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::pid)
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.borrow().is_some()
+    }
+
+    /// Why it cannot be asked.
+    pub(crate) fn error(&self) -> RpcError {
+        let gone = || RpcError::new(code::INTERNAL_ERROR, "the agent is gone");
+        self.gone.borrow().clone().unwrap_or_else(gone)
+    }
+
+    /// A client that is told what the agent says to nobody in particular.
+    pub(crate) fn add_client(&self, client: &Arc<Client>) {
+        let mut clients = lock(&self.clients);
+        clients.retain(|other| other.strong_count() > 0);
+        if !clients.iter().any(|other| other.as_ptr() == Arc::as_ptr(client)) {
+            clients.push(Arc::downgrade(client));
+        }
+    }
+
+    /// What the agent can do, by the name of a method of version 1 or 2.
+    pub(crate) fn offers(&self, what: Offer) -> bool {
+        let has = |holder: &Object, name: &str| holder.get(name).is_some_and(|value| !value.is_null());
+        match self.dialect {
+            Dialect::V1 => {
+                let capabilities = json::member(&self.info, "agentCapabilities").unwrap_or_default();
+                let session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
+                let prompt = json::member(&capabilities, "promptCapabilities").unwrap_or_default();
+                let flag =
+                    |holder: &Object, name: &str| holder.get(name).is_some_and(|on| on.as_str() == "true");
+                match what {
+                    Offer::Load => flag(&capabilities, "loadSession"),
+                    Offer::Resume => has(&session, "resume"),
+                    Offer::Close => has(&session, "close"),
+                    Offer::Delete => has(&session, "delete"),
+                    Offer::EmbeddedContext => flag(&prompt, "embeddedContext"),
+                }
+            }
+            Dialect::V2 | Dialect::Draft => {
+                let capabilities = json::member(&self.info, "capabilities").unwrap_or_default();
+                let session = json::member(&capabilities, "session").unwrap_or_default();
+                let prompt = json::member(&session, "prompt").unwrap_or_default();
+                match what {
+                    Offer::Load => false,
+                    Offer::Resume | Offer::Close => true,
+                    Offer::Delete => has(&session, "delete"),
+                    Offer::EmbeddedContext => has(&prompt, "embeddedContext"),
+                }
+            }
+        }
+    }
+
+    /// Ends the process and waits until nothing of it is left.
+    pub(crate) async fn stop(&self) {
+        self.to_agent.close();
+        if let Some(process) = &self.process {
+            process.stop(start::GRACE).await;
+        }
+    }
+
+    /// The agent says nothing more.
+    async fn ended(&self) {
+        let error = match &self.process {
+            Some(process) => {
+                let status = process.wait().await;
+                let mut message = format!("the agent '{}' ended ({status})", self.name);
+                let tail = process.stderr_tail();
+                if let Some(last) = tail.lines().rev().find(|line| !line.trim().is_empty()) {
+                    message.push_str(": ");
+                    message.push_str(last.trim());
+                }
+                let mut data = Object::default();
+                data.set("stderr", json::string(&tail));
+                RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
+            }
+            None => RpcError::new(code::INTERNAL_ERROR, format!("the agent '{}' ended", self.name)),
+        };
+        self.gone.send_replace(Some(error.clone()));
+        self.to_agent.close();
+        let waiting: Vec<_> = lock(&self.asked).drain().collect();
+        // Who waits learns of it by the end of the channel; a session by the message below.
+        drop(waiting);
+        let sessions: Vec<_> = lock(&self.links).sessions.drain().collect();
+        for (_, inbox) in sessions {
+            let _ = inbox.send(Message::AgentGone(error.clone())).await;
+        }
+    }
+}
+
+/// What an agent may be able to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    Load,
+    Resume,
+    Close,
+    Delete,
+    EmbeddedContext,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes what is ready, all of it at once.
+async fn write_all(mut reader: OutboxReader, mut write: impl AsyncWrite + Unpin) {
+    while let Some(lines) = reader.next().await {
+        let done = match &lines[..] {
+            [one] => write.write_all(one.as_bytes()).await,
+            several => write.write_all(several.concat().as_bytes()).await,
+        };
+        if done.is_err() || write.flush().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What an agent says, sorted by whom it concerns.
+
+use std::sync::Arc;
+
+use parlor_dialect::live::{self, AgentUpdate};
+use parlor_json::{Json, Object};
+use parlor_session::SessionId;
+use parlor_wire::{
+    Batches, Body, CANCEL_REQUEST, Frame, Incoming, Lines, Message as Rpc, Outcome, RequestId, RpcError,
+    cancel_target, code, parse,
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::{Agent, MAX_ORPHANS, Waiting, lock};
+use crate::json;
+use crate::session::{Inbox, Message};
+
+/// How much is read at once.
+const BUFFER: usize = 64 << 10;
+
+/// Reads all that an agent says, until it says nothing more.
+pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0; BUFFER];
+    let mut mail = Mail::default();
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(count) => lines.extend(&buffer[..count]),
+        }
+        while let Some(frame) = lines.next_frame() {
+            heard(&agent, frame, &mut mail).await;
+        }
+        mail.send().await;
+    }
+    lines.finish();
+    while let Some(frame) = lines.next_frame() {
+        heard(&agent, frame, &mut mail).await;
+    }
+    mail.send().await;
+    agent.ended().await;
+}
+
+/// Updates of one session on their way to it. Most lines of an agent are about the session that the one before was
+/// about, and begin with the same characters up to its id.
+#[derive(Default)]
+struct Mail {
+    to: Option<Inbox>,
+    /// How the lines about that session begin.
+    prefix: String,
+    lines: String,
+}
+
+impl Mail {
+    async fn send(&mut self) {
+        if let Some(inbox) = self.to.as_ref().filter(|_| !self.lines.is_empty()) {
+            // A session that is gone wants no more mail.
+            let _ = inbox.send(Message::Lines(std::mem::take(&mut self.lines))).await;
+        }
+        self.lines.clear();
+    }
+
+    fn add(&mut self, line: &str) {
+        self.lines.push_str(line);
+        self.lines.push('\n');
+    }
+}
+
+async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
+    let line = match frame.line() {
+        Ok(line) => line,
+        Err(malformed) => {
+            tracing::warn!(agent = agent.name, "a line of the agent cannot be read: {malformed}");
+            return;
+        }
+    };
+    if mail.to.is_some() && line.starts_with(&mail.prefix) {
+        mail.add(line);
+        return;
+    }
+    if let Some(update) = AgentUpdate::read(line)
+        && let Some(session) = update.session()
+    {
+        mail.send().await;
+        let links = lock(&agent.links);
+        match links.sessions.get(&session) {
+            Some(inbox) => {
+                mail.to = Some(inbox.clone());
+                mail.prefix = update.prefix(line).to_owned();
+                mail.add(line);
+            }
+            None => {
+                drop(links);
+                mail.to = None;
+                orphan(agent, session, line);
+            }
+        }
+        return;
+    }
+    // Everything else is in order with the updates before it.
+    mail.send().await;
+    mail.to = None;
+    match parse(line, Batches::Accept) {
+        Ok(Incoming::One(message)) => said(agent, &message).await,
+        Ok(Incoming::Batch(messages)) => {
+            for message in messages {
+                match message {
+                    Ok(message) => said(agent, &message).await,
+                    Err(malformed) => tracing::warn!(agent = agent.name, "{malformed}"),
+                }
+            }
+        }
+        Err(malformed) => {
+            tracing::warn!(agent = agent.name, "a line of the agent is no message: {malformed}");
+            malformed.answer().into_iter().for_each(|answer| agent.say(answer));
+        }
+    }
+}
+
+fn orphan(agent: &Agent, session: SessionId, line: &str) {
+    let mut links = lock(&agent.links);
+    if links.orphan_bytes + line.len() + 1 > MAX_ORPHANS {
+        tracing::warn!(agent = agent.name, %session, "an update of an unknown session is dropped");
+        return;
+    }
+    links.orphan_bytes += line.len() + 1;
+    let lines = links.orphans.entry(session).or_default();
+    lines.push_str(line);
+    lines.push('\n');
+}
+
+async fn said(agent: &Agent, message: &Rpc<'_>) {
+    match &message.body {
+        Body::Response { id, outcome } => {
+            let reply = match outcome {
+                Outcome::Result(result) => Ok(Json::from(*result)),
+                Outcome::Error(error) => Err(Json::from(*error)),
+            };
+            let waiting = lock(&agent.asked).answered(id);
+            match waiting {
+                Some(Waiting::Caller(caller)) => drop(caller.send(reply)),
+                Some(Waiting::Session(inbox, call)) => {
+                    let _ = inbox.send(Message::AgentAnswered(call, reply)).await;
+                }
+                None => tracing::debug!(agent = agent.name, "an answer to nothing: {}", id.as_literal()),
+            }
+        }
+        Body::Request { id, method, params } => {
+            let params = json::object(*params);
+            request(agent, id.clone(), method.to_string(), params).await;
+        }
+        Body::Notification { method, params } => notification(agent, message, method, *params).await,
+    }
+}
+
+async fn request(agent: &Agent, id: RequestId, method: String, params: Object) {
+    let inbox =
+        json::session_of(&params).and_then(|session| lock(&agent.links).sessions.get(&session).cloned());
+    let refused = |id: &RequestId| {
+        let error = RpcError::new(code::METHOD_NOT_FOUND, format!("nobody here answers {method}"));
+        agent.answer(id, &Err(json::error_object(&error)));
+    };
+    match inbox {
+        Some(inbox) => {
+            let asked = Message::AgentAsks { id: id.clone(), method: method.clone(), params };
+            if inbox.send(asked).await.is_err() {
+                refused(&id);
+            }
+        }
+        None => refused(&id),
+    }
+}
+
+async fn notification(
+    agent: &Agent,
+    message: &Rpc<'_>,
+    method: &str,
+    params: Option<&serde_json::value::RawValue>,
+) {
+    if method == CANCEL_REQUEST {
+        let Some(id) = cancel_target(params) else { return };
+        let inboxes: Vec<_> = lock(&agent.links).sessions.values().cloned().collect();
+        for inbox in inboxes {
+            let _ = inbox.send(Message::AgentUnasks(id.clone())).await;
+        }
+        return;
+    }
+    if method == "session/update" {
+        // One that could not be read in one pass.
+        let Ok((session, _)) = live::update_of(params) else {
+            tracing::warn!(agent = agent.name, "an update without a session");
+            return;
+        };
+        let inbox = lock(&agent.links).sessions.get(&session).cloned();
+        match inbox {
+            Some(inbox) => drop(inbox.send(Message::Lines(format!("{}\n", message.text()))).await),
+            None => orphan(agent, session, message.text()),
+        }
+        return;
+    }
+    let session = json::session_of(&json::object(params));
+    let inbox = session.and_then(|session| lock(&agent.links).sessions.get(&session).cloned());
+    if let Some(inbox) = inbox {
+        let _ = inbox.send(Message::AgentNotes(message.text().to_owned())).await;
+        return;
+    }
+    let clients: Vec<_> = lock(&agent.clients).iter().filter_map(std::sync::Weak::upgrade).collect();
+    let line: Arc<str> = format!("{}\n", message.text()).into();
+    clients.iter().for_each(|client| client.outbox.push(Arc::clone(&line)));
+}

@@ -1,0 +1,163 @@
+//! The agents that run, and those that could.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parlor_dialect::Dialect;
+use parlor_json::{Json, Object};
+use parlor_session::SessionId;
+use parlor_store::{Batch, Store, Write};
+use parlor_wire::RpcError;
+use tokio::sync::Mutex;
+
+use super::{Agent, start};
+use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
+use crate::hub::Peer;
+use crate::json;
+use crate::process::Watcher;
+
+/// The agents of a server.
+pub(crate) struct Registry {
+    pub(crate) agents: Agents,
+    watcher: Watcher,
+    store: Arc<dyn Store>,
+    running: Mutex<HashMap<Key, Arc<Mutex<Slot>>>>,
+}
+
+/// What tells processes apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    command: Vec<String>,
+    env: Vec<(String, String)>,
+    session: Option<SessionId>,
+}
+
+/// The place of one process. Whoever needs it waits for who starts it.
+#[derive(Default)]
+struct Slot {
+    agent: Option<Arc<Agent>>,
+    unused_since: Option<Instant>,
+    idle: std::time::Duration,
+}
+
+/// What is remembered of an agent from its last start.
+#[derive(Debug, Clone)]
+pub(crate) struct Remembered {
+    pub(crate) dialect: Dialect,
+    pub(crate) info: Object,
+}
+
+impl Registry {
+    pub(crate) fn new(agents: Agents, watcher: Watcher, store: Arc<dyn Store>) -> Self {
+        Self { agents, watcher, store, running: Mutex::default() }
+    }
+
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.watcher
+    }
+
+    /// The agent for a session, started if it does not run.
+    pub(crate) async fn get(
+        &self,
+        config: &AgentConfig,
+        peer: Option<&Peer>,
+        cwd: &Path,
+        session: &SessionId,
+    ) -> Result<Arc<Agent>, RpcError> {
+        let env = chosen_env(config, peer.map_or(&[][..], |peer| &peer.env));
+        let session = (config.process == ProcessMode::Session).then(|| session.clone());
+        let key = Key { command: config.command.clone(), env: env.clone(), session };
+        let slot = Arc::clone(self.running.lock().await.entry(key).or_default());
+        let mut slot = slot.lock().await;
+        slot.unused_since = None;
+        slot.idle = config.idle;
+        if let Some(agent) = slot.agent.as_ref().filter(|agent| !agent.is_gone()) {
+            return Ok(Arc::clone(agent));
+        }
+        let known = self.remembered(config).map(|known| known.dialect.version());
+        // The session's directory may be gone; the agent is told it with the session.
+        let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        let cwd = if cwd.is_dir() { cwd.to_owned() } else { home() };
+        let agent = start::start(config, &env, &cwd, known, &self.watcher).await?;
+        self.remember(config, &agent);
+        slot.agent = Some(Arc::clone(&agent));
+        Ok(agent)
+    }
+
+    /// What an agent said of itself when it was last started.
+    pub(crate) fn remembered(&self, config: &AgentConfig) -> Option<Remembered> {
+        let kept = self.store.value(&name_of(config)).ok()??;
+        let kept = json::object(Some(Json::parse(kept).ok()?.raw()));
+        let dialect = json::text(&kept, "dialect")?.parse().ok()?;
+        Some(Remembered { dialect, info: json::member(&kept, "info")? })
+    }
+
+    fn remember(&self, config: &AgentConfig, agent: &Agent) {
+        let mut kept = Object::default();
+        kept.set("dialect", json::string(agent.dialect.name()));
+        kept.set("info", agent.info.to_json());
+        let value = Some(kept.to_json().as_str().to_owned());
+        let write = Write::Value { key: name_of(config), value };
+        let done = |result: Result<(), parlor_store::StoreError>| {
+            if let Err(error) = result {
+                tracing::warn!(%error, "what the agent said of itself is not remembered");
+            }
+        };
+        self.store.write(Batch { writes: vec![write], durable: false }, Box::new(done));
+    }
+
+    /// The agents that run: name, process, sessions.
+    pub(crate) async fn running(&self) -> Vec<(String, Option<u32>, usize)> {
+        let mut running = Vec::new();
+        for slot in self.slots().await {
+            if let Ok(slot) = slot.try_lock()
+                && let Some(agent) = slot.agent.as_ref().filter(|agent| !agent.is_gone())
+            {
+                running.push((agent.name.clone(), agent.pid(), agent.sessions()));
+            }
+        }
+        running
+    }
+
+    async fn slots(&self) -> Vec<Arc<Mutex<Slot>>> {
+        self.running.lock().await.values().cloned().collect()
+    }
+
+    /// Ends the agents that no session has used for a while.
+    pub(crate) async fn release_unused(&self, now: Instant) {
+        for slot in self.slots().await {
+            let Ok(mut slot) = slot.try_lock() else { continue };
+            let Some(agent) = slot.agent.clone() else { continue };
+            if !agent.is_unused() && !agent.is_gone() {
+                slot.unused_since = None;
+                continue;
+            }
+            let since = *slot.unused_since.get_or_insert(now);
+            if agent.is_gone() || now.duration_since(since) >= slot.idle {
+                slot.agent = None;
+                agent.stop().await;
+            }
+        }
+    }
+
+    /// Ends all agents, at once.
+    pub(crate) async fn stop_all(&self) {
+        let mut stopping = tokio::task::JoinSet::new();
+        for slot in self.slots().await {
+            stopping.spawn(async move {
+                let agent = slot.lock().await.agent.take();
+                if let Some(agent) = agent {
+                    agent.stop().await;
+                }
+            });
+        }
+        while stopping.join_next().await.is_some() {}
+        self.watcher.close().await;
+    }
+}
+
+fn name_of(config: &AgentConfig) -> String {
+    format!("agent {}", config.command.join(" "))
+}

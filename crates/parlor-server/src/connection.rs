@@ -1,0 +1,275 @@
+//! What a client asks, and who answers.
+
+mod begin;
+mod list;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parlor_dialect::Dialect;
+use parlor_json::{Json, Object};
+use parlor_session::SessionId;
+use parlor_session::session::{Answer, PromptId};
+use parlor_wire::{
+    Batches, Body, CANCEL_REQUEST, Frame, Incoming, Message as Rpc, Outcome, RequestId, RpcError,
+    cancel_target, code, parse,
+};
+
+use crate::client::Client;
+use crate::hub::Shared;
+use crate::json;
+use crate::session::{From, Message};
+
+/// How many sessions one connection may take part in.
+const MAX_SESSIONS: usize = 10_000;
+
+/// A client that is connected.
+pub(crate) struct Connection {
+    hub: Arc<Shared>,
+    client: Arc<Client>,
+    /// The sessions that it asked something of.
+    sessions: HashSet<SessionId>,
+}
+
+impl Connection {
+    pub(crate) fn new(hub: Arc<Shared>, client: Arc<Client>) -> Self {
+        Self { hub, client, sessions: HashSet::new() }
+    }
+
+    pub(crate) async fn said(&mut self, frame: Frame<'_>) {
+        let batches = self.client.terms().map_or(Batches::Accept, |terms| terms.dialect.batches());
+        let line = match frame {
+            Frame::Blank => return,
+            frame => frame.line(),
+        };
+        match line.and_then(|line| parse(line, batches)) {
+            Ok(Incoming::One(message)) => self.message(&message).await,
+            Ok(Incoming::Batch(messages)) => {
+                for message in messages {
+                    match message {
+                        Ok(message) => self.message(&message).await,
+                        Err(malformed) => self.malformed(&malformed),
+                    }
+                }
+            }
+            Err(malformed) => self.malformed(&malformed),
+        }
+    }
+
+    fn malformed(&self, malformed: &parlor_wire::Malformed) {
+        if let Some(answer) = malformed.answer() {
+            self.client.outbox.push(format!("{answer}\n").into());
+        }
+    }
+
+    async fn message(&mut self, message: &Rpc<'_>) {
+        match &message.body {
+            Body::Request { id, method, params } => {
+                let params = json::object(*params);
+                if let Err(error) = self.request(id, method, params).await {
+                    self.refuse(id, &error);
+                }
+            }
+            Body::Notification { method, params } => self.notification(method, *params).await,
+            Body::Response { id, outcome } => {
+                let Some(question) = self.client.answered(id) else { return };
+                let answer = match outcome {
+                    Outcome::Result(result) => Answer::Result(Json::from(*result)),
+                    Outcome::Error(error) => Answer::Error(Json::from(*error)),
+                };
+                let answered = Message::Answered { question: question.about, by: self.client.id, answer };
+                let _ = question.session.send(answered).await;
+            }
+        }
+    }
+
+    fn refuse(&self, id: &RequestId, error: &RpcError) {
+        self.client.outbox.push(json::error(id, error).into());
+    }
+
+    async fn notification(&mut self, method: &str, params: Option<&serde_json::value::RawValue>) {
+        if method == CANCEL_REQUEST {
+            let Some(id) = cancel_target(params) else { return };
+            for session in self.sessions.clone() {
+                let _ = self
+                    .to_session(&session, Message::TakeBack { client: self.client.id, id: id.clone() })
+                    .await;
+            }
+            return;
+        }
+        let params = json::object(params);
+        let Some(session) = json::session_of(&params) else { return };
+        if !self.client.drives() || self.client.terms().is_none() {
+            return;
+        }
+        let message = match method {
+            "session/cancel" => Message::Cancel,
+            _ => Message::Forward {
+                client: Arc::clone(&self.client),
+                id: None,
+                method: method.to_owned(),
+                params,
+            },
+        };
+        if let Err(error) = self.to_session(&session, message).await {
+            tracing::debug!(%session, "a notification reaches nobody: {}", error.message());
+        }
+    }
+
+    async fn request(&mut self, id: &RequestId, method: &str, params: Object) -> Result<(), RpcError> {
+        if method == "initialize" {
+            return self.initialize(id, &params).await;
+        }
+        let Some(terms) = self.client.terms() else {
+            return Err(RpcError::new(code::INVALID_REQUEST, "`initialize` comes first"));
+        };
+        let dialect = terms.dialect;
+        let client = || Arc::clone(&self.client);
+        match method {
+            "session/list" => {
+                let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
+                tokio::spawn(async move { list::list(&hub, &client, &id, &params).await });
+                return Ok(());
+            }
+            "session/load" | "session/resume" => {
+                let from = from(method, &params, dialect)?;
+                let session = session(&params)?;
+                return self
+                    .to_session(&session, Message::Join { client: client(), id: id.clone(), from })
+                    .await;
+            }
+            "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
+            _ => {}
+        }
+        if !self.client.drives() {
+            let mut data = Object::default();
+            data.set("reason", json::string("observer"));
+            let error = RpcError::new(code::INVALID_REQUEST, "this token may watch and nothing else");
+            return Err(error.with_data(data.to_json()));
+        }
+        match method {
+            "session/new" => {
+                let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
+                let sid = SessionId::from(uuid::Uuid::now_v7().to_string().as_str());
+                self.touch(&sid)?;
+                tokio::spawn(async move { begin::new_session(&hub, &client, &id, params, sid).await });
+                Ok(())
+            }
+            "session/prompt" => {
+                let session = session(&params)?;
+                self.to_session(&session, Message::Prompt { client: client(), id: id.clone(), params }).await
+            }
+            "session/close" => {
+                let session = session(&params)?;
+                self.to_session(&session, Message::Close { client: client(), id: id.clone() }).await
+            }
+            "session/delete" => {
+                let session = session(&params)?;
+                self.to_session(&session, Message::Delete { client: client(), id: id.clone() }).await
+            }
+            "_parlor/unhold" => {
+                let session = session(&params)?;
+                let prompt = params.get("id").and_then(|id| id.as_str().trim_matches('"').parse().ok());
+                let prompt =
+                    prompt.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`id` names a prompt"))?;
+                let message = Message::Unhold { client: client(), id: id.clone(), prompt: PromptId(prompt) };
+                self.to_session(&session, message).await
+            }
+            _ if method.starts_with("_parlor/") => {
+                Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")))
+            }
+            _ => match json::session_of(&params) {
+                Some(session) => {
+                    let method = method.to_owned();
+                    let message = Message::Forward { client: client(), id: Some(id.clone()), method, params };
+                    self.to_session(&session, message).await
+                }
+                None => {
+                    let (hub, client, id, method) =
+                        (Arc::clone(&self.hub), client(), id.clone(), method.to_owned());
+                    tokio::spawn(async move { begin::for_agent(&hub, &client, &id, &method, &params).await });
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    async fn to_session(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
+        self.touch(session)?;
+        let sent = self.hub.send(session, message).await;
+        if sent.is_err() {
+            self.sessions.remove(session);
+        }
+        sent
+    }
+
+    fn touch(&mut self, session: &SessionId) -> Result<(), RpcError> {
+        if self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains(session) {
+            let message = format!("one connection takes part in at most {MAX_SESSIONS} sessions");
+            return Err(RpcError::new(code::INVALID_REQUEST, message));
+        }
+        self.sessions.insert(session.clone());
+        Ok(())
+    }
+
+    async fn initialize(&mut self, id: &RequestId, params: &Object) -> Result<(), RpcError> {
+        let dialect = Dialect::negotiate(params.to_json().raw())
+            .map_err(parlor_dialect::UnsupportedVersion::to_error)?;
+        let dialect = match (dialect, self.client.peer.dialect) {
+            (Dialect::V2, Some(Dialect::Draft)) => Dialect::Draft,
+            (dialect, _) => dialect,
+        };
+        if !self.client.begins(dialect, params.clone()) {
+            return Err(RpcError::new(code::INVALID_REQUEST, "`initialize` comes once"));
+        }
+        let result = begin::initialized(&self.hub, &self.client, dialect).await?;
+        self.client.outbox.push(json::response(id, &result).into());
+        Ok(())
+    }
+}
+
+/// A client that is gone leaves all its sessions. They go on.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.client.outbox.close();
+        self.hub.disconnected();
+        let (hub, client) = (Arc::clone(&self.hub), self.client.id);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { hub.left(client).await });
+        }
+    }
+}
+
+fn session(params: &Object) -> Result<SessionId, RpcError> {
+    json::session_of(params)
+        .ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`sessionId` must be a string"))
+}
+
+/// From where a client wants to be told of a session.
+fn from(method: &str, params: &Object, dialect: Dialect) -> Result<From, RpcError> {
+    if method == "session/load" {
+        return Ok(From::Start);
+    }
+    let Some(cursor) = params.get("replayFrom").filter(|from| !from.is_null()) else { return Ok(From::Now) };
+    let unsupported = || {
+        let mut data = Object::default();
+        data.set("replayFrom", cursor.clone());
+        let known = "`replayFrom` is one of start, _parlor_after, _parlor_message";
+        RpcError::new(code::INVALID_PARAMS, known).with_data(data.to_json())
+    };
+    if dialect == Dialect::V1 {
+        return Ok(From::Now);
+    }
+    let cursor = json::object(Some(cursor.raw()));
+    match json::text(&cursor, "type").as_deref() {
+        Some("start") => Ok(From::Start),
+        Some("_parlor_after") => {
+            let seq = cursor.get("seq").and_then(|seq| seq.as_str().parse().ok());
+            seq.map(From::After).ok_or_else(unsupported)
+        }
+        Some("_parlor_message") => {
+            json::literal(&cursor, "messageId").map(|id| From::Message(id.into())).ok_or_else(unsupported)
+        }
+        Some(_) | None => Err(unsupported()),
+    }
+}

@@ -1,0 +1,98 @@
+//! What there is: sessions, agents, the server itself.
+
+use std::sync::Arc;
+
+use parlor_dialect::Dialect;
+use parlor_json::{Json, JsonStr, Object};
+use parlor_store::{Cursor, Filter, SessionRow};
+use parlor_wire::{RequestId, RpcError, code};
+
+use crate::client::Client;
+use crate::hub::Shared;
+use crate::json;
+
+/// How many sessions are listed at once.
+const PAGE: usize = 50;
+
+pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId, params: &Object) {
+    let line = match page(hub, client, params).await {
+        Ok(result) => json::response(id, &result),
+        Err(error) => json::error(id, &error),
+    };
+    client.outbox.push(line.into());
+}
+
+async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Object, RpcError> {
+    let asked = json::noted(params, "parlor/agent").and_then(|agent| JsonStr::from_raw(agent.raw()));
+    let agent = match asked.as_ref().map(JsonStr::to_text) {
+        Some(all) if all == "*" => None,
+        Some(named) => Some(named.into_owned()),
+        None => {
+            let chosen = hub.registry().agents.chosen(client.peer.agent.as_ref());
+            Some(chosen.map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?.name)
+        }
+    };
+    let filter = Filter { agent, cwd: json::text(params, "cwd"), ..Filter::default() };
+    let after = match params.get("cursor").filter(|cursor| !cursor.is_null()) {
+        Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| {
+            RpcError::new(code::INVALID_PARAMS, "`cursor` is not one that this server gave")
+        })?),
+        None => None,
+    };
+    let rows = hub.read(move |store| store.sessions(&filter, after.as_ref(), PAGE + 1)).await?;
+    let listed: Vec<_> = rows.iter().take(PAGE).map(|row| info(row).to_json().as_str().to_owned()).collect();
+    let mut result = Object::default();
+    result.set("sessions", json::json(format!("[{}]", listed.join(","))));
+    if rows.len() > PAGE
+        && let Some(last) = rows.get(PAGE - 1)
+    {
+        result.set("nextCursor", json::string(&format!("{} {}", last.active_at, last.id)));
+    }
+    Ok(result)
+}
+
+fn read_cursor(cursor: &Json) -> Option<Cursor> {
+    let text = JsonStr::from_raw(cursor.raw())?.to_text().into_owned();
+    let (active_at, id) = text.split_once(' ')?;
+    Some(Cursor { active_at: active_at.parse().ok()?, id: id.to_owned() })
+}
+
+/// A session in a list.
+fn info(row: &SessionRow) -> Object {
+    let mut info = Object::default();
+    info.set("sessionId", json::json(row.id.clone()));
+    info.set("cwd", json::string(&row.cwd));
+    if let Some(title) = &row.title {
+        info.set("title", json::json(title.clone()));
+    }
+    if let Ok(time) = jiff::Timestamp::from_millisecond(row.active_at) {
+        info.set("updatedAt", json::string(&time.to_string()));
+    }
+    json::note(&mut info, "parlor/agent", json::string(&row.agent));
+    json::note(&mut info, "parlor/busy", json::json(if row.busy { "true" } else { "false" }));
+    info
+}
+
+/// What runs.
+pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
+    let mut result = Object::default();
+    result.set("version", json::string(env!("CARGO_PKG_VERSION")));
+    result.set("pid", json::json(std::process::id().to_string()));
+    result.set("uptimeSeconds", json::json(hub.uptime().as_secs().to_string()));
+    result.set("clients", json::json(hub.clients().to_string()));
+    result.set("liveSessions", json::json(hub.live_sessions().to_string()));
+    let agents = hub.registry().running().await.into_iter().map(|(name, pid, sessions)| {
+        let mut agent = Object::default();
+        agent.set("name", json::string(&name));
+        if let Some(pid) = pid {
+            agent.set("pid", json::json(pid.to_string()));
+        }
+        agent.set("sessions", json::json(sessions.to_string()));
+        agent.to_json().as_str().to_owned()
+    });
+    let agents: Vec<_> = agents.collect();
+    result.set("agents", json::json(format!("[{}]", agents.join(","))));
+    result.set("dialect", json::string(client.terms().map_or(Dialect::V2, |terms| terms.dialect).name()));
+    client.outbox.push(json::response(id, &result).into());
+    Ok(())
+}

@@ -1,0 +1,463 @@
+//! A session's agent: what it says, what it is told, how it is brought back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parlor_dialect::live::{self, AgentUpdate};
+use parlor_dialect::{Decoder, Dialect, Losses};
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::{Effect, Input, Prompt, Reply, Step, TurnTaking};
+use parlor_session::{EntryId, SessionId, Target, Update, Upsert};
+use parlor_wire::{Outcome, RequestId, RpcError, code};
+
+use super::tell::{Source, meta_before};
+use super::{Actor, AgentCall, MOST_SILENCE, Message, SILENCE, Starting, fresh};
+use crate::agent::{Agent, Offer, Reply as AgentReply};
+use crate::config::chosen_env;
+use crate::hub::Shared;
+use crate::json;
+use crate::services::files;
+use crate::services::terminals::{TerminalEvent, Terminals};
+
+/// An agent and the session that it has for ours.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) session: SessionId,
+    /// Whether the agent may still be telling what was before.
+    pub(crate) replays: bool,
+    /// Whether the agent knows nothing of the conversation.
+    pub(crate) anew: bool,
+    /// What it said about modes and options.
+    pub(crate) result: Object,
+}
+
+impl Bound {
+    /// The session needs the agent no more, for now.
+    pub(super) fn release(self, forever: bool) {
+        self.agent.unlink(&self.session);
+        let method = match forever {
+            true if self.agent.offers(Offer::Delete) => "session/delete",
+            true | false if self.agent.offers(Offer::Close) => "session/close",
+            true | false => return,
+        };
+        tokio::spawn(async move {
+            let _ = self.agent.call(method, &Actor::params_for(&self.session)).await;
+        });
+    }
+}
+
+impl Actor {
+    /// The agent is there.
+    pub(super) fn bind(&mut self, bound: Bound, anew: bool) {
+        let dialect = bound.agent.dialect;
+        self.decoder = Decoder::new(dialect);
+        let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
+        let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
+        data.set("agentDialect", json::string(dialect.name()));
+        self.row.data = data.to_json().as_str().to_owned();
+        self.row.agent_session = Some(bound.session.as_json().as_literal().to_owned());
+        self.row_changed = true;
+        self.agent = Some(bound);
+        self.hand_over = anew && !self.session.transcript().entries().is_empty();
+        self.step(Input::AgentReady { taking, anew: self.hand_over });
+    }
+
+    /// Updates of the agent, one a line.
+    pub(super) fn lines(&mut self, lines: &str) {
+        if let Some(starting) = &mut self.starting {
+            starting.heard = Instant::now();
+        }
+        for line in lines.split_terminator('\n') {
+            self.line(line);
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let read = AgentUpdate::read(line);
+        let spans = read.as_ref().and_then(|read| read.spans(line));
+        let decoded = match read {
+            Some(read) => read.decode(&self.decoder, &mut fresh),
+            None => {
+                let Ok(message) = Json::parse(line) else { return };
+                let params = json::object(Some(message.raw())).get("params").cloned();
+                let Ok((_, update)) = live::update_of(params.as_ref().map(Json::raw)) else { return };
+                self.decoder.decode(update, &mut fresh)
+            }
+        };
+        let decoded = match decoded {
+            Ok(decoded) => decoded,
+            Err(bad) => {
+                tracing::warn!(session = %self.id, "an update of the agent is refused: {bad}");
+                return;
+            }
+        };
+        if let Some(ignored) = &decoded.ignored {
+            tracing::debug!(session = %self.id, "part of an update is ignored: {ignored}");
+        }
+        if self.starting.is_some()
+            && !matches!(decoded.update, Update::Upsert { target: Target::Slot(_), .. })
+        {
+            return;
+        }
+        let before = meta_before(self.session.transcript(), &decoded.update);
+        let entry = entry_of(&decoded.update);
+        let named = decoded.naming != parlor_session::Naming::Named;
+        let naming = decoded.naming;
+        let mut step = Step::default();
+        let marks = self.groups.marks();
+        self.session.step(Input::Said(decoded.update, naming), &mut fresh, &mut step);
+        if step.inserted.is_empty() && step.changes.len() == 1 {
+            let source = spans.map(|spans| Source { line, spans, entry, named });
+            let change = step.changes.remove(0);
+            self.decoder.took(&change, naming);
+            self.unsaved.note(&change);
+            self.changed(&change);
+            self.tell(&change, before.as_ref(), source.as_ref());
+        } else {
+            for change in &step.changes {
+                self.decoder.took(change, naming);
+            }
+            self.took(&mut step);
+        }
+        self.effects(step, &marks);
+    }
+
+    /// Does what a step wanted done, now that all is stored.
+    pub(super) fn act(&mut self) {
+        for effect in std::mem::take(&mut self.effects) {
+            match effect {
+                Effect::Send(prompt) => self.send(&prompt),
+                Effect::Recall(prompt) => {
+                    if let (Some((agent, _)), Some(id)) = (self.bound(), self.sent.get(&prompt)) {
+                        agent.take_back(id);
+                    }
+                }
+                Effect::Interrupt => {
+                    if let Some((agent, session)) = self.bound() {
+                        agent.notify("session/cancel", &Self::params_for(session));
+                    }
+                }
+                Effect::Reply(question, reply) => {
+                    let Some(asked) = self.questions.remove(&question) else { continue };
+                    let Some((agent, _)) = self.bound() else { continue };
+                    let reply = match reply {
+                        Reply::Result(result) => Ok(result),
+                        Reply::Error(error) => Err(error),
+                        Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
+                        Reply::TakenBack => {
+                            let error = RpcError::new(code::REQUEST_CANCELLED, "the question was taken back");
+                            Err(json::error_object(&error))
+                        }
+                        Reply::Gone => continue,
+                    };
+                    agent.answer(&asked.id, &reply);
+                }
+                Effect::NeedAgent => self.start_agent(),
+                Effect::Release => {
+                    if !self.session.is_busy()
+                        && let Some(bound) = self.agent.take()
+                    {
+                        bound.release(false);
+                        self.session.step(Input::AgentReleased, &mut fresh, &mut Step::default());
+                    }
+                }
+                Effect::Settle { .. } | Effect::Ask(..) | Effect::Withdraw(..) | Effect::HeldChanged => {}
+            }
+        }
+    }
+
+    fn send(&mut self, prompt: &Prompt) {
+        let Some((agent, session)) = self.bound() else { return };
+        let (agent, session) = (Arc::clone(agent), session.clone());
+        let mut content = live::prompt_to_agent(&prompt.content, agent.dialect, &mut self.losses);
+        if std::mem::take(&mut self.hand_over) {
+            content = self.with_context(&content, agent.offers(Offer::EmbeddedContext));
+        }
+        let mut params = Self::params_for(&session);
+        params.set("prompt", content);
+        params.add_missing(&prompt.more);
+        self.decoder.turn_boundary();
+        match agent.call_for(&self.me, AgentCall::Prompt(prompt.id), "session/prompt", &params) {
+            Ok(id) => drop(self.sent.insert(prompt.id, id)),
+            Err(error) => {
+                let me = self.me.clone();
+                let call = AgentCall::Prompt(prompt.id);
+                tokio::spawn(async move { me.send(Message::AgentAnswered(call, Err(error))).await });
+            }
+        }
+    }
+
+    /// A prompt with the conversation so far in front of it, for an agent that knows nothing of it. The prompt itself is
+    /// in the conversation already.
+    fn with_context(&self, content: &Json, embedded: bool) -> Json {
+        let text = crate::context::of(self.session.transcript());
+        if text.is_empty() {
+            return content.clone();
+        }
+        let block = if embedded {
+            let mut resource = Object::default();
+            resource.set("uri", json::string("parlor:conversation"));
+            resource.set("mimeType", json::string("text/markdown"));
+            resource.set("text", json::string(&text));
+            let mut block = Object::default();
+            block.set("type", json::string("resource"));
+            block.set("resource", resource.to_json());
+            block
+        } else {
+            let mut block = Object::default();
+            block.set("type", json::string("text"));
+            block.set("text", json::string(&text));
+            block
+        };
+        let mut blocks = vec![block.to_json().as_str().to_owned()];
+        let given = parlor_json::elements(content.raw()).unwrap_or_default();
+        blocks.extend(given.into_iter().map(|block| block.get().to_owned()));
+        json::json(format!("[{}]", blocks.join(",")))
+    }
+
+    pub(super) fn agent_answered(&mut self, call: AgentCall, reply: AgentReply) {
+        match call {
+            AgentCall::Forwarded { client, id, method, params } => {
+                self.forwarded(client, &id, &method, &params, reply);
+            }
+            AgentCall::Prompt(prompt) => {
+                self.sent.remove(&prompt);
+                let input = match (self.session.agent(), reply) {
+                    (Some(TurnTaking::Queueing), Ok(result)) => {
+                        let mut fields = json::object(Some(result.raw()));
+                        let message = json::literal(&fields, "messageId").map(Into::into);
+                        fields.remove("messageId");
+                        Input::Accepted { prompt, message, fields }
+                    }
+                    (Some(TurnTaking::Queueing), Err(error)) => Input::Rejected { prompt, error },
+                    (Some(TurnTaking::OneByOne) | None, reply) => {
+                        self.decoder.turn_boundary();
+                        let state = match &reply {
+                            Ok(result) => live::state_after(Outcome::Result(result.raw())),
+                            Err(error) => live::state_after(Outcome::Error(error.raw())),
+                        };
+                        Input::Ended { prompt, state }
+                    }
+                };
+                self.step(input);
+            }
+        }
+    }
+
+    /// Brings the agent back, unless somebody is at it.
+    pub(super) fn start_agent(&mut self) {
+        if self.starting.is_some() || self.agent.is_some() {
+            return;
+        }
+        let now = Instant::now();
+        self.starting = Some(Starting { since: now, heard: now, bound: None });
+        let (hub, row, me) = (Arc::clone(&self.hub), self.row.clone(), self.me.clone());
+        let id = self.id.clone();
+        tokio::spawn(async move {
+            let bound = bring_back(&hub, &row, &id, &me).await;
+            let _ = me.send(Message::AgentReady(bound)).await;
+        });
+    }
+
+    pub(super) fn agent_ready(&mut self, bound: Result<Bound, RpcError>) {
+        match bound {
+            Ok(bound) => {
+                if let Some(starting) = &mut self.starting {
+                    let replays = bound.replays;
+                    starting.heard = Instant::now();
+                    starting.bound = Some(bound);
+                    if replays {
+                        self.wait_for_quiet();
+                    } else {
+                        self.agent_restored();
+                    }
+                }
+            }
+            Err(error) => {
+                self.starting = None;
+                for held in self.session.held() {
+                    self.step(Input::Rejected { prompt: held.id, error: json::error_object(&error) });
+                }
+            }
+        }
+    }
+
+    fn wait_for_quiet(&self) {
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(SILENCE).await;
+            let _ = me.send(Message::Quiet).await;
+        });
+    }
+
+    /// Looks whether the agent has finished telling what was before.
+    pub(super) fn quiet(&mut self) {
+        let Some(starting) = &self.starting else { return };
+        if starting.heard.elapsed() >= SILENCE || starting.since.elapsed() >= MOST_SILENCE {
+            self.agent_restored();
+        } else {
+            self.wait_for_quiet();
+        }
+    }
+
+    fn agent_restored(&mut self) {
+        let Some(bound) = self.starting.take().and_then(|starting| starting.bound) else { return };
+        let result = bound.result.clone();
+        let anew = bound.anew;
+        self.bind(bound, anew);
+        self.learn(&result);
+    }
+
+    pub(super) fn agent_gone(&mut self, error: &RpcError) {
+        if self.agent.take().is_none() && self.starting.is_none() {
+            return;
+        }
+        self.starting = None;
+        self.sent.clear();
+        self.questions.retain(|_, asked| !asked.forwarded);
+        self.terminals = None;
+        self.decoder.turn_boundary();
+        self.step(Input::AgentGone(live::failed_state(error)));
+    }
+
+    /// Reads or writes a file for the agent: the editor has unsaved changes, the disk has the rest.
+    pub(super) fn serve_file(&mut self, id: RequestId, method: String, params: Object) {
+        let prompter = self.session.prompter().and_then(|client| self.seats.get(&client));
+        if prompter.is_some_and(|seat| seat.client.is_local() && seat.client.serves_file(&method)) {
+            return self.forward_to_client(id, method, params);
+        }
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            let done = tokio::task::spawn_blocking(move || match method.as_str() {
+                "fs/read_text_file" => files::read(&params),
+                _ => files::write(&params),
+            });
+            let failed = || RpcError::new(code::INTERNAL_ERROR, "the file could not be served");
+            let reply = done.await.unwrap_or_else(|_| Err(failed()));
+            let _ = me.send(Message::Served(id, reply.map_err(|error| json::error_object(&error)))).await;
+        });
+    }
+
+    pub(super) fn serve_terminal(&mut self, id: RequestId, method: &str, params: &Object) {
+        let hub = &self.hub;
+        let (row, me) = (&self.row, &self.me);
+        let config = hub.config_of(row);
+        let terminals = self.terminals.get_or_insert_with(|| {
+            let env = config.map(|config| chosen_env(&config, &[])).unwrap_or_default();
+            let env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let (events, mut reader) = tokio::sync::mpsc::channel(64);
+            let session = me.downgrade();
+            tokio::spawn(async move {
+                while let Some(event) = reader.recv().await {
+                    let Some(session) = session.upgrade() else { return };
+                    if session.send(Message::Terminal(event)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            Terminals::new(hub.watcher().clone(), env, row.cwd.clone().into(), events)
+        });
+        let served = terminals.serve(method, params);
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            let reply = served.await.map_err(|error| json::error_object(&error));
+            let _ = me.send(Message::Served(id, reply)).await;
+        });
+    }
+
+    /// A terminal that parlor runs for the agent is one that the agent shows.
+    pub(super) fn terminal(&mut self, event: TerminalEvent) {
+        let entry = |id: &str| Target::Entry(EntryId::Terminal(id.into()));
+        let update = match event {
+            TerminalEvent::Created { id, command, cwd } => {
+                let mut fields = Object::default();
+                fields.set("command", json::string(&command));
+                fields.set("cwd", json::string(&cwd.to_string_lossy()));
+                Update::Upsert { target: entry(&id), upsert: Upsert { fields, ..Upsert::default() } }
+            }
+            TerminalEvent::Output { id, bytes } => {
+                Update::Output { terminal: (&*id).into(), bytes, extra: None }
+            }
+            TerminalEvent::Exited { id, code, signal } => {
+                let mut status = Object::default();
+                if let Some(code) = code {
+                    status.set("exitCode", json::json(code.to_string()));
+                }
+                if let Some(signal) = signal {
+                    status.set("signal", json::string(&signal));
+                }
+                let mut fields = Object::default();
+                fields.set("exitStatus", status.to_json());
+                Update::Upsert { target: entry(&id), upsert: Upsert { fields, ..Upsert::default() } }
+            }
+            TerminalEvent::Released { .. } => return,
+        };
+        self.step(Input::Noted(update));
+    }
+}
+
+/// Starts a session's agent, or finds it, and gives it the session back: by resuming, by loading, or anew.
+async fn bring_back(
+    hub: &Arc<Shared>,
+    row: &parlor_store::SessionRow,
+    id: &SessionId,
+    me: &super::Inbox,
+) -> Result<Bound, RpcError> {
+    let config = hub.config_of(row).ok_or_else(|| {
+        RpcError::new(code::INTERNAL_ERROR, format!("there is no agent '{}' any more", row.agent))
+    })?;
+    let peer = hub.peer_of(id);
+    let agent = hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), id).await?;
+    let data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
+    let mut params = json::member(&data, "params").unwrap_or_default();
+    let from = json::text(&data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
+    params.set("cwd", json::string(&row.cwd));
+    let mut losses = Losses::default();
+    let mut convert = |method: &str, params: &Object| {
+        live::request_to_agent(method, params, from, agent.dialect, None, &mut losses).map_err(|loss| {
+            RpcError::new(code::INTERNAL_ERROR, format!("the session cannot be given to the agent: {loss}"))
+        })
+    };
+    if let Some(agents) = row.agent_session.as_deref().and_then(JsonStr::from_literal).map(SessionId::from) {
+        let method = match () {
+            () if agent.offers(Offer::Resume) => Some("session/resume"),
+            () if agent.offers(Offer::Load) => Some("session/load"),
+            () => None,
+        };
+        if let Some(method) = method {
+            let (_, mut params) = convert("session/new", &params)?;
+            params.set("sessionId", agents.as_json());
+            agent.link(&agents, me);
+            match agent.call(method, &params).await {
+                Ok(result) => {
+                    let result = json::object(Some(result.raw()));
+                    return Ok(Bound { agent, session: agents, replays: true, anew: false, result });
+                }
+                Err(error) => {
+                    agent.unlink(&agents);
+                    tracing::info!(session = %id, error = error.as_str(), "the agent does not know the session any more");
+                }
+            }
+        }
+    }
+    let (method, params) = convert("session/new", &params)?;
+    let result = agent.call(&method, &params).await.map_err(|error| RpcError::from_raw(error.raw()))?;
+    let result = json::object(Some(result.raw()));
+    let session = json::session_of(&result)
+        .ok_or_else(|| RpcError::new(code::INTERNAL_ERROR, "the agent began a session without an id"))?;
+    agent.link(&session, me);
+    Ok(Bound { agent, session, replays: false, anew: true, result })
+}
+
+fn entry_of(update: &Update) -> Option<EntryId> {
+    match update {
+        Update::Upsert { target: Target::Entry(entry), .. }
+        | Update::Append { entry, .. }
+        | Update::Remove { entry, .. } => Some(entry.clone()),
+        Update::Upsert { target: Target::Slot(_), .. }
+        | Update::Output { .. }
+        | Update::Note { .. }
+        | Update::State(_) => None,
+    }
+}

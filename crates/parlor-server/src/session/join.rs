@@ -1,0 +1,243 @@
+//! Clients that come, fall behind, catch up and go.
+
+use std::sync::Arc;
+
+use parlor_dialect::Dialect;
+use parlor_dialect::live::{self, Telling};
+use parlor_json::Object;
+use parlor_session::session::{Client as Part, ClientId, Input};
+use parlor_session::{EntryId, MessageId, Reading, Role, Slot, Target, Update, Upsert};
+use parlor_wire::{RequestId, RpcError, code};
+
+use super::seat::{Answer, Pace, Seat};
+use super::{Actor, Message, fresh};
+use crate::client::Client;
+use crate::json;
+
+/// How much is said in one line at most, unless one block is longer.
+const LINE: usize = 1 << 20;
+
+/// From where a client wants to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum From {
+    /// Everything, of a session that has just begun: its id comes first.
+    New,
+    /// Everything.
+    Start,
+    /// Nothing that was.
+    Now,
+    /// What came after a change.
+    After(u64),
+    /// A message and what came after it.
+    Message(MessageId),
+}
+
+impl Actor {
+    pub(super) fn join(&mut self, client: Arc<Client>, id: RequestId, from: From) {
+        let transcript = self.session.transcript();
+        let seq = transcript.seq();
+        let since = match &from {
+            From::New | From::Start => 0,
+            From::Now => seq,
+            From::After(after) => *after,
+            From::Message(message) => {
+                let roles = [Role::User, Role::Agent, Role::Thought];
+                let found = roles
+                    .into_iter()
+                    .find_map(|role| transcript.get(&EntryId::Message(role, message.clone())));
+                let Some(entry) = found else {
+                    let mut data = Object::default();
+                    data.set("messageId", message.as_json());
+                    data.set("reason", json::string("unknown"));
+                    let error =
+                        RpcError::new(code::INVALID_PARAMS, "there is no such message in the session");
+                    client.outbox.push(json::error(&id, &error.with_data(data.to_json())).into());
+                    return;
+                };
+                entry.created() - 1
+            }
+        };
+        if since > seq {
+            let error =
+                RpcError::new(code::INVALID_PARAMS, format!("the session has {seq} changes, not {since}"));
+            client.outbox.push(json::error(&id, &error).into());
+            return;
+        }
+        if client.drives() {
+            self.hub.note_peer(&self.id, &client.peer);
+        }
+        // Who is there already leaves its seat and comes again.
+        self.unseat(client.id);
+        let is_new = from == From::New;
+        let upto = if is_new { 0 } else { seq };
+        let is_blank = from == From::Now;
+        let answer = Some(Answer { id, is_new, is_blank });
+        // Options and modes stand in the answer.
+        let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode]);
+        self.seats.insert(client.id, Seat::new(client, reading, answer));
+    }
+
+    /// A client takes part without having asked for what was.
+    pub(super) fn attach(&mut self, client: &Arc<Client>) {
+        if !self.seats.contains_key(&client.id) {
+            let seq = self.session.transcript().seq();
+            let seat = Seat::new(Arc::clone(client), Reading::new(seq, seq), None);
+            self.seats.insert(client.id, seat);
+        }
+        self.take_part(client.id);
+    }
+
+    /// The client was told what it missed.
+    pub(super) fn seated(&mut self, client: ClientId) {
+        self.take_part(client);
+    }
+
+    fn take_part(&mut self, client: ClientId) {
+        let Some(seat) = self.seats.get(&client).filter(|_| !self.session.takes_part(client)) else { return };
+        let part = Part {
+            drives: seat.client.drives(),
+            waits: seat.client.dialect() == Dialect::V1,
+            elicits: seat.client.terms().is_some_and(|terms| terms.elicits),
+        };
+        self.step(Input::Joined(client, part));
+        if part.drives && !self.session.held().is_empty() {
+            self.tell_held_to(client);
+        }
+    }
+
+    pub(super) fn left(&mut self, client: ClientId) {
+        self.unseat(client);
+    }
+
+    fn unseat(&mut self, client: ClientId) {
+        if self.seats.remove(&client).is_some() {
+            self.step(Input::Left(client));
+            self.prompts.retain(|_, (by, _)| *by != client);
+        }
+    }
+
+    pub(super) fn close(&mut self, client: &Arc<Client>, id: &RequestId) {
+        self.step(Input::Closed(client.id));
+        self.say(client.id, json::response(id, &Object::default()));
+        if let Some(mut seat) = self.seats.remove(&client.id) {
+            seat.flush(&mut self.groups);
+            client.outbox.push(seat.due(u64::MAX).into());
+        } else {
+            client.outbox.push(json::response(id, &Object::default()).into());
+        }
+        self.prompts.retain(|_, (by, _)| *by != client.id);
+    }
+
+    /// Before anything is said: who does not keep up reads at its own pace.
+    pub(super) fn settle_pace(&mut self) {
+        let seq = self.session.transcript().seq();
+        for seat in self.seats.values_mut() {
+            if seat.is_live() && !seat.client.outbox.has_room() {
+                seat.pace = Pace::Behind { reading: Reading::new(seq, seq), answer: None, waiting: false };
+            }
+        }
+    }
+
+    pub(super) fn drained(&mut self, client: ClientId) {
+        if let Some(Seat { pace: Pace::Behind { waiting, .. }, .. }) = self.seats.get_mut(&client) {
+            *waiting = false;
+        }
+    }
+
+    /// Lets everybody who is behind read as much as there is room for.
+    pub(super) fn pump_all(&mut self) {
+        let behind: Vec<_> =
+            self.seats.iter().filter(|(_, seat)| !seat.is_live()).map(|(id, _)| *id).collect();
+        behind.into_iter().for_each(|client| self.pump(client));
+    }
+
+    fn pump(&mut self, id: ClientId) {
+        let transcript = self.session.transcript();
+        let from = self.decoder.dialect();
+        let Some(seat) = self.seats.get_mut(&id) else { return };
+        let wants_seq = seat.client.terms().is_some_and(|terms| terms.wants_seq);
+        loop {
+            let Seat { client, listener, pace, .. } = &mut *seat;
+            let Pace::Behind { reading, answer, waiting } = pace else { return };
+            if !client.outbox.has_room() {
+                if !*waiting {
+                    *waiting = true;
+                    let (outbox, me) = (client.outbox.clone(), self.me.clone());
+                    tokio::spawn(async move {
+                        outbox.drained().await;
+                        let _ = me.send(Message::Drained(id)).await;
+                    });
+                }
+                return;
+            }
+            let telling = Telling { from, transcript, meta_before: None };
+            if let Some(update) = reading.next(transcript, LINE) {
+                let mut lines = String::new();
+                for said in listener.tell(&update, telling, &mut fresh, &mut self.losses) {
+                    let seq = wants_seq.then(|| reading.upto());
+                    lines.push_str(&live::update_line(&self.id, &said, seq));
+                }
+                client.outbox.push(lines.into());
+                continue;
+            }
+            let told = reading.upto();
+            let mut in_answer: &[Slot] = &[];
+            if let Some(request) = answer.take() {
+                if request.is_new {
+                    in_answer = &[Slot::Options, Slot::Mode];
+                }
+                let line = answer_line(&self.id, &request, client, listener, transcript, from);
+                client.outbox.push(line.into());
+                // The session's own queue is full only if it is about to be emptied.
+                let me = self.me.clone();
+                tokio::spawn(async move { me.send(Message::Seated(id)).await });
+            }
+            if told == transcript.seq() {
+                seat.pace = Pace::Live;
+            } else {
+                *reading = Reading::new(told, transcript.seq()).without(in_answer);
+            }
+            let due = seat.due(told);
+            seat.client.outbox.push(due.into());
+        }
+    }
+}
+
+/// The answer to a client that was told what it missed. What a client that wanted no history still has to know comes
+/// before it.
+fn answer_line(
+    session: &parlor_session::SessionId,
+    request: &Answer,
+    client: &Client,
+    listener: &mut live::Listener,
+    transcript: &parlor_session::Transcript,
+    from: Dialect,
+) -> String {
+    let mut losses = parlor_dialect::Losses::default();
+    let mut result = listener.session_fields(transcript, &mut losses);
+    json::note(&mut result, "parlor/seq", json::json(transcript.seq().to_string()));
+    json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
+    let mut lines = String::new();
+    // A client that is told what was hears of the commands there.
+    let commands = transcript.slot(Slot::Commands).filter(|_| request.is_blank);
+    if client.dialect() == Dialect::V1
+        && let Some(commands) = commands
+    {
+        let upsert = Upsert { whole: true, fields: commands.fields.clone(), ..Upsert::default() };
+        let update = Update::Upsert { target: Target::Slot(Slot::Commands), upsert };
+        let telling = Telling { from, transcript, meta_before: None };
+        for said in listener.tell(&update, telling, &mut fresh, &mut losses) {
+            lines.push_str(&live::update_line(session, &said, None));
+        }
+    } else if let Some(list) = commands.and_then(|slot| slot.fields.get("availableCommands")) {
+        result.set("availableCommands", live::commands_for(list, client.dialect(), &mut losses));
+    }
+    if request.is_new {
+        let mut named = Object::default();
+        named.set("sessionId", session.as_json());
+        named.add_missing(&result);
+        return json::response(&request.id, &named) + &lines;
+    }
+    lines.push_str(&json::response(&request.id, &result));
+    lines
+}

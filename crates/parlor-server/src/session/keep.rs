@@ -1,0 +1,135 @@
+//! What a session hands to the store, and what happens when the store cannot take it.
+
+use std::time::{Duration, Instant};
+
+use parlor_dialect::live;
+use parlor_json::JsonStr;
+use parlor_session::{Change, Row, Slot, Target, Update};
+use parlor_store::{Batch, StoreError, Write};
+use parlor_wire::{RpcError, code};
+use tokio::sync::oneshot;
+
+use super::{Actor, End, now};
+use crate::json;
+
+/// The slot in which a session keeps what is not in its transcript.
+pub(super) const KEPT: &str = "session";
+
+/// How often a session's last activity is written when nothing else of its row changed.
+const ACTIVITY: Duration = Duration::from_secs(1);
+
+/// A session could not be stored.
+#[derive(Debug)]
+pub(crate) struct Failed(StoreError);
+
+impl Actor {
+    /// A change was taken: looks whether it shows in lists.
+    pub(super) fn changed(&mut self, change: &Change) {
+        self.last_active = Instant::now();
+        match &change.update {
+            Update::State(state) => {
+                let busy = state.activity.is_busy();
+                self.row_changed |= busy != self.row.busy;
+                self.row.busy = busy;
+            }
+            Update::Upsert { target: Target::Slot(Slot::Info), .. } => {
+                let info = self.session.transcript().slot(Slot::Info);
+                let title = info.and_then(|info| JsonStr::from_raw(info.fields.get("title")?.raw()));
+                let title = title.map(|title| title.as_literal().to_owned());
+                self.row_changed |= title != self.row.title;
+                self.row.title = title;
+            }
+            Update::Upsert { .. }
+            | Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. } => {}
+        }
+    }
+
+    /// Stores all that changed and waits until it is taken.
+    pub(super) async fn store(&mut self) -> Result<(), Failed> {
+        let writes = self.writes();
+        let durable = std::mem::take(&mut self.durable);
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let (sender, done) = oneshot::channel();
+        let batch = Batch { writes, durable };
+        self.hub.store().write(batch, Box::new(move |result| drop(sender.send(result))));
+        match done.await {
+            Ok(result) => result.map_err(Failed),
+            Err(_) => Err(Failed(StoreError {
+                kind: parlor_store::ErrorKind::Closed,
+                message: "the store is gone".to_owned(),
+            })),
+        }
+    }
+
+    fn writes(&mut self) -> Vec<Write> {
+        let session = self.id.as_json().as_literal().to_owned();
+        let mut writes = Vec::new();
+        if let Some(End::Deleted) = self.ends {
+            self.durable = true;
+            return vec![Write::Delete { session }];
+        }
+        if !self.unsaved.is_empty() {
+            let stale = self.row_written.elapsed() >= ACTIVITY;
+            self.row_changed |= stale;
+        }
+        if self.row_changed {
+            self.row_changed = false;
+            self.row_written = Instant::now();
+            self.row.active_at = now();
+            writes.push(Write::Session(self.row.clone()));
+        }
+        if std::mem::take(&mut self.upkeep) {
+            let seq = self.session.transcript().seq();
+            let body = Some(self.session.kept().to_json().as_str().to_owned());
+            writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
+        }
+        for row in self.unsaved.take(self.session.transcript()) {
+            let session = session.clone();
+            writes.push(match row {
+                Row::Entry { created, seq, head, content } => {
+                    Write::Entry { session, created, seq, head, content }
+                }
+                Row::Append { created, seq, content } => Write::Append { session, created, seq, content },
+                Row::Slot { name, seq, body } => {
+                    Write::Slot { session, name: name.to_owned(), seq, body: Some(body) }
+                }
+            });
+        }
+        writes
+    }
+
+    /// The session cannot be stored. All who take part are told, nothing that was not stored is shown, and the session
+    /// ends here; who comes back finds it as it was last stored.
+    pub(super) fn fail(&mut self, failed: &Failed) {
+        let error =
+            RpcError::new(code::INTERNAL_ERROR, format!("the session cannot be stored: {}", failed.0));
+        tracing::error!(session = %self.id, error = %failed.0, "the session cannot be stored and is closed");
+        let state = live::failed_state(&error);
+        let transcript = parlor_session::Transcript::default();
+        let telling =
+            live::Telling { from: self.decoder.dialect(), transcript: &transcript, meta_before: None };
+        for seat in self.seats.values_mut() {
+            let mut lines = String::new();
+            let update = Update::State(state.clone());
+            for update in seat.listener.tell(&update, telling, &mut super::fresh, &mut self.losses) {
+                lines.push_str(&live::update_line(&self.id, &update, None));
+            }
+            for (by, id) in self.prompts.values() {
+                if *by == seat.client.id {
+                    lines.push_str(&json::error(id, &error));
+                }
+            }
+            seat.client.outbox.push(lines.into());
+        }
+        if let Some((agent, session)) = self.bound() {
+            let mut params = parlor_json::Object::default();
+            params.set("sessionId", session.as_json());
+            agent.notify("session/cancel", &params);
+        }
+    }
+}

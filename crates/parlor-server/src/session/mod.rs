@@ -1,0 +1,369 @@
+//! One task for each live session, which owns it.
+//!
+//! It takes all that is ready, lets the session step through it, hands what changed to the store, and only then tells
+//! anybody: clients what changed, the agent what it is to do. Nothing here waits for a client or an agent.
+
+mod agent;
+mod calls;
+mod join;
+mod keep;
+mod open;
+mod seat;
+mod tell;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parlor_dialect::{Decoder, Dialect, Losses};
+use parlor_json::Object;
+use parlor_session::session::{Answer, ClientId, Effect, Held, Input, PromptId, QuestionId, Session, Step};
+use parlor_session::{MessageId, SessionId, Unsaved};
+use parlor_store::SessionRow;
+use parlor_wire::{RequestId, RpcError};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::agent::{Agent, Reply};
+use crate::client::Client;
+use crate::hub::Shared;
+use crate::services::terminals::{TerminalEvent, Terminals};
+
+pub(crate) use self::agent::Bound;
+pub(crate) use self::join::From;
+pub(crate) use self::open::{Opened, open, start};
+use self::seat::Seat;
+use self::tell::Groups;
+
+/// How a session is reached.
+pub(crate) type Inbox = mpsc::Sender<Message>;
+
+/// How many messages may wait for a session. Who sends more waits.
+const INBOX: usize = 1024;
+
+/// How many bytes of updates are taken before what changed is stored and told.
+const DRAIN: usize = 1 << 20;
+
+/// Something for a session to do.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A client wants to take part; the answer tells it what it missed.
+    Join { client: Arc<Client>, id: RequestId, from: From },
+    /// A client that was told what it missed takes part from now on.
+    Seated(ClientId),
+    /// A client keeps up again.
+    Drained(ClientId),
+    /// A client is gone.
+    Left(ClientId),
+    /// A client wants no more of the session.
+    Close { client: Arc<Client>, id: RequestId },
+    /// A client speaks.
+    Prompt { client: Arc<Client>, id: RequestId, params: Object },
+    /// A client takes back a request.
+    TakeBack { client: ClientId, id: RequestId },
+    /// A client takes back a prompt of anybody's.
+    Unhold { client: Arc<Client>, id: RequestId, prompt: PromptId },
+    /// The turn is not wanted any more.
+    Cancel,
+    /// The session is to go.
+    Delete { client: Arc<Client>, id: RequestId },
+    /// Something for the agent; without an id it wants no answer.
+    Forward { client: Arc<Client>, id: Option<RequestId>, method: String, params: Object },
+    /// A client answered a question.
+    Answered { question: QuestionId, by: ClientId, answer: Answer },
+    /// Lines of the agent, each an update of this session.
+    Lines(String),
+    /// The agent asks.
+    AgentAsks { id: RequestId, method: String, params: Object },
+    /// The agent takes back what it asked.
+    AgentUnasks(RequestId),
+    /// The agent says something that is no update.
+    AgentNotes(String),
+    /// The agent answered.
+    AgentAnswered(AgentCall, Reply),
+    /// The agent is there, or cannot be brought back.
+    AgentReady(Result<Bound, RpcError>),
+    /// The agent is gone.
+    AgentGone(RpcError),
+    /// The agent may have finished telling old stories.
+    Quiet,
+    /// Something happened to a terminal that parlor runs for the agent.
+    Terminal(TerminalEvent),
+    /// Parlor answered what the agent asked.
+    Served(RequestId, Reply),
+    /// Time has passed.
+    Tick,
+    /// The server ends. Whoever holds the other end learns when all is stored.
+    End(oneshot::Sender<()>),
+}
+
+/// What an agent was asked for.
+#[derive(Debug)]
+pub(crate) enum AgentCall {
+    /// To take a prompt.
+    Prompt(PromptId),
+    /// Something for a client.
+    Forwarded { client: ClientId, id: RequestId, method: String, params: Object },
+}
+
+/// A session and what it is made of.
+pub(crate) struct Actor {
+    hub: Arc<Shared>,
+    id: SessionId,
+    inbox: mpsc::Receiver<Message>,
+    me: Inbox,
+    session: Session,
+    row: SessionRow,
+    /// Whether the row has to be written.
+    row_changed: bool,
+    row_written: Instant,
+    decoder: Decoder,
+    agent: Option<Bound>,
+    /// Whether an agent is being brought back. What it says meanwhile are old stories.
+    starting: Option<Starting>,
+    /// Whether the agent has to be given the conversation with the next prompt.
+    hand_over: bool,
+    terminals: Option<Terminals>,
+    seats: BTreeMap<ClientId, Seat>,
+    /// Whose answer a prompt is.
+    prompts: HashMap<PromptId, (ClientId, RequestId)>,
+    /// What the agent knows a prompt by.
+    sent: HashMap<PromptId, RequestId>,
+    next_prompt: u64,
+    /// Which prompts wait, as the drivers were told.
+    held: Vec<Held>,
+    held_changed: bool,
+    questions: HashMap<QuestionId, Asked>,
+    next_question: u64,
+    unsaved: Unsaved,
+    /// Whether what is kept beside the transcript has to be written.
+    upkeep: bool,
+    durable: bool,
+    /// What to do when all is stored.
+    effects: Vec<Effect>,
+    groups: Groups,
+    losses: Losses,
+    last_active: Instant,
+    ends: Option<End>,
+}
+
+/// What the agent wants to know.
+#[derive(Debug)]
+struct Asked {
+    /// Its own id for the question.
+    id: RequestId,
+    method: String,
+    params: Object,
+    /// Ours, by whom was asked.
+    clients: HashMap<ClientId, RequestId>,
+    /// Whether it is put to one client and its answer is passed on whatever it is.
+    forwarded: bool,
+}
+
+/// An agent on its way back.
+#[derive(Debug)]
+struct Starting {
+    since: Instant,
+    /// When it last said something.
+    heard: Instant,
+    bound: Option<Bound>,
+}
+
+/// Why a session's task ends.
+#[derive(Debug)]
+enum End {
+    /// Nobody needs it now.
+    Unused,
+    /// It was deleted.
+    Deleted,
+    /// The server ends.
+    Stopped(Vec<oneshot::Sender<()>>),
+}
+
+impl Actor {
+    async fn run(mut self) {
+        while let Some(first) = self.inbox.recv().await {
+            self.settle_pace();
+            let mut bytes = first.weight();
+            self.take(first);
+            while bytes < DRAIN
+                && self.ends.is_none()
+                && let Ok(next) = self.inbox.try_recv()
+            {
+                bytes += next.weight();
+                self.take(next);
+            }
+            self.tell_held();
+            if let Err(failed) = self.store().await {
+                self.fail(&failed);
+                break;
+            }
+            self.flush();
+            self.act();
+            self.pump_all();
+            if self.ends.is_some() {
+                break;
+            }
+        }
+        self.leave().await;
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Lines(lines) => self.lines(&lines),
+            Message::Join { client, id, from } => self.join(client, id, from),
+            Message::Seated(client) => self.seated(client),
+            Message::Drained(client) => self.drained(client),
+            Message::Left(client) => self.left(client),
+            Message::Close { client, id } => self.close(&client, &id),
+            Message::Prompt { client, id, params } => self.prompt(client, id, params),
+            Message::TakeBack { client, id } => self.take_back(client, &id),
+            Message::Unhold { client, id, prompt } => self.unhold(&client, &id, prompt),
+            Message::Cancel => self.step(Input::Cancelled),
+            Message::Delete { client, id } => self.delete(&client, &id),
+            Message::Forward { client, id, method, params } => self.forward(client, id, method, params),
+            Message::Answered { question, by, answer } => self.answered(question, by, answer),
+            Message::AgentAsks { id, method, params } => self.agent_asks(id, method, params),
+            Message::AgentUnasks(id) => self.agent_unasks(&id),
+            Message::AgentNotes(line) => self.agent_notes(&line),
+            Message::AgentAnswered(call, reply) => self.agent_answered(call, reply),
+            Message::AgentReady(bound) => self.agent_ready(bound),
+            Message::AgentGone(error) => self.agent_gone(&error),
+            Message::Quiet => self.quiet(),
+            Message::Terminal(event) => self.terminal(event),
+            Message::Served(id, reply) => {
+                if let Some(bound) = &self.agent {
+                    bound.agent.answer(&id, &reply);
+                }
+            }
+            Message::Tick => self.tick(),
+            Message::End(done) => self.end(done),
+        }
+    }
+
+    /// Lets the session take one thing.
+    fn step(&mut self, input: Input) {
+        let mut step = Step::default();
+        let marks = self.groups.marks();
+        self.session.step(input, &mut fresh, &mut step);
+        self.took(&mut step);
+        self.effects(step, &marks);
+    }
+
+    /// Notes what changed, and puts it into words for all who listen.
+    fn took(&mut self, step: &mut Step) {
+        for (by, message, content) in step.inserted.drain(..) {
+            if let Some(seat) = self.seats.get_mut(&by) {
+                seat.listener.sent(&message, &content);
+            }
+        }
+        for change in std::mem::take(&mut step.changes) {
+            self.unsaved.note(&change);
+            self.changed(&change);
+            self.tell(&change, None, None);
+        }
+    }
+
+    /// What a step wants done: clients hear of it with what changed, the rest waits until that is stored.
+    fn effects(&mut self, step: Step, marks: &tell::Marks) {
+        self.upkeep |= step.upkeep;
+        self.durable |= step.durable;
+        for refused in step.refused {
+            tracing::warn!(session = %self.id, "an update was not taken: {refused}");
+        }
+        for effect in step.effects {
+            match effect {
+                Effect::Settle { prompt, by, outcome } => self.settle(prompt, by, &outcome, marks),
+                Effect::Ask(question, client) => self.ask(question, client),
+                Effect::Withdraw(question, client) => self.withdraw(question, client),
+                Effect::HeldChanged => self.held_changed = true,
+                Effect::Send(_)
+                | Effect::Recall(_)
+                | Effect::Interrupt
+                | Effect::Reply(..)
+                | Effect::NeedAgent
+                | Effect::Release => self.effects.push(effect),
+            }
+        }
+    }
+
+    fn agent_dialect(&self) -> Dialect {
+        self.agent.as_ref().map_or(self.decoder.dialect(), |bound| bound.agent.dialect)
+    }
+
+    fn bound(&self) -> Option<(&Arc<Agent>, &SessionId)> {
+        self.agent.as_ref().map(|bound| (&bound.agent, &bound.session))
+    }
+
+    /// Time passed: a session that nobody needs leaves its place.
+    fn tick(&mut self) {
+        let idle = self.hub.idle();
+        let background = self.session.is_busy() || self.reports_background();
+        if self.seats.is_empty()
+            && !background
+            && self.starting.is_none()
+            && self.last_active.elapsed() >= idle
+        {
+            self.ends = Some(End::Unused);
+        }
+    }
+
+    /// Whether the agent said that something goes on without a turn.
+    fn reports_background(&self) -> bool {
+        let state = self.session.transcript().state();
+        let count =
+            state.and_then(|state| state.fields.get("backgroundTasks")).map(parlor_json::Json::as_str);
+        count.is_some_and(|tasks| !matches!(tasks, "0" | "[]" | "null" | "false"))
+    }
+
+    fn end(&mut self, done: oneshot::Sender<()>) {
+        match &mut self.ends {
+            Some(End::Stopped(all)) => all.push(done),
+            Some(End::Unused | End::Deleted) | None => self.ends = Some(End::Stopped(vec![done])),
+        }
+    }
+
+    /// The task ends. What the session has is stored; the agent may forget it.
+    async fn leave(mut self) {
+        if matches!(self.ends, Some(End::Unused)) && !self.hub.forget(&self.id, &mut self.inbox) {
+            // Somebody came at the last moment.
+            self.ends = None;
+            return Box::pin(self.run()).await;
+        }
+        if matches!(self.ends, Some(End::Deleted) | None) {
+            self.hub.forget_now(&self.id);
+        }
+        // With the server, its agents end as well.
+        if let Some(bound) = self.agent.take().filter(|_| !matches!(self.ends, Some(End::Stopped(_)))) {
+            bound.release(matches!(self.ends, Some(End::Deleted)));
+        }
+        if let Some(End::Stopped(all)) = self.ends {
+            for done in all {
+                let _ = done.send(());
+            }
+        }
+    }
+}
+
+impl Message {
+    /// How much work a message is, in bytes.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Lines(lines) => lines.len(),
+            _ => 256,
+        }
+    }
+}
+
+/// An id that no session has.
+fn fresh() -> MessageId {
+    MessageId::from(uuid::Uuid::now_v7().simple().to_string().as_str())
+}
+
+/// Now, in milliseconds since 1970.
+pub(crate) fn now() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+/// How long an agent has to be silent until its old stories are over, and how long that may take.
+const SILENCE: Duration = Duration::from_millis(200);
+const MOST_SILENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,133 @@
+//! Sessions that begin, and sessions that are taken out of the store.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parlor_dialect::{Decoder, Dialect, Losses, live};
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::{Input, Session};
+use parlor_session::{SessionId, Transcript, Unsaved};
+use parlor_store::{SessionRow, Store, StoreError};
+use parlor_wire::{RpcError, code};
+use tokio::sync::mpsc;
+
+use super::agent::Bound;
+use super::keep::KEPT;
+use super::tell::Groups;
+use super::{Actor, INBOX, Inbox};
+use crate::hub::Shared;
+use crate::json;
+
+/// How much of a session is read at once.
+const PAGE: usize = 4 << 20;
+
+/// A session as it was stored.
+pub(crate) struct Opened {
+    pub(crate) row: SessionRow,
+    pub(crate) transcript: Transcript,
+    pub(crate) kept: Option<Object>,
+}
+
+/// Reads a session from the store. This blocks.
+pub(crate) fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
+    let Some(row) = store.session(id)? else { return Ok(None) };
+    let damaged = |error: parlor_session::BadRow| StoreError {
+        kind: parlor_store::ErrorKind::Format,
+        message: error.to_string(),
+    };
+    let mut transcript = Transcript::default();
+    let mut after = 0;
+    loop {
+        let page = store.entries(id, 0, after, PAGE)?;
+        let Some(last) = page.last() else { break };
+        after = last.created;
+        for entry in &page {
+            transcript
+                .restore_entry(entry.created, entry.seq, &entry.head, &entry.content, entry.inherited)
+                .map_err(damaged)?;
+        }
+    }
+    let mut kept = None;
+    for slot in store.slots(id, 0)? {
+        if slot.name == KEPT {
+            kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
+        } else {
+            transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
+        }
+    }
+    Ok(Some(Opened { row, transcript, kept }))
+}
+
+/// Starts the task of a session. `agent` is there if the session has just begun.
+pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Object)>) -> Inbox {
+    let (me, inbox) = mpsc::channel(INBOX);
+    let Opened { row, transcript, kept } = opened;
+    let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
+    let dialect = dialect_of(&row).unwrap_or(Dialect::V1);
+    let next_prompt = kept.as_ref().and_then(|kept| highest_prompt(kept)).map_or(1, |id| id + 1);
+    let was_busy = row.busy;
+    let is_new = agent.is_some();
+    let mut actor = Actor {
+        hub,
+        id,
+        inbox,
+        me: me.clone(),
+        session: Session::new(transcript, live::WORDS, kept.as_ref()),
+        row,
+        row_changed: is_new,
+        row_written: Instant::now(),
+        decoder: Decoder::new(dialect),
+        agent: None,
+        starting: None,
+        hand_over: false,
+        terminals: None,
+        seats: BTreeMap::new(),
+        prompts: HashMap::new(),
+        sent: HashMap::new(),
+        next_prompt,
+        held: Vec::new(),
+        held_changed: false,
+        questions: HashMap::new(),
+        next_question: 0,
+        unsaved: Unsaved::default(),
+        upkeep: false,
+        durable: is_new,
+        effects: Vec::new(),
+        groups: Groups::default(),
+        losses: Losses::default(),
+        last_active: Instant::now(),
+        ends: None,
+    };
+    if was_busy {
+        let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
+        actor.step(Input::AgentGone(live::failed_state(&error)));
+    }
+    if let Some((bound, result)) = agent {
+        bound.agent.link(&bound.session, &me);
+        actor.learn(&result);
+        actor.bind(bound, false);
+    }
+    tokio::spawn(async move {
+        // What was learned on the way is stored before anybody can see it.
+        if let Err(failed) = actor.store().await {
+            actor.fail(&failed);
+            actor.leave().await;
+            return;
+        }
+        actor.act();
+        actor.run().await;
+    });
+    me
+}
+
+/// The dialect of the agent when the session was last written.
+pub(super) fn dialect_of(row: &SessionRow) -> Option<Dialect> {
+    let data = Json::parse(row.data.clone()).ok()?;
+    json::text(&json::object(Some(data.raw())), "agentDialect")?.parse().ok()
+}
+
+fn highest_prompt(kept: &Object) -> Option<u64> {
+    let held = parlor_json::elements(kept.get("held")?.raw())?;
+    held.into_iter().filter_map(|held| json::object(Some(held)).get("id")?.as_str().parse().ok()).max()
+}

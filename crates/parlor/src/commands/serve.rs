@@ -1,0 +1,125 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use parlor_server::config::AgentConfig;
+use parlor_server::data_dir::DataDir;
+use parlor_server::doors::{Doors, Limits};
+use parlor_server::hub::{Hub, Options};
+use parlor_server::process::Watcher;
+use parlor_store::{MemoryStore, SqliteStore, Store};
+use tokio::sync::watch;
+
+use crate::failure::Failure;
+use crate::setup::{self, Common};
+
+/// Run the server: sessions, agents, a Unix socket and a port for clients
+///
+/// Sessions are kept in the data directory and go on without clients. Agents are started when they are needed; without
+/// any configured there is the built-in demo agent. Stop it with Ctrl-C: nothing that was said is lost.
+#[derive(Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    common: Common,
+    /// Where to listen for WebSocket clients; port 0 chooses a free one [default: 127.0.0.1:7667]
+    #[arg(long, value_name = "ADDR", conflicts_with = "socket_only")]
+    listen: Option<SocketAddr>,
+    /// Listen also on addresses that other machines can reach
+    #[arg(long)]
+    allow_remote: bool,
+    /// Listen on the Unix socket only
+    #[arg(long)]
+    socket_only: bool,
+    /// An agent that clients can ask for; the first one is the default. Repeatable
+    #[arg(long = "agent", value_name = "NAME=COMMAND", value_parser = agent)]
+    agents: Vec<AgentConfig>,
+    /// Where to keep sessions: `sqlite:PATH` or `memory:` [default: parlor.db in the data directory]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Keep a session that nobody uses in memory for this long
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, hide = true)]
+    idle: u64,
+}
+
+fn agent(flag: &str) -> Result<AgentConfig, String> {
+    AgentConfig::from_flag(flag).map_err(|error| error.to_string())
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let runtime = setup::runtime()?;
+        let done = runtime.block_on(self.serve());
+        runtime.shutdown_timeout(Duration::from_millis(100));
+        done.map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn serve(self) -> Result<(), Failure> {
+        let config = self.common.config()?;
+        let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
+        let lock = data.lock().map_err(Failure::failed)?;
+        setup::log(&data)?;
+        let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(Failure::failed)?;
+        let mut http = config.server.http();
+        if let Some(listen) = self.listen {
+            http.listen = listen;
+        }
+        http.allow_remote |= self.allow_remote;
+        let http = (!self.socket_only).then_some(http);
+        let doors = Doors::open(&data, &lock, tokens, http.as_ref(), Limits::default())
+            .await
+            .map_err(Failure::failed)?;
+        let agents = parlor_server::config::Agents::new(self.agents, &config).map_err(Failure::bad_input)?;
+        let default = agents.default_agent().name.clone();
+        let store = store(self.store.as_deref(), &data)?;
+        let exe = std::env::current_exe().map_err(Failure::failed)?;
+        let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
+        let idle = Duration::from_secs(self.idle);
+        let hub = Hub::new(Options { store, agents, watcher, idle }).await.map_err(Failure::failed)?;
+        greet(&doors, &data, &default);
+
+        let (stop, stopping) = watch::channel(false);
+        tokio::spawn(async move {
+            setup::asked_to_stop().await;
+            let _ = stop.send(true);
+        });
+        doors.serve(Arc::clone(&hub), stopping).await;
+        hub.stop().await;
+        drop(lock);
+        Ok(())
+    }
+}
+
+fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, Failure> {
+    let path = match url {
+        None => data.database(),
+        Some("memory:") => return Ok(Arc::new(MemoryStore::default())),
+        Some(url) => match url.strip_prefix("sqlite:") {
+            Some(path) => PathBuf::from(path),
+            None => {
+                let failure = Failure::bad_input(format_args!("there is no store '{url}'"));
+                return Err(failure.hint("write it as sqlite:PATH or memory:"));
+            }
+        },
+    };
+    let store = SqliteStore::open(&path)
+        .map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+    Ok(Arc::new(store))
+}
+
+/// Says where the server is. Programs that start it read this line by line.
+#[expect(clippy::print_stdout, reason = "it is what the command prints")]
+fn greet(doors: &Doors, data: &DataDir, agent: &str) {
+    println!("parlor {} is ready", env!("CARGO_PKG_VERSION"));
+    if let Some(address) = doors.address() {
+        println!("  web      http://{address}/");
+        println!("  acp      ws://{address}/acp");
+        println!("  token    {}", data.path().join("token").display());
+    }
+    println!("  socket   {}", doors.socket().display());
+    println!("  data     {}", data.path().display());
+    println!("  agent    {agent}");
+    println!("An editor joins with the command `parlor acp`. Stop with Ctrl-C.");
+}
