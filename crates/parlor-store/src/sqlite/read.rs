@@ -74,8 +74,9 @@ pub(super) fn entries(
     let mut heads = conn.prepare_cached(
         "SELECT created, max(seq, coalesce(appended, 0)) AS last, content, inherited, head FROM (
              SELECT created, seq, content, inherited, head,
-                    iif(inherited IS NULL, 0, (SELECT s.seq FROM segments AS s
-                                               WHERE s.content = e.content ORDER BY s.n DESC LIMIT 1)) AS appended
+                    CASE WHEN inherited IS NOT NULL THEN
+                        (SELECT s.seq FROM segments AS s WHERE s.content = e.content ORDER BY s.n DESC LIMIT 1)
+                    END AS appended
              FROM entries AS e
              WHERE session = (SELECT key FROM sessions WHERE id = ?) AND created > ?
          ) WHERE last > ? ORDER BY created",

@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::{ErrorKind, StoreError};
@@ -79,6 +80,9 @@ fn open(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
     let conn = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     conn.busy_timeout(PATIENCE)?;
     conn.set_prepared_statement_cache_capacity(64);
+    // Plans do not depend on values here. SQLite would think each of them over again for each value that it is given,
+    // which takes longer than most of them run.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // Negative numbers are KiB.
     conn.pragma_update(None, "cache_size", -2048)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
