@@ -60,7 +60,8 @@ impl Groups {
     /// Where the next line of a client's group will stand, or stood at a mark.
     pub(crate) fn place(&mut self, client: &Client, marks: Option<&Marks>) -> usize {
         let group = self.of(client);
-        marks.and_then(|marks| marks.0.get(group).copied()).unwrap_or(self.0[group].text.len())
+        // A group that was not there at the mark had said nothing.
+        marks.map_or(self.0[group].text.len(), |marks| marks.0.get(group).copied().unwrap_or(0))
     }
 
     pub(crate) fn shared(&mut self, place: usize) -> Lines {
