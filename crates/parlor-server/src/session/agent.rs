@@ -55,9 +55,9 @@ impl Actor {
         let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
         let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
         data.set("agentDialect", json::string(dialect.name()));
-        self.row.data = data.to_json().as_str().to_owned();
+        data.to_json().as_str().clone_into(&mut self.row.data);
         self.row.agent_session = Some(bound.session.as_json().as_literal().to_owned());
-        self.row_changed = true;
+        self.due.row = true;
         self.agent = Some(bound);
         self.hand_over = anew && !self.session.transcript().entries().is_empty();
         self.step(Input::AgentReady { taking, anew: self.hand_over });

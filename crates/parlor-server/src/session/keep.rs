@@ -29,14 +29,14 @@ impl Actor {
         match &change.update {
             Update::State(state) => {
                 let busy = state.activity.is_busy();
-                self.row_changed |= busy != self.row.busy;
+                self.due.row |= busy != self.row.busy;
                 self.row.busy = busy;
             }
             Update::Upsert { target: Target::Slot(Slot::Info), .. } => {
                 let info = self.session.transcript().slot(Slot::Info);
                 let title = info.and_then(|info| JsonStr::from_raw(info.fields.get("title")?.raw()));
                 let title = title.map(|title| title.as_literal().to_owned());
-                self.row_changed |= title != self.row.title;
+                self.due.row |= title != self.row.title;
                 self.row.title = title;
             }
             Update::Upsert { .. }
@@ -50,7 +50,7 @@ impl Actor {
     /// Stores all that changed and waits until it is taken.
     pub(super) async fn store(&mut self) -> Result<(), Failed> {
         let writes = self.writes();
-        let durable = std::mem::take(&mut self.durable);
+        let durable = std::mem::take(&mut self.due.durable);
         if writes.is_empty() {
             return Ok(());
         }
@@ -70,20 +70,20 @@ impl Actor {
         let session = self.id.as_json().as_literal().to_owned();
         let mut writes = Vec::new();
         if let Some(End::Deleted) = self.ends {
-            self.durable = true;
+            self.due.durable = true;
             return vec![Write::Delete { session }];
         }
         if !self.unsaved.is_empty() {
             let stale = self.row_written.elapsed() >= ACTIVITY;
-            self.row_changed |= stale;
+            self.due.row |= stale;
         }
-        if self.row_changed {
-            self.row_changed = false;
+        if self.due.row {
+            self.due.row = false;
             self.row_written = Instant::now();
             self.row.active_at = now();
             writes.push(Write::Session(self.row.clone()));
         }
-        if std::mem::take(&mut self.upkeep) {
+        if std::mem::take(&mut self.due.kept) {
             let seq = self.session.transcript().seq();
             let body = Some(self.session.kept().to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });

@@ -113,8 +113,6 @@ pub(crate) struct Actor {
     me: Inbox,
     session: Session,
     row: SessionRow,
-    /// Whether the row has to be written.
-    row_changed: bool,
     row_written: Instant,
     decoder: Decoder,
     agent: Option<Bound>,
@@ -135,15 +133,24 @@ pub(crate) struct Actor {
     questions: HashMap<QuestionId, Asked>,
     next_question: u64,
     unsaved: Unsaved,
-    /// Whether what is kept beside the transcript has to be written.
-    upkeep: bool,
-    durable: bool,
+    due: Due,
     /// What to do when all is stored.
     effects: Vec<Effect>,
     groups: Groups,
     losses: Losses,
     last_active: Instant,
     ends: Option<End>,
+}
+
+/// What has to be written besides changes of the transcript.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due {
+    /// The session's row.
+    row: bool,
+    /// What is kept beside the transcript.
+    kept: bool,
+    /// All of it must be safe from a power cut.
+    durable: bool,
 }
 
 /// What the agent wants to know.
@@ -210,17 +217,19 @@ impl Actor {
     fn take(&mut self, message: Message) {
         match message {
             Message::Lines(lines) => self.lines(&lines),
-            Message::Join { client, id, from } => self.join(client, id, from),
+            Message::Join { client, id, from } => self.join(client, id, &from),
             Message::Seated(client) => self.seated(client),
             Message::Drained(client) => self.drained(client),
             Message::Left(client) => self.left(client),
             Message::Close { client, id } => self.close(&client, &id),
-            Message::Prompt { client, id, params } => self.prompt(client, id, params),
+            Message::Prompt { client, id, params } => self.prompt(&client, id, params),
             Message::TakeBack { client, id } => self.take_back(client, &id),
             Message::Unhold { client, id, prompt } => self.unhold(&client, &id, prompt),
             Message::Cancel => self.step(Input::Cancelled),
             Message::Delete { client, id } => self.delete(&client, &id),
-            Message::Forward { client, id, method, params } => self.forward(client, id, method, params),
+            Message::Forward { client, id, method, params } => {
+                self.forward(&client, id.as_ref(), &method, params);
+            }
             Message::Answered { question, by, answer } => self.answered(question, by, answer),
             Message::AgentAsks { id, method, params } => self.agent_asks(id, method, params),
             Message::AgentUnasks(id) => self.agent_unasks(&id),
@@ -265,8 +274,8 @@ impl Actor {
 
     /// What a step wants done: clients hear of it with what changed, the rest waits until that is stored.
     fn effects(&mut self, step: Step, marks: &tell::Marks) {
-        self.upkeep |= step.upkeep;
-        self.durable |= step.durable;
+        self.due.kept |= step.upkeep;
+        self.due.durable |= step.durable;
         for refused in step.refused {
             tracing::warn!(session = %self.id, "an update was not taken: {refused}");
         }
@@ -347,10 +356,7 @@ impl Actor {
 impl Message {
     /// How much work a message is, in bytes.
     fn weight(&self) -> usize {
-        match self {
-            Self::Lines(lines) => lines.len(),
-            _ => 256,
-        }
+        if let Self::Lines(lines) = self { lines.len() } else { 256 }
     }
 }
 

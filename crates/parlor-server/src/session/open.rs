@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::agent::Bound;
 use super::keep::KEPT;
 use super::tell::Groups;
-use super::{Actor, INBOX, Inbox};
+use super::{Actor, Due, INBOX, Inbox};
 use crate::hub::Shared;
 use crate::json;
 
@@ -65,7 +65,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
     let Opened { row, transcript, kept } = opened;
     let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
     let dialect = dialect_of(&row).unwrap_or(Dialect::V1);
-    let next_prompt = kept.as_ref().and_then(|kept| highest_prompt(kept)).map_or(1, |id| id + 1);
+    let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
     let was_busy = row.busy;
     let is_new = agent.is_some();
     let mut actor = Actor {
@@ -75,7 +75,6 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         me: me.clone(),
         session: Session::new(transcript, live::WORDS, kept.as_ref()),
         row,
-        row_changed: is_new,
         row_written: Instant::now(),
         decoder: Decoder::new(dialect),
         agent: None,
@@ -91,8 +90,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         questions: HashMap::new(),
         next_question: 0,
         unsaved: Unsaved::default(),
-        upkeep: false,
-        durable: is_new,
+        due: Due { row: is_new, kept: false, durable: is_new },
         effects: Vec::new(),
         groups: Groups::default(),
         losses: Losses::default(),
