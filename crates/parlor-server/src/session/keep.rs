@@ -84,7 +84,8 @@ impl Actor {
             writes.push(Write::Session(self.row.clone()));
         }
         if std::mem::take(&mut self.due.kept) {
-            let seq = self.session.transcript().seq();
+            // It may have to be kept before anything was said, and a store numbers from 1.
+            let seq = self.session.transcript().seq().max(1);
             let body = Some(self.session.kept().to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
         }
