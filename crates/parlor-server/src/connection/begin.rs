@@ -137,7 +137,7 @@ async fn try_new(
         busy: false,
         data: data(client, params, agent.dialect).to_json().as_str().to_owned(),
     };
-    let opened = Opened { row, transcript: Transcript::default(), kept: None };
+    let opened = Opened { row, transcript: Transcript::default(), kept: None, answers: None };
     let bound =
         Bound { agent, session: agents_session, replays: false, anew: false, result: Object::default() };
     hub.note_peer(session, &client.peer);

@@ -341,10 +341,12 @@ impl Actor {
 
     pub(super) fn serve_terminal(&mut self, id: RequestId, method: &str, params: &Object) {
         let hub = &self.hub;
-        let (row, me) = (&self.row, &self.me);
+        let (row, me, id_here) = (&self.row, &self.me, &self.id);
         let config = hub.config_of(row);
         let terminals = self.terminals.get_or_insert_with(|| {
-            let env = config.map(|config| chosen_env(&config, &[])).unwrap_or_default();
+            let peer = hub.peer_of(id_here);
+            let theirs = peer.as_ref().map_or(&[][..], |peer| &peer.env);
+            let env = config.map(|config| chosen_env(&config, theirs)).unwrap_or_default();
             let env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
             let (events, mut reader) = tokio::sync::mpsc::channel(64);
             let session = me.downgrade();

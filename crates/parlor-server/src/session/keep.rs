@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use parlor_dialect::live;
-use parlor_json::JsonStr;
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::QuestionId;
 use parlor_session::{Change, Row, Slot, Target, Update};
 use parlor_store::{Batch, StoreError, Write};
 use parlor_wire::{RpcError, code};
@@ -14,6 +15,12 @@ use crate::json;
 
 /// The slot in which a session keeps what is not in its transcript.
 pub(super) const KEPT: &str = "session";
+
+/// The slot in which it keeps what people decided.
+pub(super) const ANSWERS: &str = "answers";
+
+/// How many decisions are kept.
+const MAX_ANSWERS: usize = 100;
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
@@ -45,6 +52,26 @@ impl Actor {
             | Update::Remove { .. }
             | Update::Note { .. } => {}
         }
+    }
+
+    /// A person decided something: that is on record before the agent acts on it.
+    pub(super) fn decided(&mut self, question: QuestionId, result: &Json) {
+        let Some(asked) = self.questions.get(&question) else { return };
+        let mut record = Object::default();
+        record.set("at", json::json(now().to_string()));
+        record.set("method", json::string(&asked.method));
+        for about in ["toolCall", "subject", "title"] {
+            if let Some(value) = asked.params.get(about) {
+                record.set(about, value.clone());
+            }
+        }
+        record.set("answer", result.clone());
+        if self.answers.len() >= MAX_ANSWERS {
+            self.answers.pop_front();
+        }
+        self.answers.push_back(record.to_json().as_str().to_owned());
+        self.due.answers = true;
+        self.due.durable = true;
     }
 
     /// Stores all that changed and waits until it is taken.
@@ -88,6 +115,12 @@ impl Actor {
             let seq = self.session.transcript().seq().max(1);
             let body = Some(self.session.kept().to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
+        }
+        if std::mem::take(&mut self.due.answers) {
+            let seq = self.session.transcript().seq().max(1);
+            let list: Vec<_> = self.answers.iter().map(String::as_str).collect();
+            let body = Some(format!("[{}]", list.join(",")));
+            writes.push(Write::Slot { session: session.clone(), name: ANSWERS.to_owned(), seq, body });
         }
         for row in self.unsaved.take(self.session.transcript()) {
             let session = session.clone();

@@ -11,13 +11,15 @@ mod open;
 mod seat;
 mod tell;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parlor_dialect::{Decoder, Dialect, Losses};
 use parlor_json::Object;
-use parlor_session::session::{Answer, ClientId, Effect, Held, Input, PromptId, QuestionId, Session, Step};
+use parlor_session::session::{
+    Answer, ClientId, Effect, Held, Input, PromptId, QuestionId, Reply as Decision, Session, Step,
+};
 use parlor_session::{MessageId, SessionId, Unsaved};
 use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError};
@@ -132,6 +134,8 @@ pub(crate) struct Actor {
     held_changed: bool,
     questions: HashMap<QuestionId, Asked>,
     next_question: u64,
+    /// What people last decided, as JSON, the oldest first.
+    answers: VecDeque<String>,
     unsaved: Unsaved,
     due: Due,
     /// What to do when all is stored.
@@ -144,11 +148,14 @@ pub(crate) struct Actor {
 
 /// What has to be written besides changes of the transcript.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each of them is due or not by itself")]
 struct Due {
     /// The session's row.
     row: bool,
     /// What is kept beside the transcript.
     kept: bool,
+    /// What people decided.
+    answers: bool,
     /// All of it must be safe from a power cut.
     durable: bool,
 }
@@ -285,6 +292,10 @@ impl Actor {
                 Effect::Ask(question, client) => self.ask(question, client),
                 Effect::Withdraw(question, client) => self.withdraw(question, client),
                 Effect::HeldChanged => self.held_changed = true,
+                Effect::Reply(question, Decision::Result(ref result)) => {
+                    self.decided(question, result);
+                    self.effects.push(effect);
+                }
                 Effect::Send(_)
                 | Effect::Recall(_)
                 | Effect::Interrupt

@@ -1,6 +1,6 @@
 //! Sessions that begin, and sessions that are taken out of the store.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use parlor_wire::{RpcError, code};
 use tokio::sync::mpsc;
 
 use super::agent::Bound;
-use super::keep::KEPT;
+use super::keep::{ANSWERS, KEPT};
 use super::tell::Groups;
 use super::{Actor, Due, INBOX, Inbox};
 use crate::hub::Shared;
@@ -27,6 +27,8 @@ pub(crate) struct Opened {
     pub(crate) row: SessionRow,
     pub(crate) transcript: Transcript,
     pub(crate) kept: Option<Object>,
+    /// What people last decided.
+    pub(crate) answers: Option<String>,
 }
 
 /// Reads a session from the store. This blocks.
@@ -48,21 +50,23 @@ pub(crate) fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreE
                 .map_err(damaged)?;
         }
     }
-    let mut kept = None;
+    let (mut kept, mut answers) = (None, None);
     for slot in store.slots(id, 0)? {
         if slot.name == KEPT {
             kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
+        } else if slot.name == ANSWERS {
+            answers = Some(slot.body);
         } else {
             transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
         }
     }
-    Ok(Some(Opened { row, transcript, kept }))
+    Ok(Some(Opened { row, transcript, kept, answers }))
 }
 
 /// Starts the task of a session. `agent` is there if the session has just begun.
 pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Object)>) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
-    let Opened { row, transcript, kept } = opened;
+    let Opened { row, transcript, kept, answers } = opened;
     let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
     let dialect = dialect_of(&row).unwrap_or(Dialect::V1);
     let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
@@ -90,7 +94,8 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         questions: HashMap::new(),
         next_question: 0,
         unsaved: Unsaved::default(),
-        due: Due { row: is_new, kept: false, durable: is_new },
+        answers: stored_answers(answers.as_deref()),
+        due: Due { row: is_new, kept: false, answers: false, durable: is_new },
         effects: Vec::new(),
         groups: Groups::default(),
         losses: Losses::default(),
@@ -123,6 +128,12 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
 pub(super) fn dialect_of(row: &SessionRow) -> Option<Dialect> {
     let data = Json::parse(row.data.clone()).ok()?;
     json::text(&json::object(Some(data.raw())), "agentDialect")?.parse().ok()
+}
+
+fn stored_answers(stored: Option<&str>) -> VecDeque<String> {
+    let list = stored.and_then(|stored| Json::parse(stored).ok());
+    let list = list.as_ref().and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
+    list.into_iter().map(|answer| answer.get().to_owned()).collect()
 }
 
 fn highest_prompt(kept: &Object) -> Option<u64> {
