@@ -98,7 +98,7 @@ impl Stage {
         assert_eq!(self.session.kept(), kept);
     }
 
-    fn input(&mut self, line: &str) -> Input {
+    pub(crate) fn input(&mut self, line: &str) -> Input {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<_> = rest.split(' ').filter(|word| !word.is_empty()).collect();
         let number = |place: usize| words[place].parse::<u64>().expect("a number");
