@@ -93,6 +93,11 @@ impl Actor {
                 (json::error(&id, &error), false)
             }
             Settled::Rejected(error) => (json::error(&id, &RpcError::from_raw(error.raw())), false),
+            Settled::NoRoom(refused) => {
+                let error =
+                    RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
+                (json::error(&id, &error), false)
+            }
             Settled::TooMany { limit } => {
                 let message = format!("{limit} prompts wait in this session already: try again later");
                 (json::error(&id, &RpcError::new(code::INTERNAL_ERROR, message)), false)
