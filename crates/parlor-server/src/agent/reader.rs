@@ -10,6 +10,7 @@ use parlor_wire::{
     cancel_target, code, parse,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc::error::SendError;
 
 use super::{Agent, MAX_ORPHANS, Waiting, lock};
 use crate::json;
@@ -31,13 +32,13 @@ pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) 
         while let Some(frame) = lines.next_frame() {
             heard(&agent, frame, &mut mail).await;
         }
-        mail.send().await;
+        mail.send(&agent).await;
     }
     lines.finish();
     while let Some(frame) = lines.next_frame() {
         heard(&agent, frame, &mut mail).await;
     }
-    mail.send().await;
+    mail.send(&agent).await;
     agent.ended().await;
 }
 
@@ -52,12 +53,19 @@ struct Mail {
 }
 
 impl Mail {
-    async fn send(&mut self) {
-        if let Some(inbox) = self.to.as_ref().filter(|_| !self.lines.is_empty()) {
-            // A session that is gone wants no more mail.
-            let _ = inbox.send(Message::Lines(std::mem::take(&mut self.lines))).await;
+    async fn send(&mut self, agent: &Agent) {
+        let lines = std::mem::take(&mut self.lines);
+        let Some(inbox) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
+        let Err(SendError(Message::Lines(back))) = inbox.send(Message::Lines(lines)).await else { return };
+        // The session has left its place. It may have another by now, or take one later.
+        self.to = None;
+        let first = back.lines().next().and_then(AgentUpdate::read).and_then(|update| update.session());
+        let Some(session) = first else { return };
+        let other = lock(&agent.links).sessions.get(&session).filter(|inbox| !inbox.is_closed()).cloned();
+        match other {
+            Some(other) => drop(other.send(Message::Lines(back)).await),
+            None => back.lines().for_each(|line| orphan(agent, session.clone(), line)),
         }
-        self.lines.clear();
     }
 
     fn add(&mut self, line: &str) {
@@ -81,7 +89,7 @@ async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
     if let Some(update) = AgentUpdate::read(line)
         && let Some(session) = update.session()
     {
-        mail.send().await;
+        mail.send(agent).await;
         let links = lock(&agent.links);
         match links.sessions.get(&session) {
             Some(inbox) => {
@@ -98,7 +106,7 @@ async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
         return;
     }
     // Everything else is in order with the updates before it.
-    mail.send().await;
+    mail.send(agent).await;
     mail.to = None;
     match parse(line, Batches::Accept) {
         Ok(Incoming::One(message)) => said(agent, &message).await,

@@ -140,6 +140,11 @@ impl Registry {
                 agent.stop().await;
             }
         }
+        // A place that is empty and that nobody waits at need not be kept.
+        let is_used = |slot: &Arc<Mutex<Slot>>| {
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|slot| slot.agent.is_some())
+        };
+        self.running.lock().await.retain(|_, slot| is_used(slot));
     }
 
     /// Ends all agents, at once.
