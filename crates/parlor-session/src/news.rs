@@ -62,6 +62,15 @@ impl News {
         }
     }
 
+    /// All of it is gone. What comes back under its name has nothing of what it was.
+    pub(crate) fn removed(body: &Body, news: &Self, seq: u64) -> Self {
+        let mut news = Self { fields: seq, meta: seq, cleared: news.cleared.clone(), ..Self::default() };
+        news.clear(body.fields.iter().map(|(name, _)| name.clone()));
+        news.content.replaced(seq);
+        news.output.replaced(seq);
+        news
+    }
+
     fn clear(&mut self, names: impl Iterator<Item = JsonStr>) {
         for name in names {
             if !self.cleared.contains(&name) {
