@@ -197,7 +197,7 @@ impl Reading {
                     return (None, Some(self.output_part(entry)));
                 }
                 // A chunk carries one block, so one joined block at a time.
-                let (piece, next) = body.content.piece(from..first_block(body, from, end), bytes);
+                let (piece, next) = body.content.piece(from..first_block(body, from, end, bytes), bytes);
                 let first = piece.iter().next().and_then(|item| {
                     let said = Json::parse(item.json).ok()?;
                     Some(Update::Append { entry: entry.id().clone(), item: said, extra: item.extra.cloned() })
@@ -270,8 +270,16 @@ impl Reading {
     }
 }
 
-/// Where the items end that are one block when joined, of those from `from` to `end`.
-fn first_block(body: &Body, from: usize, end: usize) -> usize {
+/// Where the items end that are one block when joined, of those from `from` to `end`; or where there are more than
+/// `bytes` of them, so that reading a long message piece by piece looks at each item a few times and not at all that
+/// follow it each time.
+fn first_block(body: &Body, from: usize, end: usize, bytes: usize) -> usize {
     let is_plain = |item: &crate::Item<'_>| item.extra.is_none() && crate::plain_text(item.json).is_some();
-    from + body.content.range(from..end).take_while(is_plain).count().max(1)
+    let mut seen = 0;
+    let fits = |item: &crate::Item<'_>| {
+        let fits = seen <= bytes;
+        seen += item.json.len();
+        fits && is_plain(item)
+    };
+    from + body.content.range(from..end).take_while(fits).count().max(1)
 }
