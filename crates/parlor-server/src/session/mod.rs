@@ -21,7 +21,7 @@ use parlor_session::session::{Answer, ClientId, Effect, Held, Input, PromptId, Q
 use parlor_session::{MessageId, SessionId, Unsaved};
 use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::agent::{Agent, Reply};
 use crate::client::Client;
@@ -70,8 +70,8 @@ pub(crate) enum Message {
     Forward { client: Arc<Client>, id: Option<RequestId>, method: String, params: Object },
     /// A client answered a question.
     Answered { question: QuestionId, by: ClientId, answer: Answer },
-    /// Lines of the agent, each an update of this session.
-    Lines(String),
+    /// Lines of the agent, each an update of this session, and their place among what is on its way.
+    Lines(String, Option<OwnedSemaphorePermit>),
     /// The agent asks.
     AgentAsks { id: RequestId, method: String, params: Object },
     /// The agent takes back what it asked.
@@ -209,7 +209,7 @@ impl Actor {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Lines(lines) => self.lines(&lines),
+            Message::Lines(lines, _) => self.lines(&lines),
             Message::Join { client, id, from } => self.join(client, id, from),
             Message::Seated(client) => self.seated(client),
             Message::Drained(client) => self.drained(client),
@@ -348,7 +348,7 @@ impl Message {
     /// How much work a message is, in bytes.
     fn weight(&self) -> usize {
         match self {
-            Self::Lines(lines) => lines.len(),
+            Self::Lines(lines, _) => lines.len(),
             _ => 256,
         }
     }
