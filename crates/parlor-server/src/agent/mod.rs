@@ -161,7 +161,7 @@ impl Agent {
         if let Some(lines) = links.orphans.remove(session) {
             links.orphan_bytes -= lines.len();
             // The inbox of a session that was just made is empty.
-            let _ = inbox.try_send(Message::Lines(lines));
+            let _ = inbox.try_send(Message::Lines(lines, None));
         }
         links.sessions.insert(session.clone(), inbox.clone());
         drop(links);

@@ -10,6 +10,7 @@ use parlor_wire::{
     cancel_target, code, parse,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::error::SendError;
 
 use super::{Agent, MAX_ORPHANS, Waiting, lock};
@@ -19,11 +20,15 @@ use crate::session::{Inbox, Message};
 /// How much is read at once.
 const BUFFER: usize = 64 << 10;
 
+/// How many deliveries may be on their way to sessions. An agent that is faster than its sessions is read no further:
+/// what it says is then kept in its own pipe, and not here.
+const DELIVERIES: usize = 32;
+
 /// Reads all that an agent says, until it says nothing more.
 pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) {
     let mut lines = Lines::default();
     let mut buffer = vec![0; BUFFER];
-    let mut mail = Mail::default();
+    let mut mail = Mail::new();
     loop {
         match stream.read(&mut buffer).await {
             Ok(0) | Err(_) => break,
@@ -44,26 +49,33 @@ pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) 
 
 /// Updates of one session on their way to it. Most lines of an agent are about the session that the one before was
 /// about, and begin with the same characters up to its id.
-#[derive(Default)]
 struct Mail {
     to: Option<Inbox>,
     /// How the lines about that session begin.
     prefix: String,
     lines: String,
+    deliveries: Arc<Semaphore>,
 }
 
 impl Mail {
+    fn new() -> Self {
+        let deliveries = Arc::new(Semaphore::new(DELIVERIES));
+        Self { to: None, prefix: String::new(), lines: String::new(), deliveries }
+    }
+
     async fn send(&mut self, agent: &Agent) {
         let lines = std::mem::take(&mut self.lines);
         let Some(inbox) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
-        let Err(SendError(Message::Lines(back))) = inbox.send(Message::Lines(lines)).await else { return };
+        let place = Arc::clone(&self.deliveries).acquire_owned().await.ok();
+        let sent = inbox.send(Message::Lines(lines, place)).await;
+        let Err(SendError(Message::Lines(back, place))) = sent else { return };
         // The session has left its place. It may have another by now, or take one later.
         self.to = None;
         let first = back.lines().next().and_then(AgentUpdate::read).and_then(|update| update.session());
         let Some(session) = first else { return };
         let other = lock(&agent.links).sessions.get(&session).filter(|inbox| !inbox.is_closed()).cloned();
         match other {
-            Some(other) => drop(other.send(Message::Lines(back)).await),
+            Some(other) => drop(other.send(Message::Lines(back, place)).await),
             None => back.lines().for_each(|line| orphan(agent, session.clone(), line)),
         }
     }
@@ -201,7 +213,7 @@ async fn notification(
         };
         let inbox = lock(&agent.links).sessions.get(&session).cloned();
         match inbox {
-            Some(inbox) => drop(inbox.send(Message::Lines(format!("{}\n", message.text()))).await),
+            Some(inbox) => drop(inbox.send(Message::Lines(format!("{}\n", message.text()), None)).await),
             None => orphan(agent, session, message.text()),
         }
         return;

@@ -23,7 +23,7 @@ use parlor_session::session::{
 use parlor_session::{MessageId, SessionId, Unsaved};
 use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::agent::{Agent, Reply};
 use crate::client::Client;
@@ -72,8 +72,8 @@ pub(crate) enum Message {
     Forward { client: Arc<Client>, id: Option<RequestId>, method: String, params: Object },
     /// A client answered a question.
     Answered { question: QuestionId, by: ClientId, answer: Answer },
-    /// Lines of the agent, each an update of this session.
-    Lines(String),
+    /// Lines of the agent, each an update of this session, and their place among what is on its way.
+    Lines(String, Option<OwnedSemaphorePermit>),
     /// The agent asks.
     AgentAsks { id: RequestId, method: String, params: Object },
     /// The agent takes back what it asked.
@@ -223,7 +223,7 @@ impl Actor {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Lines(lines) => self.lines(&lines),
+            Message::Lines(lines, _) => self.lines(&lines),
             Message::Join { client, id, from } => self.join(client, id, &from),
             Message::Seated(client) => self.seated(client),
             Message::Drained(client) => self.drained(client),
@@ -367,7 +367,7 @@ impl Actor {
 impl Message {
     /// How much work a message is, in bytes.
     fn weight(&self) -> usize {
-        if let Self::Lines(lines) = self { lines.len() } else { 256 }
+        if let Self::Lines(lines, _) = self { lines.len() } else { 256 }
     }
 }
 
