@@ -120,6 +120,12 @@ impl Connection {
         if method == "initialize" {
             return self.initialize(id, &params).await;
         }
+        // Who only wants to know how the server is need not begin, which may start an agent.
+        match method {
+            "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
+            "_parlor/agents" => return list::agents(&self.hub, &self.client, id),
+            _ => {}
+        }
         let Some(terms) = self.client.terms() else {
             return Err(RpcError::new(code::INVALID_REQUEST, "`initialize` comes first"));
         };
@@ -138,7 +144,6 @@ impl Connection {
                     .to_session(&session, Message::Join { client: client(), id: id.clone(), from })
                     .await;
             }
-            "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
             _ => {}
         }
         if !self.client.drives() {

@@ -11,9 +11,7 @@ use tokio::sync::oneshot;
 
 use super::{Actor, End, now};
 use crate::json;
-
-/// The slot in which a session keeps what is not in its transcript.
-pub(super) const KEPT: &str = "session";
+use crate::stored::KEPT;
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);

@@ -1,63 +1,22 @@
-//! Sessions that begin, and sessions that are taken out of the store.
+//! Sessions that begin, and sessions that go on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
 use parlor_dialect::{Decoder, Dialect, Losses, live};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{JsonStr, Object};
 use parlor_session::session::{Input, Session};
-use parlor_session::{SessionId, Transcript, Unsaved};
-use parlor_store::{SessionRow, Store, StoreError};
+use parlor_session::{SessionId, Unsaved};
 use parlor_wire::{RpcError, code};
 use tokio::sync::mpsc;
 
 use super::agent::Bound;
-use super::keep::KEPT;
 use super::tell::Groups;
 use super::{Actor, INBOX, Inbox};
 use crate::hub::Shared;
 use crate::json;
-
-/// How much of a session is read at once.
-const PAGE: usize = 4 << 20;
-
-/// A session as it was stored.
-pub(crate) struct Opened {
-    pub(crate) row: SessionRow,
-    pub(crate) transcript: Transcript,
-    pub(crate) kept: Option<Object>,
-}
-
-/// Reads a session from the store. This blocks.
-pub(crate) fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
-    let Some(row) = store.session(id)? else { return Ok(None) };
-    let damaged = |error: parlor_session::BadRow| StoreError {
-        kind: parlor_store::ErrorKind::Format,
-        message: error.to_string(),
-    };
-    let mut transcript = Transcript::default();
-    let mut after = 0;
-    loop {
-        let page = store.entries(id, 0, after, PAGE)?;
-        let Some(last) = page.last() else { break };
-        after = last.created;
-        for entry in &page {
-            transcript
-                .restore_entry(entry.created, entry.seq, &entry.head, &entry.content, entry.inherited)
-                .map_err(damaged)?;
-        }
-    }
-    let mut kept = None;
-    for slot in store.slots(id, 0)? {
-        if slot.name == KEPT {
-            kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
-        } else {
-            transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
-        }
-    }
-    Ok(Some(Opened { row, transcript, kept }))
-}
+use crate::stored::{Opened, dialect_of};
 
 /// Starts the task of a session. `agent` is there if the session has just begun.
 pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Object)>) -> Inbox {
@@ -119,12 +78,6 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         actor.run().await;
     });
     me
-}
-
-/// The dialect of the agent when the session was last written.
-pub(super) fn dialect_of(row: &SessionRow) -> Option<Dialect> {
-    let data = Json::parse(row.data.clone()).ok()?;
-    json::text(&json::object(Some(data.raw())), "agentDialect")?.parse().ok()
 }
 
 fn highest_prompt(kept: &Object) -> Option<u64> {
