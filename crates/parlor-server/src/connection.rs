@@ -38,11 +38,10 @@ impl Connection {
 
     pub(crate) async fn said(&mut self, frame: Frame<'_>) {
         let batches = self.client.terms().map_or(Batches::Accept, |terms| terms.dialect.batches());
-        let line = match frame {
-            Frame::Blank => return,
-            frame => frame.line(),
-        };
-        match line.and_then(|line| parse(line, batches)) {
+        if frame == Frame::Blank {
+            return;
+        }
+        match frame.line().and_then(|line| parse(line, batches)) {
             Ok(Incoming::One(message)) => self.message(&message).await,
             Ok(Incoming::Batch(messages)) => {
                 for message in messages {
@@ -91,9 +90,8 @@ impl Connection {
         if method == CANCEL_REQUEST {
             let Some(id) = cancel_target(params) else { return };
             for session in self.sessions.clone() {
-                let _ = self
-                    .to_session(&session, Message::TakeBack { client: self.client.id, id: id.clone() })
-                    .await;
+                let _ =
+                    self.reach(&session, Message::TakeBack { client: self.client.id, id: id.clone() }).await;
             }
             return;
         }
@@ -111,7 +109,7 @@ impl Connection {
                 params,
             },
         };
-        if let Err(error) = self.to_session(&session, message).await {
+        if let Err(error) = self.reach(&session, message).await {
             tracing::debug!(%session, "a notification reaches nobody: {}", error.message());
         }
     }
@@ -123,7 +121,10 @@ impl Connection {
         // Who only wants to know how the server is need not begin, which may start an agent.
         match method {
             "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
-            "_parlor/agents" => return list::agents(&self.hub, &self.client, id),
+            "_parlor/agents" => {
+                list::agents(&self.hub, &self.client, id);
+                return Ok(());
+            }
             _ => {}
         }
         let Some(terms) = self.client.terms() else {
@@ -140,9 +141,7 @@ impl Connection {
             "session/load" | "session/resume" => {
                 let from = from(method, &params, dialect)?;
                 let session = session(&params)?;
-                return self
-                    .to_session(&session, Message::Join { client: client(), id: id.clone(), from })
-                    .await;
+                return self.reach(&session, Message::Join { client: client(), id: id.clone(), from }).await;
             }
             _ => {}
         }
@@ -162,15 +161,15 @@ impl Connection {
             }
             "session/prompt" => {
                 let session = session(&params)?;
-                self.to_session(&session, Message::Prompt { client: client(), id: id.clone(), params }).await
+                self.reach(&session, Message::Prompt { client: client(), id: id.clone(), params }).await
             }
             "session/close" => {
                 let session = session(&params)?;
-                self.to_session(&session, Message::Close { client: client(), id: id.clone() }).await
+                self.reach(&session, Message::Close { client: client(), id: id.clone() }).await
             }
             "session/delete" => {
                 let session = session(&params)?;
-                self.to_session(&session, Message::Delete { client: client(), id: id.clone() }).await
+                self.reach(&session, Message::Delete { client: client(), id: id.clone() }).await
             }
             "_parlor/unhold" => {
                 let session = session(&params)?;
@@ -178,7 +177,7 @@ impl Connection {
                 let prompt =
                     prompt.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`id` names a prompt"))?;
                 let message = Message::Unhold { client: client(), id: id.clone(), prompt: PromptId(prompt) };
-                self.to_session(&session, message).await
+                self.reach(&session, message).await
             }
             _ if method.starts_with("_parlor/") => {
                 Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")))
@@ -187,7 +186,7 @@ impl Connection {
                 Some(session) => {
                     let method = method.to_owned();
                     let message = Message::Forward { client: client(), id: Some(id.clone()), method, params };
-                    self.to_session(&session, message).await
+                    self.reach(&session, message).await
                 }
                 None => {
                     let (hub, client, id, method) =
@@ -199,7 +198,7 @@ impl Connection {
         }
     }
 
-    async fn to_session(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
+    async fn reach(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
         self.touch(session)?;
         let sent = self.hub.send(session, message).await;
         if sent.is_err() {

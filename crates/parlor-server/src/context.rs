@@ -1,5 +1,7 @@
 //! A conversation as a text for an agent that was not there.
 
+use std::fmt::Write as _;
+
 use parlor_session::{Entry, EntryId, Role, Transcript};
 
 /// How much of a conversation is handed over. The oldest goes first.
@@ -27,7 +29,7 @@ pub(crate) fn of(transcript: &Transcript) -> String {
         "The conversation so far, from before you joined it. Go on from here; do not answer it again.\n\n",
     );
     if dropped > 0 {
-        text.push_str(&format!("(the first {dropped} parts are left out)\n\n"));
+        let _ = write!(text, "(the first {dropped} parts are left out)\n\n");
     }
     text.extend(parts);
     text

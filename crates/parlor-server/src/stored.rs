@@ -11,6 +11,9 @@ use crate::json;
 /// The slot in which a session keeps what is not in its transcript.
 pub(crate) const KEPT: &str = "session";
 
+/// The slot in which it keeps what people decided.
+pub(crate) const ANSWERS: &str = "answers";
+
 /// How much of a session is read at once.
 const PAGE: usize = 4 << 20;
 
@@ -23,6 +26,8 @@ pub struct Opened {
     pub transcript: Transcript,
     /// What the server keeps besides.
     pub kept: Option<Object>,
+    /// What people last decided.
+    pub answers: Option<String>,
 }
 
 /// What is remembered of an agent from its last start.
@@ -37,10 +42,8 @@ pub struct Remembered {
 /// Reads a session from the store. This blocks.
 pub fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
     let Some(row) = store.session(id)? else { return Ok(None) };
-    let damaged = |error: parlor_session::BadRow| StoreError {
-        kind: ErrorKind::Format,
-        message: error.to_string(),
-    };
+    let damaged =
+        |error: parlor_session::BadRow| StoreError { kind: ErrorKind::Format, message: error.to_string() };
     let mut transcript = Transcript::default();
     let mut after = 0;
     loop {
@@ -53,15 +56,17 @@ pub fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
                 .map_err(damaged)?;
         }
     }
-    let mut kept = None;
+    let (mut kept, mut answers) = (None, None);
     for slot in store.slots(id, 0)? {
         if slot.name == KEPT {
             kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
+        } else if slot.name == ANSWERS {
+            answers = Some(slot.body);
         } else {
             transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
         }
     }
-    Ok(Some(Opened { row, transcript, kept }))
+    Ok(Some(Opened { row, transcript, kept, answers }))
 }
 
 /// The dialect of the agent when the session was last written.

@@ -285,7 +285,7 @@ fn read_body(object: &Object) -> Option<(Body, News)> {
     Some((Body::restored(fields, meta), news))
 }
 
-fn state_text(state: &State) -> String {
+pub(crate) fn state_text(state: &State) -> String {
     let mut object = Object::default();
     let activity = match &state.activity {
         Activity::Running => Json::from(&JsonStr::new("running")),
@@ -306,7 +306,7 @@ fn state_text(state: &State) -> String {
     object.to_json().as_str().to_owned()
 }
 
-fn read_state(object: &Object) -> Option<State> {
+pub(crate) fn read_state(object: &Object) -> Option<State> {
     let activity = object.get("activity")?;
     let activity = match JsonStr::from_raw(activity.raw()) {
         Some(known) => match known.inner() {

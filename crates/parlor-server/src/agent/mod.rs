@@ -39,7 +39,7 @@ pub(crate) struct Agent {
     pub(crate) dialect: Dialect,
     /// What it said when it began.
     pub(crate) info: Object,
-    to_agent: Outbox,
+    stdin: Outbox,
     asked: Mutex<Asked<Waiting>>,
     links: Mutex<Links>,
     /// The clients that asked for this agent.
@@ -80,13 +80,13 @@ impl Agent {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let (to_agent, reader) = outbox();
-        let (dialect, info) = begin(to_agent.clone());
+        let (stdin, reader) = outbox();
+        let (dialect, info) = begin(stdin.clone());
         let agent = Arc::new(Self {
             name: name.to_owned(),
             dialect,
             info,
-            to_agent,
+            stdin,
             asked: Mutex::new(Asked::new(MAX_ASKED)),
             links: Mutex::default(),
             clients: Mutex::default(),
@@ -153,7 +153,7 @@ impl Agent {
 
     fn say(&self, mut line: String) {
         line.push('\n');
-        self.to_agent.push(line.into());
+        self.stdin.push(line.into());
     }
 
     /// From here on, what the agent says about its session goes to this inbox, first what it has said already.
@@ -242,7 +242,7 @@ impl Agent {
 
     /// Ends the process and waits until nothing of it is left.
     pub(crate) async fn stop(&self) {
-        self.to_agent.close();
+        self.stdin.close();
         if let Some(process) = &self.process {
             process.stop(start::GRACE).await;
         }
@@ -266,7 +266,7 @@ impl Agent {
             None => RpcError::new(code::INTERNAL_ERROR, format!("the agent '{}' ended", self.name)),
         };
         self.gone.send_replace(Some(error.clone()));
-        self.to_agent.close();
+        self.stdin.close();
         let waiting: Vec<_> = lock(&self.asked).drain().collect();
         // Who waits learns of it by the end of the channel; a session by the message below.
         drop(waiting);

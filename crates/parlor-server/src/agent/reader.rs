@@ -86,7 +86,7 @@ async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
         match links.sessions.get(&session) {
             Some(inbox) => {
                 mail.to = Some(inbox.clone());
-                mail.prefix = update.prefix(line).to_owned();
+                update.prefix(line).clone_into(&mut mail.prefix);
                 mail.add(line);
             }
             None => {

@@ -136,9 +136,9 @@ async fn try_new(
         active_at: now,
         archived: false,
         busy: false,
-        data: data(client, params, &agent.dialect).to_json().as_str().to_owned(),
+        data: data(client, params, agent.dialect).to_json().as_str().to_owned(),
     };
-    let opened = Opened { row, transcript: Transcript::default(), kept: None };
+    let opened = Opened { row, transcript: Transcript::default(), kept: None, answers: None };
     let bound =
         Bound { agent, session: agents_session, replays: false, anew: false, result: Object::default() };
     hub.note_peer(session, &client.peer);
@@ -147,7 +147,7 @@ async fn try_new(
 }
 
 /// What has to be known to give the session to an agent again.
-fn data(client: &Client, mut params: Object, agent: &Dialect) -> Object {
+fn data(client: &Client, mut params: Object, agent: Dialect) -> Object {
     params.remove("cwd");
     params.remove("_meta");
     let mut data = Object::default();

@@ -98,11 +98,12 @@ pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -
 }
 
 /// The agents that clients can ask for.
-pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
+pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
     let agents = &hub.registry().agents;
     let default = &agents.default_agent().name;
     let listed = agents.all().iter().map(|config| {
-        let words: Vec<_> = config.command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
+        let words: Vec<_> =
+            config.command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
         let mut agent = Object::default();
         agent.set("name", json::string(&config.name));
         agent.set("command", json::json(format!("[{}]", words.join(","))));
@@ -113,5 +114,4 @@ pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) -> Resu
     let mut result = Object::default();
     result.set("agents", json::json(format!("[{}]", listed.join(","))));
     client.outbox.push(json::response(id, &result).into());
-    Ok(())
 }

@@ -55,9 +55,9 @@ impl Actor {
         let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
         let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
         data.set("agentDialect", json::string(dialect.name()));
-        self.row.data = data.to_json().as_str().to_owned();
+        data.to_json().as_str().clone_into(&mut self.row.data);
         self.row.agent_session = Some(bound.session.as_json().as_literal().to_owned());
-        self.row_changed = true;
+        self.due.row = true;
         self.agent = Some(bound);
         self.hand_over = anew && !self.session.transcript().entries().is_empty();
         self.step(Input::AgentReady { taking, anew: self.hand_over });
@@ -341,10 +341,12 @@ impl Actor {
 
     pub(super) fn serve_terminal(&mut self, id: RequestId, method: &str, params: &Object) {
         let hub = &self.hub;
-        let (row, me) = (&self.row, &self.me);
+        let (row, me, id_here) = (&self.row, &self.me, &self.id);
         let config = hub.config_of(row);
         let terminals = self.terminals.get_or_insert_with(|| {
-            let env = config.map(|config| chosen_env(&config, &[])).unwrap_or_default();
+            let peer = hub.peer_of(id_here);
+            let theirs = peer.as_ref().map_or(&[][..], |peer| &peer.env);
+            let env = config.map(|config| chosen_env(&config, theirs)).unwrap_or_default();
             let env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
             let (events, mut reader) = tokio::sync::mpsc::channel(64);
             let session = me.downgrade();

@@ -14,8 +14,8 @@ use crate::client::{Client, Question};
 use crate::json;
 
 impl Actor {
-    pub(super) fn prompt(&mut self, client: Arc<Client>, id: RequestId, mut params: Object) {
-        self.attach(&client);
+    pub(super) fn prompt(&mut self, client: &Arc<Client>, id: RequestId, mut params: Object) {
+        self.attach(client);
         self.hub.note_peer(&self.id, &client.peer);
         let Some(content) =
             params.remove("prompt").filter(|list| parlor_json::elements(list.raw()).is_some())
@@ -93,6 +93,11 @@ impl Actor {
                 (json::error(&id, &error), false)
             }
             Settled::Rejected(error) => (json::error(&id, &RpcError::from_raw(error.raw())), false),
+            Settled::NoRoom(refused) => {
+                let error =
+                    RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
+                (json::error(&id, &error), false)
+            }
             Settled::TooMany { limit } => {
                 let message = format!("{limit} prompts wait in this session already: try again later");
                 (json::error(&id, &RpcError::new(code::INTERNAL_ERROR, message)), false)
@@ -104,14 +109,14 @@ impl Actor {
     /// Passes on what only the agent can do.
     pub(super) fn forward(
         &mut self,
-        client: Arc<Client>,
-        id: Option<RequestId>,
-        method: String,
+        client: &Arc<Client>,
+        id: Option<&RequestId>,
+        method: &str,
         mut params: Object,
     ) {
-        self.attach(&client);
+        self.attach(client);
         let refuse = |actor: &mut Self, error: &RpcError| {
-            if let Some(id) = &id {
+            if let Some(id) = id {
                 actor.say(client.id, json::error(id, error));
             }
         };
@@ -125,14 +130,8 @@ impl Actor {
         params.set("sessionId", session.as_json());
         let transcript = Some(self.session.transcript());
         let mut losses = Losses::default();
-        let request = live::request_to_agent(
-            &method,
-            &params,
-            client.dialect(),
-            agent.dialect,
-            transcript,
-            &mut losses,
-        );
+        let request =
+            live::request_to_agent(method, &params, client.dialect(), agent.dialect, transcript, &mut losses);
         let (agents_method, agents_params) = match request {
             Ok(request) => request,
             Err(loss) => {
@@ -140,7 +139,7 @@ impl Actor {
                 return refuse(self, &RpcError::new(code::METHOD_NOT_FOUND, message));
             }
         };
-        match id.clone() {
+        match id.cloned() {
             Some(id) => {
                 let call = AgentCall::Forwarded {
                     client: client.id,
@@ -171,7 +170,10 @@ impl Actor {
                 let result = match parlor_json::type_of(result.raw()) {
                     parlor_json::Type::Object => json::object(Some(result.raw())),
                     parlor_json::Type::Null => Object::default(),
-                    _ => {
+                    parlor_json::Type::Bool
+                    | parlor_json::Type::Number
+                    | parlor_json::Type::String
+                    | parlor_json::Type::Array => {
                         let line = write::response(id, result.raw()) + "\n";
                         return self.say(client, line);
                     }

@@ -33,10 +33,10 @@ pub(crate) enum From {
 }
 
 impl Actor {
-    pub(super) fn join(&mut self, client: Arc<Client>, id: RequestId, from: From) {
+    pub(super) fn join(&mut self, client: Arc<Client>, id: RequestId, from: &From) {
         let transcript = self.session.transcript();
         let seq = transcript.seq();
-        let since = match &from {
+        let since = match from {
             From::New | From::Start => 0,
             From::Now => seq,
             From::After(after) => *after,
@@ -68,9 +68,9 @@ impl Actor {
         }
         // Who is there already leaves its seat and comes again.
         self.unseat(client.id);
-        let is_new = from == From::New;
+        let is_new = *from == From::New;
         let upto = if is_new { 0 } else { seq };
-        let is_blank = from == From::Now;
+        let is_blank = *from == From::Now;
         let answer = Some(Answer { id, is_new, is_blank });
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode]);

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use parlor_dialect::live;
-use parlor_json::JsonStr;
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::QuestionId;
 use parlor_session::{Change, Row, Slot, Target, Update};
 use parlor_store::{Batch, StoreError, Write};
 use parlor_wire::{RpcError, code};
@@ -11,7 +12,10 @@ use tokio::sync::oneshot;
 
 use super::{Actor, End, now};
 use crate::json;
-use crate::stored::KEPT;
+use crate::stored::{ANSWERS, KEPT};
+
+/// How many decisions are kept.
+const MAX_ANSWERS: usize = 100;
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
@@ -27,14 +31,14 @@ impl Actor {
         match &change.update {
             Update::State(state) => {
                 let busy = state.activity.is_busy();
-                self.row_changed |= busy != self.row.busy;
+                self.due.row |= busy != self.row.busy;
                 self.row.busy = busy;
             }
             Update::Upsert { target: Target::Slot(Slot::Info), .. } => {
                 let info = self.session.transcript().slot(Slot::Info);
                 let title = info.and_then(|info| JsonStr::from_raw(info.fields.get("title")?.raw()));
                 let title = title.map(|title| title.as_literal().to_owned());
-                self.row_changed |= title != self.row.title;
+                self.due.row |= title != self.row.title;
                 self.row.title = title;
             }
             Update::Upsert { .. }
@@ -45,10 +49,30 @@ impl Actor {
         }
     }
 
+    /// A person decided something: that is on record before the agent acts on it.
+    pub(super) fn decided(&mut self, question: QuestionId, result: &Json) {
+        let Some(asked) = self.questions.get(&question) else { return };
+        let mut record = Object::default();
+        record.set("at", json::json(now().to_string()));
+        record.set("method", json::string(&asked.method));
+        for about in ["toolCall", "subject", "title"] {
+            if let Some(value) = asked.params.get(about) {
+                record.set(about, value.clone());
+            }
+        }
+        record.set("answer", result.clone());
+        if self.answers.len() >= MAX_ANSWERS {
+            self.answers.pop_front();
+        }
+        self.answers.push_back(record.to_json().as_str().to_owned());
+        self.due.answers = true;
+        self.due.durable = true;
+    }
+
     /// Stores all that changed and waits until it is taken.
     pub(super) async fn store(&mut self) -> Result<(), Failed> {
         let writes = self.writes();
-        let durable = std::mem::take(&mut self.durable);
+        let durable = std::mem::take(&mut self.due.durable);
         if writes.is_empty() {
             return Ok(());
         }
@@ -68,23 +92,30 @@ impl Actor {
         let session = self.id.as_json().as_literal().to_owned();
         let mut writes = Vec::new();
         if let Some(End::Deleted) = self.ends {
-            self.durable = true;
+            self.due.durable = true;
             return vec![Write::Delete { session }];
         }
         if !self.unsaved.is_empty() {
             let stale = self.row_written.elapsed() >= ACTIVITY;
-            self.row_changed |= stale;
+            self.due.row |= stale;
         }
-        if self.row_changed {
-            self.row_changed = false;
+        if self.due.row {
+            self.due.row = false;
             self.row_written = Instant::now();
             self.row.active_at = now();
             writes.push(Write::Session(self.row.clone()));
         }
-        if std::mem::take(&mut self.upkeep) {
-            let seq = self.session.transcript().seq();
+        if std::mem::take(&mut self.due.kept) {
+            // It may have to be kept before anything was said, and a store numbers from 1.
+            let seq = self.session.transcript().seq().max(1);
             let body = Some(self.session.kept().to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
+        }
+        if std::mem::take(&mut self.due.answers) {
+            let seq = self.session.transcript().seq().max(1);
+            let list: Vec<_> = self.answers.iter().map(String::as_str).collect();
+            let body = Some(format!("[{}]", list.join(",")));
+            writes.push(Write::Slot { session: session.clone(), name: ANSWERS.to_owned(), seq, body });
         }
         for row in self.unsaved.take(self.session.transcript()) {
             let session = session.clone();

@@ -11,13 +11,15 @@ mod open;
 mod seat;
 mod tell;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parlor_dialect::{Decoder, Dialect, Losses};
 use parlor_json::Object;
-use parlor_session::session::{Answer, ClientId, Effect, Held, Input, PromptId, QuestionId, Session, Step};
+use parlor_session::session::{
+    Answer, ClientId, Effect, Held, Input, PromptId, QuestionId, Reply as Decision, Session, Step,
+};
 use parlor_session::{MessageId, SessionId, Unsaved};
 use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError};
@@ -113,8 +115,6 @@ pub(crate) struct Actor {
     me: Inbox,
     session: Session,
     row: SessionRow,
-    /// Whether the row has to be written.
-    row_changed: bool,
     row_written: Instant,
     decoder: Decoder,
     agent: Option<Bound>,
@@ -134,16 +134,30 @@ pub(crate) struct Actor {
     held_changed: bool,
     questions: HashMap<QuestionId, Asked>,
     next_question: u64,
+    /// What people last decided, as JSON, the oldest first.
+    answers: VecDeque<String>,
     unsaved: Unsaved,
-    /// Whether what is kept beside the transcript has to be written.
-    upkeep: bool,
-    durable: bool,
+    due: Due,
     /// What to do when all is stored.
     effects: Vec<Effect>,
     groups: Groups,
     losses: Losses,
     last_active: Instant,
     ends: Option<End>,
+}
+
+/// What has to be written besides changes of the transcript.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each of them is due or not by itself")]
+struct Due {
+    /// The session's row.
+    row: bool,
+    /// What is kept beside the transcript.
+    kept: bool,
+    /// What people decided.
+    answers: bool,
+    /// All of it must be safe from a power cut.
+    durable: bool,
 }
 
 /// What the agent wants to know.
@@ -210,17 +224,19 @@ impl Actor {
     fn take(&mut self, message: Message) {
         match message {
             Message::Lines(lines) => self.lines(&lines),
-            Message::Join { client, id, from } => self.join(client, id, from),
+            Message::Join { client, id, from } => self.join(client, id, &from),
             Message::Seated(client) => self.seated(client),
             Message::Drained(client) => self.drained(client),
             Message::Left(client) => self.left(client),
             Message::Close { client, id } => self.close(&client, &id),
-            Message::Prompt { client, id, params } => self.prompt(client, id, params),
+            Message::Prompt { client, id, params } => self.prompt(&client, id, params),
             Message::TakeBack { client, id } => self.take_back(client, &id),
             Message::Unhold { client, id, prompt } => self.unhold(&client, &id, prompt),
             Message::Cancel => self.step(Input::Cancelled),
             Message::Delete { client, id } => self.delete(&client, &id),
-            Message::Forward { client, id, method, params } => self.forward(client, id, method, params),
+            Message::Forward { client, id, method, params } => {
+                self.forward(&client, id.as_ref(), &method, params);
+            }
             Message::Answered { question, by, answer } => self.answered(question, by, answer),
             Message::AgentAsks { id, method, params } => self.agent_asks(id, method, params),
             Message::AgentUnasks(id) => self.agent_unasks(&id),
@@ -265,8 +281,8 @@ impl Actor {
 
     /// What a step wants done: clients hear of it with what changed, the rest waits until that is stored.
     fn effects(&mut self, step: Step, marks: &tell::Marks) {
-        self.upkeep |= step.upkeep;
-        self.durable |= step.durable;
+        self.due.kept |= step.upkeep;
+        self.due.durable |= step.durable;
         for refused in step.refused {
             tracing::warn!(session = %self.id, "an update was not taken: {refused}");
         }
@@ -276,6 +292,10 @@ impl Actor {
                 Effect::Ask(question, client) => self.ask(question, client),
                 Effect::Withdraw(question, client) => self.withdraw(question, client),
                 Effect::HeldChanged => self.held_changed = true,
+                Effect::Reply(question, Decision::Result(ref result)) => {
+                    self.decided(question, result);
+                    self.effects.push(effect);
+                }
                 Effect::Send(_)
                 | Effect::Recall(_)
                 | Effect::Interrupt
@@ -347,10 +367,7 @@ impl Actor {
 impl Message {
     /// How much work a message is, in bytes.
     fn weight(&self) -> usize {
-        match self {
-            Self::Lines(lines) => lines.len(),
-            _ => 256,
-        }
+        if let Self::Lines(lines) = self { lines.len() } else { 256 }
     }
 }
 

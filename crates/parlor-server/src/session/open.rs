@@ -1,11 +1,11 @@
 //! Sessions that begin, and sessions that go on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
 use parlor_dialect::{Decoder, Dialect, Losses, live};
-use parlor_json::{JsonStr, Object};
+use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Input, Session};
 use parlor_session::{SessionId, Unsaved};
 use parlor_wire::{RpcError, code};
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::agent::Bound;
 use super::tell::Groups;
-use super::{Actor, INBOX, Inbox};
+use super::{Actor, Due, INBOX, Inbox};
 use crate::hub::Shared;
 use crate::json;
 use crate::stored::{Opened, dialect_of};
@@ -21,10 +21,10 @@ use crate::stored::{Opened, dialect_of};
 /// Starts the task of a session. `agent` is there if the session has just begun.
 pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Object)>) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
-    let Opened { row, transcript, kept } = opened;
+    let Opened { row, transcript, kept, answers } = opened;
     let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
     let dialect = dialect_of(&row).unwrap_or(Dialect::V1);
-    let next_prompt = kept.as_ref().and_then(|kept| highest_prompt(kept)).map_or(1, |id| id + 1);
+    let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
     let was_busy = row.busy;
     let is_new = agent.is_some();
     let mut actor = Actor {
@@ -34,7 +34,6 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         me: me.clone(),
         session: Session::new(transcript, live::WORDS, kept.as_ref()),
         row,
-        row_changed: is_new,
         row_written: Instant::now(),
         decoder: Decoder::new(dialect),
         agent: None,
@@ -50,8 +49,8 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         questions: HashMap::new(),
         next_question: 0,
         unsaved: Unsaved::default(),
-        upkeep: false,
-        durable: is_new,
+        answers: stored_answers(answers.as_deref()),
+        due: Due { row: is_new, kept: false, answers: false, durable: is_new },
         effects: Vec::new(),
         groups: Groups::default(),
         losses: Losses::default(),
@@ -78,6 +77,12 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         actor.run().await;
     });
     me
+}
+
+fn stored_answers(stored: Option<&str>) -> VecDeque<String> {
+    let list = stored.and_then(|stored| Json::parse(stored).ok());
+    let list = list.as_ref().and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
+    list.into_iter().map(|answer| answer.get().to_owned()).collect()
 }
 
 fn highest_prompt(kept: &Object) -> Option<u64> {

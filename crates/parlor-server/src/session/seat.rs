@@ -96,8 +96,8 @@ impl Seat {
     /// What it can be told now that it knows all up to a change.
     pub(crate) fn due(&mut self, told: u64) -> String {
         let mut due = String::new();
-        while let Some((_, line)) = self.later.pop_front_if(|(seq, _)| *seq <= told) {
-            due.push_str(&line);
+        while self.later.front().is_some_and(|(seq, _)| *seq <= told) {
+            due.extend(self.later.pop_front().map(|(_, line)| line));
         }
         due
     }

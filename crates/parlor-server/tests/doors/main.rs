@@ -2,6 +2,8 @@
 //!
 //! What is behind the doors answers a request with a line that has the request's id; more is not asked of it here.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod data_dir;
 mod http;
 mod join;
@@ -10,12 +12,10 @@ mod websocket;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::data_dir::{DataDir, Lock, Tokens};
 use parlor_server::doors::{Doors, HttpOptions, Limits};
-use parlor_server::hub::Hub;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -50,7 +50,7 @@ impl Server {
         let doors = Doors::open(&data, &lock, tokens.clone(), Some(&http), limits).await.unwrap();
         let (address, socket) = (doors.address().unwrap(), doors.socket().to_owned());
         let (stop, stopping) = watch::channel(false);
-        let running = tokio::spawn(doors.serve(Arc::new(Hub::default()), stopping));
+        let running = tokio::spawn(doors.serve(common::hub().await, stopping));
         Self { directory, data, lock, tokens, address, socket, stop, running }
     }
 

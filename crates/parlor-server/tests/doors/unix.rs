@@ -1,18 +1,18 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::data_dir::DataDir;
 use parlor_server::doors::hello::{Hello, Welcome};
 use parlor_server::doors::{DoorError, Doors, Limits, streams};
-use parlor_server::hub::{Door, Hub, Peer, Role};
+use parlor_server::hub::{Door, Peer, Role};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
+use super::common::hub;
 use super::{Server, id_of, in_time, request, response};
 
 struct Client {
@@ -162,7 +162,7 @@ async fn a_dead_servers_socket_is_replaced_and_nothing_else_is() {
     let doors = open().await.unwrap();
     assert_eq!(doors.address(), None);
     let (stop, stopping) = watch::channel(false);
-    let running = tokio::spawn(doors.serve(Arc::new(Hub::default()), stopping));
+    let running = tokio::spawn(doors.serve(hub().await, stopping));
     Client::connect(&socket).await.hello(&Hello::new().to_line()).await;
     drop(stop);
     in_time(running).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_server_in_a_deep_directory_is_found() {
     assert_eq!(socket, doors.socket());
     assert!(!socket.starts_with(data.path()));
     let (stop, stopping) = watch::channel(false);
-    let running = tokio::spawn(doors.serve(Arc::new(Hub::default()), stopping));
+    let running = tokio::spawn(doors.serve(hub().await, stopping));
     Client::connect(&socket).await.hello(&Hello::new().to_line()).await;
     stop.send_replace(true);
     in_time(running).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_client_that_does_not_read_does_not_keep_a_server_from_stopping() {
 
 #[tokio::test]
 async fn streams_are_served_until_they_end() {
-    let hub = Arc::new(Hub::default());
+    let hub = hub().await;
     let peer =
         Peer { door: Door::Stdio, role: Role::Driver, agent: None, dialect: None, env: vec![], cwd: None };
     let (mut stdin, read) = tokio::io::duplex(1 << 16);

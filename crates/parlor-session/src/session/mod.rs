@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use parlor_json::{Json, JsonStr, Object};
 
-use self::echo::Echo;
+use self::echo::{Again, Echo, Echoes, Ending};
 pub use self::names::Names;
 use self::prompts::Prompts;
 pub use self::prompts::{Held, Prompt, PromptId, Settled, Stage};
@@ -33,8 +33,10 @@ pub struct Session {
     questions: Questions,
     clients: BTreeMap<ClientId, Client>,
     agent: Option<TurnTaking>,
-    /// What the agent says again of the prompt it was last sent.
+    /// What an agent that takes prompts one by one says again of the one it has.
     echo: Option<Echo>,
+    /// What an agent that takes any number of prompts says again of them.
+    echoes: Echoes,
     /// The change before the running turn: entries that are older belong to earlier ones.
     turn_began: u64,
 }
@@ -48,9 +50,14 @@ pub struct Words {
     pub failed: fn(&Body) -> Option<Upsert>,
 }
 
-/// Names a client that takes part.
+/// Names a client that takes part. Later ones have greater names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
+
+impl ClientId {
+    /// Who sent the prompts of which that is not known any more. No client is named so.
+    pub const NOBODY: Self = Self(0);
+}
 
 /// What matters of a client that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +103,8 @@ pub enum Input {
     },
     /// The agent is gone. This is the state that the session is in, if it was busy.
     AgentGone(State),
-    /// The agent is released and will be brought back when it is needed.
+    /// The agent is released and will be brought back when it is needed. Nothing runs then: an agent that is released
+    /// in the middle of a turn is gone.
     AgentReleased,
     /// The agent said something about the conversation.
     Said(Update, Naming),
@@ -195,7 +203,8 @@ pub struct Step {
 }
 
 impl Session {
-    /// A session that goes on from a transcript and what was kept beside it.
+    /// A session that goes on from a transcript and what was kept beside it. Prompts that waited keep their names:
+    /// later ones must have others than those that are [`held`](Self::held).
     pub fn new(transcript: Transcript, words: Words, kept: Option<&Object>) -> Self {
         let turn_began = transcript.seq();
         Self {
@@ -207,6 +216,7 @@ impl Session {
             clients: BTreeMap::new(),
             agent: None,
             echo: None,
+            echoes: Echoes::default(),
             turn_began,
         }
     }
@@ -227,6 +237,11 @@ impl Session {
     /// Which names the agent uses for which entries.
     pub fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// The agent's name of a message that the session names; `None` if the agent does not know the message.
+    pub fn agents_message(&self, role: Role, id: &MessageId) -> Option<MessageId> {
+        self.names.agents_message(role, id, &self.transcript)
     }
 
     /// The prompts that wait.
@@ -266,6 +281,14 @@ impl Session {
 
     /// Takes one thing that happened. `fresh` gives ids that no session has.
     pub fn step(&mut self, input: Input, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        let waiting = self.prompts.waiting();
+        self.happened(input, fresh, out);
+        if self.prompts.waiting() != waiting {
+            out.effects.push(Effect::HeldChanged);
+        }
+    }
+
+    fn happened(&mut self, input: Input, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         match input {
             Input::Said(update, naming) => self.said(update, naming, fresh, out),
             Input::Noted(update) => self.push(update, out),
@@ -276,10 +299,16 @@ impl Session {
                     self.advance(fresh, out);
                 }
             }
-            Input::Left(id) => self.left(id),
+            Input::Left(id) => {
+                self.clients.remove(&id);
+                self.questions.left(id, out);
+                self.go_on(out);
+            }
             Input::Closed(id) => {
-                self.prompts.take_back_all(|prompt| prompt.by == id, out);
-                self.left(id);
+                self.clients.remove(&id);
+                self.prompts.closed(id, out);
+                self.questions.closed(id, out);
+                self.go_on(out);
                 if self.clients.is_empty() {
                     self.cancel(out);
                     out.effects.push(Effect::Release);
@@ -294,6 +323,8 @@ impl Session {
             Input::Cancelled => self.cancel(out),
             Input::AgentReady { taking, anew } => {
                 self.agent = Some(taking);
+                self.echo = None;
+                self.echoes = Echoes::default();
                 if anew {
                     self.names.begin_anew(self.transcript.seq());
                     out.upkeep = true;
@@ -301,13 +332,20 @@ impl Session {
                 self.advance(fresh, out);
             }
             Input::AgentGone(state) => self.agent_gone(&state, fresh, out),
-            Input::AgentReleased => self.agent = None,
+            Input::AgentReleased => {
+                self.agent = None;
+                self.questions.withdraw_all(&Reply::Gone, out);
+                self.prompts.agent_gone(out);
+            }
             Input::Accepted { prompt, message, fields } => {
                 self.accepted(prompt, message.as_ref(), fields, fresh, out);
             }
             Input::Rejected { prompt, error } => {
-                self.prompts.rejected(prompt, error, out);
-                self.advance(fresh, out);
+                self.prompts.rejected(prompt, &error, out);
+                // Who rejects because no agent can be had does so for each prompt, and wants none again for the rest.
+                if self.agent.is_some() {
+                    self.advance(fresh, out);
+                }
             }
             Input::Ended { prompt, state } => self.ended(prompt, &state, fresh, out),
             Input::Asked { question, form } => {
@@ -325,11 +363,6 @@ impl Session {
                 self.go_on(out);
             }
         }
-    }
-
-    fn left(&mut self, id: ClientId) {
-        self.clients.remove(&id);
-        self.questions.left(id);
     }
 
     fn activity(&self) -> &Activity {
@@ -368,8 +401,14 @@ impl Session {
             self.reported(&state, fresh, out);
             return;
         }
-        let Some(update) = self.not_an_echo(update, naming, fresh, out) else { return };
-        self.take(update, naming, fresh, out);
+        let news = if self.agent == Some(TurnTaking::Queueing) {
+            self.not_a_prompt(update, fresh, out)
+        } else {
+            self.not_an_echo(update, naming, fresh, out)
+        };
+        if let Some(update) = news {
+            self.take(update, naming, fresh, out);
+        }
     }
 
     /// An update of the agent's, under the names of this session.
@@ -402,46 +441,88 @@ impl Session {
         }
         self.push(Update::State(state.clone()), out);
         if is_idle {
+            self.echoes.age();
             self.prompts.turn_ended(state, out);
             self.advance(fresh, out);
         }
     }
 
-    /// Looks whether the agent says a prompt again; what is left is news.
+    /// Looks whether an agent that takes prompts one by one says its prompt again; what is left is news.
     fn not_an_echo(
         &mut self,
-        update: Update,
+        mut update: Update,
         naming: Naming,
         fresh: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> Option<Update> {
-        let user = user_message(&update);
-        if user.is_none() && self.echo.is_none() {
-            return Some(update);
+        let Some(mut echo) = self.echo.take() else { return Some(update) };
+        let is_late = entry_of(&mut update)
+            .and_then(|entry| self.transcript.get(entry))
+            .is_some_and(|entry| entry.created() <= self.turn_began);
+        match echo.hears(update, naming, is_late) {
+            echo::Heard::Waits => {
+                self.echo = Some(echo);
+                None
+            }
+            echo::Heard::Beside(update) => {
+                self.echo = Some(echo);
+                Some(update)
+            }
+            echo::Heard::Over(update) => {
+                self.heard(echo.ending(), fresh, out);
+                Some(update)
+            }
         }
-        if let Some(named) = user
-            && self.agent == Some(TurnTaking::Queueing)
-            && self.names.known(Role::User, named, &self.transcript).is_none()
-            && let Some(prompt) = self.prompts.first_not_inserted()
+    }
+
+    /// What was taken for a prompt said again is that, or news.
+    fn heard(&mut self, ending: Ending, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        match ending {
+            Ending::Again(message, Some(named)) => {
+                self.names.same(Role::User, named, &message);
+                out.upkeep = true;
+            }
+            Ending::Again(_, None) => {}
+            Ending::News(news) => {
+                news.into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
+            }
+        }
+    }
+
+    /// Looks whether an agent that names prompts says one, for the first time or again; what is left is news.
+    fn not_a_prompt(
+        &mut self,
+        mut update: Update,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) -> Option<Update> {
+        let Some((named, text)) = echo::user_text(&update) else {
+            if let Some(entry) = entry_of(&mut update) {
+                // The agent answers what it took and did not name.
+                if self.prompts.running().is_none()
+                    && self.transcript.get(entry).is_none()
+                    && let Some(prompt) = self.prompts.accepted_unnamed().first()
+                {
+                    self.insert(*prompt, None, fresh, out);
+                }
+                self.echoes.age();
+            }
+            return Some(update);
+        };
+        if self.names.known(Role::User, named, &self.transcript).is_none()
+            && let Some(prompt) = self.prompts.begun_by(&text)
         {
             let named = named.clone();
             self.insert(prompt, Some(&named), fresh, out);
         }
-        let Some(echo) = &mut self.echo else { return Some(update) };
-        match echo.hears(update, naming) {
-            echo::Heard::Again(named) => {
-                if let Some(named) = named {
-                    self.names.same(Role::User, named, echo.message());
+        match self.echoes.hears(update) {
+            Again::No(update) => Some(update),
+            Again::Yes { named, left } => {
+                if let Some((named, message)) = named {
+                    self.names.same(Role::User, named, &message);
                     out.upkeep = true;
                 }
-                None
-            }
-            echo::Heard::Waits => None,
-            echo::Heard::Beside(update) => Some(update),
-            echo::Heard::News(update, before) => {
-                self.echo = None;
-                before.into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
-                Some(update)
+                left
             }
         }
     }
@@ -455,47 +536,80 @@ impl Session {
         out: &mut Step,
     ) {
         self.prompts.accepted(prompt, fields);
-        if message.is_some() {
-            self.insert(prompt, message, fresh, out);
+        if let Some(named) = message {
+            let open = self.prompts.get(prompt);
+            let inserted = open.and_then(|open| Some((open.stage.message()?.clone(), &open.prompt.content)));
+            match inserted {
+                // It was taken for another message of the agent's: both are this one.
+                Some((message, content))
+                    if self.names.known(Role::User, named, &self.transcript).is_none() =>
+                {
+                    self.echoes.expect(&message, Some(named), &echo::blocks(content));
+                    self.names.same(Role::User, named.clone(), &message);
+                    out.upkeep = true;
+                }
+                Some(_) => {}
+                None => {
+                    self.insert(prompt, message, fresh, out);
+                }
+            }
         }
         self.prompts.settle_accepted(prompt, out);
     }
 
-    /// Puts a prompt into the conversation, under the agent's name for it if it has one.
+    /// Puts a prompt into the conversation, under the agent's name for it if it has one; whether it is there now.
     fn insert(
         &mut self,
         prompt: PromptId,
         named: Option<&MessageId>,
         fresh: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
-    ) {
+    ) -> bool {
         let Some(found) = self.prompts.get(prompt).filter(|prompt| prompt.stage.message().is_none()) else {
-            return;
+            return false;
         };
-        let (by, content) = (found.prompt.by, found.prompt.content.clone());
+        let (by, sent) = (found.prompt.by, found.prompt.content.clone());
+        let content = echo::blocks(&sent);
         let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *fresh));
-        if named.is_some() {
-            let Self { names, transcript, turn_began, .. } = self;
-            out.upkeep |= names.rename(&mut entry, transcript, false, *turn_began, |_| false, fresh);
+        if let (Some(named), EntryId::Message(_, id)) = (named, &mut entry) {
+            if self.names.known(Role::User, named, &self.transcript).is_some() {
+                // A prompt is never another message, whatever the agent calls it.
+                *id = fresh();
+                self.names.same(Role::User, named.clone(), id);
+                out.upkeep = true;
+            } else {
+                let Self { names, transcript, turn_began, .. } = self;
+                out.upkeep |= names.rename(&mut entry, transcript, false, *turn_began, |_| false, fresh);
+            }
         }
-        let EntryId::Message(_, message) = &entry else { return };
+        let EntryId::Message(_, message) = &entry else { return false };
         let message = message.clone();
-        self.echo = Some(Echo::of(&message, named, &content));
-        out.inserted.push((by, message.clone(), content.clone()));
-        let content = crate::Content::parse(content.raw()).unwrap_or_default();
-        let upsert = Upsert { content: crate::Patch::Value(content), ..Upsert::default() };
-        out.effects.push(Effect::HeldChanged);
+        let upsert = Upsert { content: crate::Patch::Value(content.clone()), ..Upsert::default() };
+        match self.transcript.push(Update::Upsert { target: Target::Entry(entry), upsert }) {
+            Ok(change) => out.changes.push(change),
+            Err(refused) => {
+                out.refused.push(refused);
+                self.prompts.refused(prompt, &Settled::NoRoom(refused), out);
+                return false;
+            }
+        }
+        if self.agent == Some(TurnTaking::Queueing) {
+            self.echoes.expect(&message, named, &content);
+        } else {
+            self.echo = Some(Echo::of(&message, &content));
+        }
+        out.inserted.push((by, message.clone(), sent));
         self.prompts.inserted(prompt, message);
-        self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
         out.durable = true;
         out.upkeep = true;
         self.prompts.settle_accepted(prompt, out);
+        true
     }
 
     /// Lets what waits go on, as far as it can.
     fn advance(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let Some(taking) = self.agent else {
-            if self.prompts.any_held() && self.drivers().next().is_some() {
+            if self.prompts.first_held().is_some() && self.drivers().next().is_some() {
                 out.effects.push(Effect::NeedAgent);
             }
             return;
@@ -506,11 +620,18 @@ impl Session {
                 if self.prompts.running().is_some() {
                     return;
                 }
-                let Some(next) = self.prompts.first_held() else { return };
-                self.turn_began = self.transcript.seq();
-                self.insert(next, None, fresh, out);
-                self.report(Activity::Running, out);
-                self.prompts.send(next, out);
+                let began = self.transcript.seq();
+                while let Some(next) = self.prompts.first_held() {
+                    if self.insert(next, None, fresh, out) {
+                        self.turn_began = began;
+                        self.report(Activity::Running, out);
+                        self.prompts.send(next, out);
+                        break;
+                    }
+                }
+                if self.prompts.running().is_some() && !self.questions.is_empty() {
+                    self.report(Activity::RequiresAction, out);
+                }
             }
         }
     }
@@ -526,7 +647,7 @@ impl Session {
             return;
         }
         if let Some(echo) = self.echo.take() {
-            echo.held().into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
+            self.heard(echo.ending(), fresh, out);
         }
         self.questions.withdraw_all(&Reply::Cancelled, out);
         self.push(Update::State(state.clone()), out);
@@ -536,25 +657,36 @@ impl Session {
     }
 
     fn cancel(&mut self, out: &mut Step) {
-        self.prompts.take_back_all(|_| true, out);
+        // An agent may have begun with a prompt and not said so yet, or not know how to give one back.
+        let is_busy = self.activity().is_busy() || self.prompts.any_with_agent();
+        self.prompts.take_back_all(out);
         self.questions.withdraw_all(&Reply::Cancelled, out);
-        if self.activity().is_busy() {
+        if is_busy {
             out.effects.push(Effect::Interrupt);
         }
         self.go_on(out);
     }
 
     fn agent_gone(&mut self, state: &State, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        self.agent = None;
-        self.echo = None;
+        let was_there = self.agent.take().is_some();
+        if let Some(echo) = self.echo.take() {
+            self.heard(echo.ending(), fresh, out);
+        }
+        self.echoes = Echoes::default();
         self.questions.withdraw_all(&Reply::Gone, out);
         if self.activity().is_busy() || self.prompts.running().is_some() {
             self.fail_tool_calls(out);
             self.push(Update::State(state.clone()), out);
         }
-        self.prompts.agent_gone(state, out);
+        self.prompts.turn_ended(state, out);
+        self.prompts.agent_gone(out);
+        if !was_there {
+            self.prompts.agent_never_came();
+        }
         out.upkeep = true;
-        self.advance(fresh, out);
+        if !self.prompts.is_hopeless() {
+            self.advance(fresh, out);
+        }
     }
 
     /// Tool calls that nobody will go on with have failed.
@@ -578,20 +710,6 @@ fn entry_of(update: &mut Update) -> Option<&mut EntryId> {
         | Update::Remove { entry, .. } => Some(entry),
         Update::Upsert { target: Target::Slot(_), .. }
         | Update::Output { .. }
-        | Update::Note { .. }
-        | Update::State(_) => None,
-    }
-}
-
-/// The user message that an update is about.
-fn user_message(update: &Update) -> Option<&MessageId> {
-    match update {
-        Update::Append { entry: EntryId::Message(Role::User, id), .. }
-        | Update::Upsert { target: Target::Entry(EntryId::Message(Role::User, id)), .. } => Some(id),
-        Update::Append { .. }
-        | Update::Upsert { .. }
-        | Update::Output { .. }
-        | Update::Remove { .. }
         | Update::Note { .. }
         | Update::State(_) => None,
     }

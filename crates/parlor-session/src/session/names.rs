@@ -45,16 +45,23 @@ impl Names {
         self.renamed.get(&Agents::ToolCall(id.clone())).map_or_else(|| id.clone(), |name| name.clone().into())
     }
 
-    /// The agent's name of a message that the session names.
-    pub fn agents_message(&self, role: Role, id: &MessageId) -> MessageId {
-        let named = |agents: &Agents, name: &JsonStr| {
-            matches!(agents, Agents::Message(of, _) if *of == role) && name == id.as_json()
-        };
-        let found = self.renamed.iter().find(|(agents, name)| named(agents, name));
-        match found {
-            Some((Agents::Message(_, id), _)) => id.clone(),
-            Some((Agents::ToolCall(_), _)) | None => id.clone(),
+    /// The agent's name of a message that the session names; `None` if it is older than what the agent has names for.
+    /// The least of several, so that it is always the same one.
+    pub(crate) fn agents_message(
+        &self,
+        role: Role,
+        id: &MessageId,
+        transcript: &Transcript,
+    ) -> Option<MessageId> {
+        let renamed = self.renamed.iter().filter_map(|(agents, name)| match agents {
+            Agents::Message(of, agents) if *of == role && name == id.as_json() => Some(agents),
+            Agents::Message(..) | Agents::ToolCall(_) => None,
+        });
+        if let Some(agents) = renamed.min() {
+            return Some(agents.clone());
         }
+        let entry = transcript.get(&EntryId::Message(role, id.clone()))?;
+        (entry.created() > self.strange_upto).then(|| id.clone())
     }
 
     /// Names an entry as the session does; whether a new name was given.

@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 
 use parlor_json::{Json, JsonStr, Object};
+use serde_json::value::RawValue;
 
+use super::echo::blocks;
 use super::{ClientId, Effect, Step, string_member};
-use crate::{Content, MessageId, State};
+use crate::stored::{read_state, state_text};
+use crate::{MessageId, Refused, State};
 
 /// Names a prompt in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,6 +66,8 @@ pub enum Settled {
         /// How many may.
         limit: usize,
     },
+    /// The conversation has no room for it.
+    NoRoom(Refused),
 }
 
 /// How far a prompt has come.
@@ -98,56 +103,79 @@ impl Stage {
 pub(super) struct Open {
     pub(super) prompt: Prompt,
     pub(super) stage: Stage,
-    /// Whether its sender is answered at the end of the turn.
+    /// Who has no answer yet: its sender, and those who sent it again.
+    askers: Vec<Asker>,
+    /// Whether the agent was told that it is not wanted any more.
+    recalled: bool,
+    /// How many agents were gone before they took it.
+    returned: u8,
+}
+
+/// Somebody who wants to know what comes of a prompt.
+#[derive(Debug, Clone, Copy)]
+struct Asker {
+    id: PromptId,
+    by: ClientId,
+    /// Whether the end of the turn is the answer.
     waits: bool,
-    /// Whether its sender has its answer.
-    settled: bool,
+}
+
+/// What became of a prompt that had a key.
+#[derive(Debug, Clone)]
+struct Past {
+    key: JsonStr,
+    /// Its message; `None` if it was taken back.
+    message: Option<MessageId>,
+    /// How its turn ended, if it has.
+    ended: Option<State>,
 }
 
 /// All prompts whose turn has not ended, in the order they came, and what became of the last ones that had a key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Prompts {
     open: Vec<Open>,
-    keys: VecDeque<(JsonStr, MessageId)>,
+    past: VecDeque<Past>,
 }
 
-/// How many prompts may wait in one session.
+/// How many prompts may wait in one session, and how many may ask for the same one.
 const MAX_HELD: usize = 64;
 
 /// How many keys are remembered.
 const MAX_KEYS: usize = 256;
+
+/// After how many agents that were gone before they took it a prompt brings no agent back by itself. It may be what
+/// ends them.
+const MAX_RETURNED: u8 = 2;
 
 const KEPT: &str = "held";
 const KEYS: &str = "keys";
 
 impl Prompts {
     pub(super) fn add(&mut self, prompt: Prompt, waits: bool, out: &mut Step) {
-        let settle = |outcome, out: &mut Step| {
-            out.effects.push(Effect::Settle { prompt: prompt.id, by: prompt.by, outcome });
-        };
+        let asker = Asker { id: prompt.id, by: prompt.by, waits };
         if let Some(key) = &prompt.key {
-            if let Some((_, message)) = self.keys.iter().find(|(known, _)| known == key) {
-                // It is in the conversation already, and if its turn still runs, its end is the answer.
-                let message = message.clone();
-                let same = |open: &&mut Open| open.stage.message() == Some(&message);
-                match self.open.iter_mut().find(same).filter(|_| waits) {
-                    Some(open) => open.resent(&prompt, waits),
-                    None => settle(Settled::Accepted { message, fields: Object::default() }, out),
-                }
+            let same = |open: &&mut Open| open.prompt.key.as_ref() == Some(key) && !open.is_dropped();
+            if let Some(open) = self.open.iter_mut().find(same) {
+                open.resent(asker, out);
                 return;
             }
-            if let Some(open) = self.open.iter_mut().find(|open| open.prompt.key.as_ref() == Some(key)) {
-                open.resent(&prompt, waits);
+            if let Some(past) = self.past.iter().find(|past| past.key == *key) {
+                asker.settle(past.outcome(waits), out);
                 return;
             }
         }
-        if self.open.iter().filter(|open| open.stage.message().is_none()).count() >= MAX_HELD {
-            settle(Settled::TooMany { limit: MAX_HELD }, out);
+        if self.open.iter().filter(|open| open.is_waiting()).count() >= MAX_HELD {
+            asker.settle(Settled::TooMany { limit: MAX_HELD }, out);
             return;
         }
-        self.open.push(Open { prompt, stage: Stage::Held, waits, settled: false });
+        self.open.push(Open {
+            prompt,
+            stage: Stage::Held,
+            askers: vec![asker],
+            recalled: false,
+            returned: 0,
+        });
         out.upkeep = true;
-        out.effects.push(Effect::HeldChanged);
     }
 
     pub(super) fn get(&self, id: PromptId) -> Option<&Open> {
@@ -159,31 +187,45 @@ impl Prompts {
     }
 
     pub(super) fn held(&self) -> Vec<Held> {
-        let waiting = self.open.iter().filter(|open| open.stage.message().is_none());
+        let waiting = self.open.iter().filter(|open| open.is_waiting());
         waiting
             .map(|open| {
-                let content = Content::parse(open.prompt.content.raw()).unwrap_or_default();
-                Held { id: open.prompt.id, text: content.to_text(), by: open.prompt.by }
+                let by = open.askers.last().map_or(open.prompt.by, |asker| asker.by);
+                Held { id: open.prompt.id, text: blocks(&open.prompt.content).to_text(), by }
             })
             .collect()
     }
 
-    pub(super) fn any_held(&self) -> bool {
-        self.first_held().is_some()
+    /// The names of the prompts that wait.
+    pub(super) fn waiting(&self) -> Vec<PromptId> {
+        self.open.iter().filter(|open| open.is_waiting()).map(|open| open.prompt.id).collect()
     }
 
     pub(super) fn any_open(&self) -> bool {
-        !self.open.is_empty()
+        self.open.iter().any(|open| !open.is_dropped())
+    }
+
+    /// Whether the agent has any.
+    pub(super) fn any_with_agent(&self) -> bool {
+        self.open.iter().any(|open| open.stage != Stage::Held)
     }
 
     pub(super) fn first_held(&self) -> Option<PromptId> {
         self.open.iter().find(|open| open.stage == Stage::Held).map(|open| open.prompt.id)
     }
 
-    /// The oldest prompt that the agent has and that is not in the conversation.
-    pub(super) fn first_not_inserted(&self) -> Option<PromptId> {
-        let with_agent = |open: &&Open| matches!(open.stage, Stage::Sent | Stage::Accepted(_));
-        self.open.iter().find(with_agent).map(|open| open.prompt.id)
+    /// Whether the next one has been with agents that were gone before they took it.
+    pub(super) fn is_hopeless(&self) -> bool {
+        let next = self.open.iter().find(|open| open.stage == Stage::Held);
+        next.is_some_and(|open| open.returned >= MAX_RETURNED)
+    }
+
+    /// The prompt that the agent has and that begins a new message: the oldest with such a text, else the oldest.
+    pub(super) fn begun_by(&self, text: &str) -> Option<PromptId> {
+        let with_agent = || self.open.iter().filter(|open| open.is_with_agent());
+        let alike =
+            with_agent().find(|open| blocks(&open.prompt.content).to_text().trim().starts_with(text.trim()));
+        alike.or_else(|| with_agent().next()).map(|open| open.prompt.id)
     }
 
     pub(super) fn accepted_unnamed(&self) -> Vec<PromptId> {
@@ -227,61 +269,93 @@ impl Prompts {
         };
         open.stage = Stage::Inserted { message: message.clone(), fields };
         let key = open.prompt.key.clone();
-        if let Some(key) = key {
-            if self.keys.len() >= MAX_KEYS {
-                self.keys.pop_front();
-            }
-            self.keys.push_back((key, message));
-        }
+        self.remember(key, Some(message));
     }
 
-    /// Answers the sender of a prompt that is in the conversation, if that is what it waits for.
+    fn remember(&mut self, key: Option<JsonStr>, message: Option<MessageId>) {
+        let Some(key) = key else { return };
+        self.past.retain(|past| past.key != key);
+        if self.past.len() >= MAX_KEYS {
+            self.past.pop_front();
+        }
+        self.past.push_back(Past { key, message, ended: None });
+    }
+
+    /// Answers those who asked for a prompt that is in the conversation, if that is what they want to know.
     pub(super) fn settle_accepted(&mut self, id: PromptId, out: &mut Step) {
-        let Some(open) = self.get_mut(id).filter(|open| !open.waits && !open.settled) else { return };
+        let Some(open) = self.get_mut(id) else { return };
         let Stage::Inserted { message, fields } = &open.stage else { return };
-        open.settled = true;
-        let outcome = Settled::Accepted { message: message.clone(), fields: fields.clone() };
-        out.effects.push(Effect::Settle { prompt: id, by: open.prompt.by, outcome });
-    }
-
-    pub(super) fn rejected(&mut self, id: PromptId, error: Json, out: &mut Step) {
-        let Some(open) = self.remove(id) else { return };
-        out.upkeep = true;
-        if !open.settled {
-            out.effects.push(Effect::Settle {
-                prompt: id,
-                by: open.prompt.by,
-                outcome: Settled::Rejected(error),
-            });
+        for asker in open.askers.extract_if(.., |asker| !asker.waits) {
+            let outcome = Settled::Accepted { message: message.clone(), fields: fields.clone() };
+            asker.settle(outcome, out);
         }
-        out.effects.push(Effect::HeldChanged);
     }
 
+    pub(super) fn rejected(&mut self, id: PromptId, error: &Json, out: &mut Step) {
+        self.refused(id, &Settled::Rejected(error.clone()), out);
+    }
+
+    /// A prompt that comes to nothing.
+    pub(super) fn refused(&mut self, id: PromptId, outcome: &Settled, out: &mut Step) {
+        let Some(mut open) = self.remove(id) else { return };
+        out.upkeep = true;
+        open.settle(outcome, out);
+    }
+
+    /// Takes back a prompt, under its own name or that of one who sent it again.
     pub(super) fn take_back(&mut self, id: PromptId, out: &mut Step) {
-        match self.get(id).map(|open| &open.stage) {
-            Some(Stage::Held) => self.drop_held(id, out),
+        let is_it = |open: &&Open| open.prompt.id == id || open.askers.iter().any(|asker| asker.id == id);
+        let Some(open) = self.open.iter().find(is_it) else { return };
+        let id = open.prompt.id;
+        match open.stage {
+            Stage::Held => self.drop_waiting(id, out),
             // The agent says what came of it.
-            Some(Stage::Sent | Stage::Accepted(_)) => out.effects.push(Effect::Recall(id)),
-            Some(Stage::Inserted { .. }) | None => {}
+            Stage::Sent | Stage::Accepted(_) => self.recall(id, out),
+            Stage::Inserted { .. } => {}
         }
     }
 
-    pub(super) fn take_back_all(&mut self, which: impl Fn(&Prompt) -> bool, out: &mut Step) {
-        let waiting = self.open.iter().filter(|open| open.stage.message().is_none() && which(&open.prompt));
-        let waiting: Vec<_> = waiting.map(|open| (open.prompt.id, open.stage == Stage::Held)).collect();
-        for (id, is_held) in waiting {
-            if !is_held {
-                out.effects.push(Effect::Recall(id));
+    pub(super) fn take_back_all(&mut self, out: &mut Step) {
+        let waiting: Vec<_> = self.open.iter().filter(|open| !open.is_inserted()).collect();
+        let waiting: Vec<_> = waiting.into_iter().map(|open| open.prompt.id).collect();
+        waiting.into_iter().for_each(|id| self.drop_waiting(id, out));
+    }
+
+    /// Somebody wants no more of the session: what nobody else asked for is taken back.
+    pub(super) fn closed(&mut self, by: ClientId, out: &mut Step) {
+        let mut unwanted = Vec::new();
+        for open in self.open.iter_mut().filter(|open| !open.is_inserted()) {
+            let is_only = !open.askers.is_empty() && open.askers.iter().all(|asker| asker.by == by);
+            if is_only {
+                unwanted.push(open.prompt.id);
+            } else {
+                let theirs = open.askers.extract_if(.., |asker| asker.by == by);
+                theirs.for_each(|asker| asker.settle(Settled::TakenBack, out));
             }
-            self.drop_held(id, out);
+        }
+        unwanted.into_iter().for_each(|id| self.drop_waiting(id, out));
+    }
+
+    /// Nobody wants a prompt any more that is not in the conversation. If the agent has it, it may be too late: until
+    /// the agent says what came of it, there may be a message to come.
+    fn drop_waiting(&mut self, id: PromptId, out: &mut Step) {
+        let Some(open) = self.get_mut(id) else { return };
+        open.settle(&Settled::TakenBack, out);
+        let (key, is_held) = (open.prompt.key.clone(), open.stage == Stage::Held);
+        self.remember(key, None);
+        out.upkeep = true;
+        if is_held {
+            self.remove(id);
+        } else {
+            self.recall(id, out);
         }
     }
 
-    fn drop_held(&mut self, id: PromptId, out: &mut Step) {
-        let Some(open) = self.remove(id) else { return };
+    fn recall(&mut self, id: PromptId, out: &mut Step) {
+        let Some(open) = self.get_mut(id).filter(|open| !open.recalled) else { return };
+        open.recalled = true;
         out.upkeep = true;
-        out.effects.push(Effect::Settle { prompt: id, by: open.prompt.by, outcome: Settled::TakenBack });
-        out.effects.push(Effect::HeldChanged);
+        out.effects.push(Effect::Recall(id));
     }
 
     fn remove(&mut self, id: PromptId) -> Option<Open> {
@@ -291,32 +365,41 @@ impl Prompts {
 
     /// A turn has ended, and with it every prompt that is in the conversation.
     pub(super) fn turn_ended(&mut self, state: &State, out: &mut Step) {
-        for open in self.open.extract_if(.., |open| open.stage.message().is_some()) {
+        for open in self.open.extract_if(.., |open| open.is_inserted()) {
             open.ended(state, out);
+        }
+        let unended = |past: &&mut Past| past.message.is_some() && past.ended.is_none();
+        for past in self.past.iter_mut().filter(unended) {
+            past.ended = Some(state.clone());
+            out.upkeep = true;
         }
     }
 
-    /// What the agent had and was not in the conversation waits again.
-    pub(super) fn agent_gone(&mut self, state: &State, out: &mut Step) {
-        self.turn_ended(state, out);
-        for open in &mut self.open {
-            open.stage = Stage::Held;
+    /// What the agent had and was not in the conversation waits again, unless it was not wanted any more.
+    pub(super) fn agent_gone(&mut self, out: &mut Step) {
+        for mut open in self.open.extract_if(.., |open| open.recalled && !open.is_inserted()) {
+            open.settle(&Settled::TakenBack, out);
         }
+        for open in self.open.iter_mut().filter(|open| !open.is_inserted() && open.stage != Stage::Held) {
+            open.stage = Stage::Held;
+            open.returned = open.returned.saturating_add(1);
+        }
+    }
+
+    /// An agent was gone before it was there.
+    pub(super) fn agent_never_came(&mut self) {
+        let held = self.open.iter_mut().filter(|open| open.stage == Stage::Held);
+        held.for_each(|open| open.returned = open.returned.saturating_add(1));
     }
 
     pub(super) fn keep(&self, kept: &mut Object) {
-        let held: Vec<_> =
-            self.open.iter().filter(|open| open.stage.message().is_none()).map(Open::keep).collect();
+        let held: Vec<_> = self.open.iter().filter(|open| open.is_waiting()).map(Open::keep).collect();
         if !held.is_empty() {
             kept.set(KEPT, Json::parse(format!("[{}]", held.join(","))).expect("it is made of JSON"));
         }
-        let keys = self
-            .keys
-            .iter()
-            .map(|(key, message)| format!("[{},{}]", key.as_literal(), message.as_json().as_literal()));
-        let keys: Vec<_> = keys.collect();
-        if !keys.is_empty() {
-            kept.set(KEYS, Json::parse(format!("[{}]", keys.join(","))).expect("it is made of JSON"));
+        let past: Vec<_> = self.past.iter().map(Past::keep).collect();
+        if !past.is_empty() {
+            kept.set(KEYS, Json::parse(format!("[{}]", past.join(","))).expect("it is made of JSON"));
         }
     }
 
@@ -329,38 +412,65 @@ impl Prompts {
             let id = PromptId(held.get("id")?.as_str().parse().ok()?);
             let more = Object::parse(held.get("more")?.raw()).ok()?;
             let (content, key) = (held.get("content")?.clone(), string_member(&held, "key"));
-            let prompt = Prompt { id, by: ClientId(0), content, more, key };
-            Some(Open { prompt, stage: Stage::Held, waits: false, settled: false })
+            let prompt = Prompt { id, by: ClientId::NOBODY, content, more, key };
+            Some(Open { prompt, stage: Stage::Held, askers: Vec::new(), recalled: false, returned: 0 })
         });
-        let keys = list(KEYS).unwrap_or_default().into_iter().filter_map(|pair| {
-            let pair = parlor_json::elements(pair)?;
-            let [key, message] = pair[..] else { return None };
-            Some((JsonStr::from_raw(key)?, JsonStr::from_raw(message)?.into()))
-        });
-        Self { open: open.collect(), keys: keys.collect() }
+        let past = list(KEYS).unwrap_or_default().into_iter().filter_map(Past::restored);
+        Self { open: open.collect(), past: past.collect() }
     }
 }
 
 impl Open {
-    /// The same prompt came again, from somebody who has lost the first one's answer.
-    fn resent(&mut self, prompt: &Prompt, waits: bool) {
-        self.prompt.id = prompt.id;
-        self.prompt.by = prompt.by;
-        self.waits = waits;
-        self.settled = false;
+    fn is_inserted(&self) -> bool {
+        self.stage.message().is_some()
+    }
+
+    fn is_with_agent(&self) -> bool {
+        matches!(self.stage, Stage::Sent | Stage::Accepted(_))
+    }
+
+    /// Whether it is wanted and not in the conversation.
+    fn is_waiting(&self) -> bool {
+        !self.is_inserted() && !self.recalled
+    }
+
+    /// Whether everybody has heard that it was taken back, and only the agent has not.
+    fn is_dropped(&self) -> bool {
+        self.recalled && self.askers.is_empty() && !self.is_inserted()
+    }
+
+    /// The same prompt came again, from somebody who has lost the first one's answer or does not want to wait for it.
+    fn resent(&mut self, asker: Asker, out: &mut Step) {
+        match &self.stage {
+            Stage::Inserted { message, fields } if !asker.waits => {
+                let outcome = Settled::Accepted { message: message.clone(), fields: fields.clone() };
+                asker.settle(outcome, out);
+            }
+            Stage::Held | Stage::Sent | Stage::Accepted(_) | Stage::Inserted { .. } => {
+                if self.askers.len() >= MAX_HELD {
+                    asker.settle(Settled::TooMany { limit: MAX_HELD }, out);
+                } else {
+                    self.askers.push(asker);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, outcome: &Settled, out: &mut Step) {
+        self.askers.drain(..).for_each(|asker| asker.settle(outcome.clone(), out));
     }
 
     fn ended(self, state: &State, out: &mut Step) {
         let Stage::Inserted { message, fields } = self.stage else { return };
-        if self.settled {
-            return;
+        for asker in self.askers {
+            let (message, fields) = (message.clone(), fields.clone());
+            let outcome = if asker.waits {
+                Settled::Ended { state: state.clone(), fields }
+            } else {
+                Settled::Accepted { message, fields }
+            };
+            asker.settle(outcome, out);
         }
-        let outcome = if self.waits {
-            Settled::Ended { state: state.clone(), fields }
-        } else {
-            Settled::Accepted { message, fields }
-        };
-        out.effects.push(Effect::Settle { prompt: self.prompt.id, by: self.prompt.by, outcome });
     }
 
     fn keep(&self) -> String {
@@ -372,5 +482,39 @@ impl Open {
             held.set("key", key);
         }
         held.to_json().as_str().to_owned()
+    }
+}
+
+impl Asker {
+    fn settle(self, outcome: Settled, out: &mut Step) {
+        out.effects.push(Effect::Settle { prompt: self.id, by: self.by, outcome });
+    }
+}
+
+impl Past {
+    fn outcome(&self, waits: bool) -> Settled {
+        let fields = Object::default();
+        match (&self.message, &self.ended) {
+            (None, _) => Settled::TakenBack,
+            (Some(_), Some(state)) if waits => Settled::Ended { state: state.clone(), fields },
+            (Some(message), _) => Settled::Accepted { message: message.clone(), fields },
+        }
+    }
+
+    fn keep(&self) -> String {
+        let message = self.message.as_ref().map_or("null", |message| message.as_json().as_literal());
+        let ended = self.ended.as_ref().map_or_else(|| "null".to_owned(), state_text);
+        format!("[{},{message},{ended}]", self.key.as_literal())
+    }
+
+    fn restored(kept: &RawValue) -> Option<Self> {
+        let parts = parlor_json::elements(kept)?;
+        let [key, message, ended] = parts[..] else { return None };
+        let ended = Object::parse(ended).ok().and_then(|ended| read_state(&ended));
+        Some(Self {
+            key: JsonStr::from_raw(key)?,
+            message: JsonStr::from_raw(message).map(MessageId::from),
+            ended,
+        })
     }
 }

@@ -41,7 +41,12 @@ pub(super) struct Questions(BTreeMap<QuestionId, Question>);
 #[derive(Debug, Clone)]
 struct Question {
     form: bool,
+    /// Who can still answer.
     asked: Vec<ClientId>,
+    /// Who could not and is still there.
+    erred: Vec<ClientId>,
+    /// What the last of them said.
+    error: Option<Json>,
 }
 
 impl Questions {
@@ -64,22 +69,39 @@ impl Questions {
             return false;
         }
         out.effects.extend(asked.iter().map(|client| Effect::Ask(id, *client)));
-        self.0.insert(id, Question { form, asked });
+        self.0.insert(id, Question { form, asked, erred: Vec::new(), error: None });
         true
     }
 
-    /// Somebody came who can answer what is open.
+    /// Somebody came who can answer what is open. Who joins again is not asked again.
     pub(super) fn joined(&mut self, id: ClientId, client: Client, out: &mut Step) {
         for (question, open) in &mut self.0 {
-            if !open.form || client.elicits {
+            if (!open.form || client.elicits) && !open.asked.contains(&id) {
+                open.erred.retain(|erred| *erred != id);
                 open.asked.push(id);
                 out.effects.push(Effect::Ask(*question, id));
             }
         }
     }
 
-    pub(super) fn left(&mut self, id: ClientId) {
-        self.0.values_mut().for_each(|open| open.asked.retain(|asked| *asked != id));
+    /// Somebody is gone. If all who are left could not answer, nobody will.
+    pub(super) fn left(&mut self, id: ClientId, out: &mut Step) {
+        let mut given_up = Vec::new();
+        for (question, open) in &mut self.0 {
+            open.asked.retain(|asked| *asked != id);
+            open.erred.retain(|erred| *erred != id);
+            if open.asked.is_empty() && !open.erred.is_empty() {
+                given_up.extend(open.error.take().map(|error| (*question, error)));
+            }
+        }
+        given_up.into_iter().for_each(|(id, error)| self.withdraw(id, Reply::Error(error), out));
+    }
+
+    /// Somebody who is still there wants no more of the session.
+    pub(super) fn closed(&mut self, id: ClientId, out: &mut Step) {
+        let asked = self.0.iter().filter(|(_, open)| open.asked.contains(&id));
+        out.effects.extend(asked.map(|(question, _)| Effect::Withdraw(*question, id)));
+        self.left(id, out);
     }
 
     /// The first result counts. Who errs is out; the last one's error is the answer if nobody is left.
@@ -93,7 +115,10 @@ impl Questions {
                 self.withdraw(id, Reply::Result(result), out);
             }
             Answer::Error(error) if open.asked.is_empty() => self.withdraw(id, Reply::Error(error), out),
-            Answer::Error(_) => {}
+            Answer::Error(error) => {
+                open.erred.push(by);
+                open.error = Some(error);
+            }
         }
     }
 

@@ -1,0 +1,14 @@
+//! A live session: what comes of what people and agents do.
+//!
+//! Each test is a script of what happens, and after each line what came of it. [`stage`] says how to read them.
+
+mod agents;
+mod echoes;
+mod limits;
+mod names;
+mod one_by_one;
+mod properties;
+mod questions;
+mod queueing;
+mod stage;
+mod taking_back;

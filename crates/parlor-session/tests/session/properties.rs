@@ -1,0 +1,274 @@
+//! Whatever happens in whatever order.
+
+use std::collections::BTreeMap;
+
+use parlor_session::session::{Effect, Input, Step, TurnTaking};
+use proptest::prelude::*;
+
+use crate::stage::Stage;
+
+/// Something that happens. What it is about is chosen from what there is.
+#[derive(Debug, Clone)]
+enum Happens {
+    Line(String),
+    Prompt {
+        by: u64,
+        key: Option<u8>,
+        text: &'static str,
+    },
+    /// The agent says what came of one of the prompts that it has.
+    Accepts {
+        which: usize,
+        named: Option<u8>,
+    },
+    Rejects {
+        which: usize,
+    },
+    Ends {
+        which: usize,
+    },
+    Asks {
+        form: bool,
+    },
+}
+
+const TEXTS: [&str; 4] = ["a", "ab", "abc", "image"];
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let client = 1..4_u64;
+    let line = |line: BoxedStrategy<String>| line.prop_map(Happens::Line);
+    let fixed = prop::sample::select(vec![
+        "cancel",
+        "gone",
+        "ready one",
+        "ready queue",
+        "ready one anew",
+        "ready queue anew",
+        "state running",
+        "state waits",
+        "state idle end",
+        "state idle",
+        "title x",
+        "notice",
+        "starts t",
+        "tool t open",
+        "tool t done",
+        "meta user m0",
+    ]);
+    let joins = (client.clone(), prop::sample::select(vec!["", "waits", "forms", "watches"]));
+    let says = (
+        prop::sample::select(vec!["user", "agent", "thought"]),
+        prop::option::of(0..4_u8),
+        prop::sample::select(TEXTS.to_vec()),
+        any::<bool>(),
+    );
+    let says = says.prop_map(|(role, id, text, whole)| match id {
+        Some(id) if whole => format!("whole {role} m{id}: {text}"),
+        Some(id) => format!("chunk {role} m{id}: {text}"),
+        None => format!("chunk {role}: {text}"),
+    });
+    let answers = (0..4_u64, client.clone(), prop::sample::select(vec!["answer", "err"]));
+    prop_oneof![
+        3 => line(fixed.prop_map(str::to_owned).boxed()),
+        2 => line(joins.prop_map(|(id, how)| format!("join {id} {how}")).boxed()),
+        1 => line(client.clone().prop_map(|id| format!("left {id}")).boxed()),
+        1 => line(client.clone().prop_map(|id| format!("close {id}")).boxed()),
+        1 => line((0..12_u64).prop_map(|id| format!("back {id}")).boxed()),
+        1 => line((0..4_u64).prop_map(|id| format!("unask {id}")).boxed()),
+        2 => line(answers.prop_map(|(id, by, verb)| format!("{verb} {id} by {by}")).boxed()),
+        4 => line(says.boxed()),
+        4 => (client, prop::option::of(0..2_u8), prop::sample::select(TEXTS.to_vec()))
+            .prop_map(|(by, key, text)| Happens::Prompt { by, key, text }),
+        3 => (0..3_usize, prop::option::of(0..4_u8)).prop_map(|(which, named)| Happens::Accepts { which, named }),
+        1 => (0..3_usize).prop_map(|which| Happens::Rejects { which }),
+        2 => (0..2_usize).prop_map(|which| Happens::Ends { which }),
+        1 => any::<bool>().prop_map(|form| Happens::Asks { form }),
+    ]
+}
+
+/// A session with the least of a server around it: it knows what the agent has, and counts the answers.
+#[derive(Default)]
+struct World {
+    stage: Stage,
+    agent: Option<TurnTaking>,
+    /// What the agent has and did not answer.
+    sent: Vec<u64>,
+    prompts: u64,
+    questions: u64,
+    settled: BTreeMap<u64, u32>,
+    replied: BTreeMap<u64, u32>,
+}
+
+impl World {
+    fn happen(&mut self, happens: &Happens) {
+        match happens {
+            Happens::Line(line) => self.line(line),
+            Happens::Prompt { by, key, text } => {
+                let key = key.map_or_else(String::new, |key| format!(" key=k{key}"));
+                self.prompts += 1;
+                self.settled.insert(self.prompts, 0);
+                self.line(&format!("prompt {} by {by}{key} {text}", self.prompts));
+            }
+            Happens::Accepts { which, named } => {
+                if let Some(prompt) = self.answered(*which, TurnTaking::Queueing) {
+                    let named = named.map_or_else(String::new, |named| format!(" m{named}"));
+                    self.line(&format!("accepted {prompt}{named}"));
+                }
+            }
+            Happens::Rejects { which } => {
+                if let Some(prompt) = self.answered(*which, TurnTaking::Queueing) {
+                    self.line(&format!("rejected {prompt}"));
+                }
+            }
+            Happens::Ends { which } => {
+                if let Some(prompt) = self.answered(*which, TurnTaking::OneByOne) {
+                    self.line(&format!("ended {prompt} end"));
+                }
+            }
+            Happens::Asks { form } => {
+                let question = self.questions;
+                self.questions += 1;
+                self.replied.insert(question, 0);
+                self.line(&format!("ask {question}{}", if *form { " form" } else { "" }));
+            }
+        }
+    }
+
+    /// One of the prompts that an agent of this kind has, which it has no longer.
+    fn answered(&mut self, which: usize, agent: TurnTaking) -> Option<u64> {
+        (self.agent == Some(agent) && which < self.sent.len()).then(|| self.sent.remove(which))
+    }
+
+    fn line(&mut self, line: &str) {
+        let input = self.stage.input(line);
+        match &input {
+            Input::AgentReady { taking, .. } => {
+                // An agent comes when there is none, and an agent that takes one prompt at a time reports no states.
+                if self.agent.is_some() {
+                    return;
+                }
+                self.agent = Some(*taking);
+            }
+            Input::AgentGone(_) => {
+                self.agent = None;
+                self.sent.clear();
+            }
+            Input::Said(..) if self.agent.is_none() => return,
+            Input::Said(parlor_session::Update::State(_), _) if self.agent != Some(TurnTaking::Queueing) => {
+                return;
+            }
+            Input::Said(..)
+            | Input::Joined(..)
+            | Input::Left(_)
+            | Input::Closed(_)
+            | Input::Prompted(_)
+            | Input::TakenBack(_)
+            | Input::Cancelled
+            | Input::AgentReleased
+            | Input::Accepted { .. }
+            | Input::Rejected { .. }
+            | Input::Ended { .. }
+            | Input::Asked { .. }
+            | Input::Answered { .. }
+            | Input::Unasked(_)
+            | Input::Noted(_) => {}
+        }
+        let step = self.stage.step(input);
+        self.count(&step);
+    }
+
+    fn count(&mut self, step: &Step) {
+        for effect in &step.effects {
+            match effect {
+                Effect::Send(prompt) => {
+                    assert!(self.agent.is_some(), "there is nobody to send a prompt to");
+                    self.sent.push(prompt.id.0);
+                }
+                Effect::Settle { prompt, .. } => {
+                    *self.settled.get_mut(&prompt.0).expect("a prompt that there was") += 1;
+                }
+                Effect::Reply(question, _) => {
+                    *self.replied.get_mut(&question.0).expect("a question that there was") += 1;
+                }
+                Effect::Recall(_)
+                | Effect::Interrupt
+                | Effect::Ask(..)
+                | Effect::Withdraw(..)
+                | Effect::HeldChanged
+                | Effect::NeedAgent
+                | Effect::Release => {}
+            }
+        }
+        assert!(self.settled.values().all(|count| *count <= 1), "somebody was answered twice");
+        assert!(self.replied.values().all(|count| *count <= 1), "the agent was answered twice");
+    }
+
+    /// Goes on until nothing is left to do.
+    fn rest(&mut self) {
+        if self.agent.is_none() {
+            self.line("ready one");
+        }
+        for _ in 0..1000 {
+            match self.agent {
+                Some(TurnTaking::OneByOne) if !self.sent.is_empty() => {
+                    self.happen(&Happens::Ends { which: 0 });
+                }
+                Some(TurnTaking::Queueing) if !self.sent.is_empty() => {
+                    self.happen(&Happens::Accepts { which: 0, named: None });
+                }
+                Some(TurnTaking::Queueing) => {
+                    self.line("state idle end");
+                    return;
+                }
+                Some(TurnTaking::OneByOne) | None => return,
+            }
+        }
+        panic!("it never comes to rest");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// That the changes are all that changed is looked at by the stage after each step.
+    #[test]
+    fn everybody_is_answered_exactly_once(script in prop::collection::vec(happens(), 0..60)) {
+        let mut world = World::default();
+        script.iter().for_each(|happens| world.happen(happens));
+        world.rest();
+        let unanswered: Vec<_> = world.settled.iter().filter(|(_, count)| **count == 0).collect();
+        prop_assert_eq!(unanswered, Vec::<(&u64, &u32)>::new());
+        prop_assert!(world.stage.session.held().is_empty());
+        prop_assert!(!world.stage.session.is_busy() || world.agent == Some(TurnTaking::OneByOne));
+        world.line("gone");
+        prop_assert!(world.replied.values().all(|count| *count == 1));
+        prop_assert!(!world.stage.session.is_busy());
+    }
+
+    #[test]
+    fn what_is_kept_is_enough_to_go_on(script in prop::collection::vec(happens(), 0..60)) {
+        let mut world = World::default();
+        script.iter().for_each(|happens| world.happen(happens));
+        world.line("gone");
+        let held = |world: &World| -> Vec<_> {
+            world.stage.session.held().into_iter().map(|held| (held.id, held.text)).collect()
+        };
+        let (before, names) = (held(&world), world.stage.session.names().clone());
+        world.stage.restart();
+        prop_assert_eq!(held(&world), before);
+        prop_assert_eq!(world.stage.session.names(), &names);
+    }
+
+    /// Towards clients names are unique.
+    #[test]
+    fn no_two_messages_have_one_name(script in prop::collection::vec(happens(), 0..60)) {
+        let mut world = World::default();
+        script.iter().for_each(|happens| world.happen(happens));
+        let mut seen = std::collections::HashSet::new();
+        for entry in world.stage.session.transcript().entries() {
+            if let parlor_session::EntryId::Message(_, id) = entry.id() {
+                prop_assert!(seen.insert(id.clone()), "{id} twice");
+            }
+        }
+    }
+}
