@@ -118,6 +118,15 @@ impl Connection {
         if method == "initialize" {
             return self.initialize(id, &params).await;
         }
+        // Who only wants to know how the server is need not begin, which may start an agent.
+        match method {
+            "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
+            "_parlor/agents" => {
+                list::agents(&self.hub, &self.client, id);
+                return Ok(());
+            }
+            _ => {}
+        }
         let Some(terms) = self.client.terms() else {
             return Err(RpcError::new(code::INVALID_REQUEST, "`initialize` comes first"));
         };
@@ -134,7 +143,6 @@ impl Connection {
                 let session = session(&params)?;
                 return self.reach(&session, Message::Join { client: client(), id: id.clone(), from }).await;
             }
-            "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
             _ => {}
         }
         if !self.client.drives() {

@@ -83,6 +83,11 @@ impl DataDir {
         Ok(Self(path))
     }
 
+    /// The directory as it is, for who only wants to look; nothing if it is not there.
+    pub fn look(path: &Path) -> Option<Self> {
+        path.is_dir().then(|| Self(path.to_owned()))
+    }
+
     /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.0

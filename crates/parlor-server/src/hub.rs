@@ -21,7 +21,8 @@ use crate::connection;
 use crate::json;
 use crate::outbox::{OutboxReader, outbox};
 use crate::process::Watcher;
-use crate::session::{self, Bound, Inbox, Message, Opened};
+use crate::session::{self, Bound, Inbox, Message};
+use crate::stored::{self, Opened};
 
 /// Who connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -239,7 +240,7 @@ impl Shared {
         let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
         let opened = cell.get_or_try_init(async || {
             let key = id.as_json().as_literal().to_owned();
-            let opened = self.read(move |store| session::open(store, &key)).await?;
+            let opened = self.read(move |store| stored::open(store, &key)).await?;
             opened.map(|opened| session::start(Arc::clone(self), opened, None)).ok_or_else(|| no_session(id))
         });
         match opened.await {

@@ -10,6 +10,8 @@ pub mod doors;
 pub mod hub;
 mod json;
 pub mod outbox;
+pub mod probe;
 pub mod process;
 pub mod services;
 mod session;
+pub mod stored;

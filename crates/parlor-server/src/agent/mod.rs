@@ -21,6 +21,7 @@ use crate::process::Process;
 use crate::session::{AgentCall, Inbox, Message};
 
 pub(crate) use self::registry::Registry;
+pub(crate) use self::start::start;
 
 /// How many requests to one agent may be without an answer.
 const MAX_ASKED: usize = 10_000;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use parlor_dialect::Dialect;
-use parlor_json::{Json, Object};
+use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_store::{Batch, Store, Write};
 use parlor_wire::RpcError;
@@ -17,6 +16,7 @@ use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
 use crate::json;
 use crate::process::Watcher;
+use crate::stored::{self, Remembered};
 
 /// The agents of a server.
 pub(crate) struct Registry {
@@ -40,13 +40,6 @@ struct Slot {
     agent: Option<Arc<Agent>>,
     unused_since: Option<Instant>,
     idle: std::time::Duration,
-}
-
-/// What is remembered of an agent from its last start.
-#[derive(Debug, Clone)]
-pub(crate) struct Remembered {
-    pub(crate) dialect: Dialect,
-    pub(crate) info: Object,
 }
 
 impl Registry {
@@ -88,10 +81,7 @@ impl Registry {
 
     /// What an agent said of itself when it was last started.
     pub(crate) fn remembered(&self, config: &AgentConfig) -> Option<Remembered> {
-        let kept = self.store.value(&name_of(config)).ok()??;
-        let kept = json::object(Some(Json::parse(kept).ok()?.raw()));
-        let dialect = json::text(&kept, "dialect")?.parse().ok()?;
-        Some(Remembered { dialect, info: json::member(&kept, "info")? })
+        stored::remembered(&*self.store, config)
     }
 
     fn remember(&self, config: &AgentConfig, agent: &Agent) {
@@ -99,7 +89,7 @@ impl Registry {
         kept.set("dialect", json::string(agent.dialect.name()));
         kept.set("info", agent.info.to_json());
         let value = Some(kept.to_json().as_str().to_owned());
-        let write = Write::Value { key: name_of(config), value };
+        let write = Write::Value { key: stored::key_of(config), value };
         let done = |result: Result<(), parlor_store::StoreError>| {
             if let Err(error) = result {
                 tracing::warn!(%error, "what the agent said of itself is not remembered");
@@ -161,8 +151,4 @@ impl Registry {
         while stopping.join_next().await.is_some() {}
         self.watcher.close().await;
     }
-}
-
-fn name_of(config: &AgentConfig) -> String {
-    format!("agent {}", config.command.join(" "))
 }

@@ -31,7 +31,7 @@ struct Begun {
 
 /// Starts an agent. It is asked for version 2 first, unless it is known to speak another; one that does not speak it is
 /// started again, because some are confused by a second `initialize`.
-pub(super) async fn start(
+pub(crate) async fn start(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,

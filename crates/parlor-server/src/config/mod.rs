@@ -21,7 +21,7 @@ use crate::doors::HttpOptions;
 pub use self::agent::{AgentConfig, ProcessMode};
 pub use self::choice::Agents;
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
-pub use self::preset::{PRESETS, Preset, installed};
+pub use self::preset::{PRESETS, Preset, installed, program_at};
 
 /// The port of the HTTP door unless another is chosen.
 pub const DEFAULT_PORT: u16 = 7667;

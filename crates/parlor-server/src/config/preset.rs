@@ -90,8 +90,16 @@ pub fn installed(preset: &Preset, path_env: &OsStr) -> Option<PathBuf> {
     if preset.is_built_in() {
         return env::current_exe().ok();
     }
-    let program = preset.command.first()?;
-    env::split_paths(path_env).map(|directory| directory.join(program)).find(|file| {
+    program_at(preset.command.first()?, path_env)
+}
+
+/// Where a program is: a path is taken as it is, a name is looked for along `path_env`.
+pub fn program_at(program: &str, path_env: &OsStr) -> Option<PathBuf> {
+    let runs = |file: &PathBuf| {
         fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    })
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(runs);
+    }
+    env::split_paths(path_env).map(|directory| directory.join(program)).find(runs)
 }

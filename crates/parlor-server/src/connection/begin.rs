@@ -12,7 +12,8 @@ use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::{AgentChoice, Shared};
 use crate::json;
-use crate::session::{self, Bound, From, Message, Opened};
+use crate::session::{self, Bound, From, Message};
+use crate::stored::Opened;
 
 /// The agent that a client asked for.
 fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {

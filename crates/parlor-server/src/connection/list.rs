@@ -96,3 +96,22 @@ pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -
     client.outbox.push(json::response(id, &result).into());
     Ok(())
 }
+
+/// The agents that clients can ask for.
+pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
+    let agents = &hub.registry().agents;
+    let default = &agents.default_agent().name;
+    let listed = agents.all().iter().map(|config| {
+        let words: Vec<_> =
+            config.command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
+        let mut agent = Object::default();
+        agent.set("name", json::string(&config.name));
+        agent.set("command", json::json(format!("[{}]", words.join(","))));
+        agent.set("default", json::json(if config.name == *default { "true" } else { "false" }));
+        agent.to_json().as_str().to_owned()
+    });
+    let listed: Vec<_> = listed.collect();
+    let mut result = Object::default();
+    result.set("agents", json::json(format!("[{}]", listed.join(","))));
+    client.outbox.push(json::response(id, &result).into());
+}

@@ -12,12 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{Actor, End, now};
 use crate::json;
-
-/// The slot in which a session keeps what is not in its transcript.
-pub(super) const KEPT: &str = "session";
-
-/// The slot in which it keeps what people decided.
-pub(super) const ANSWERS: &str = "answers";
+use crate::stored::{ANSWERS, KEPT};
 
 /// How many decisions are kept.
 const MAX_ANSWERS: usize = 100;

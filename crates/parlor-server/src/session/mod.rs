@@ -32,7 +32,7 @@ use crate::services::terminals::{TerminalEvent, Terminals};
 
 pub(crate) use self::agent::Bound;
 pub(crate) use self::join::From;
-pub(crate) use self::open::{Opened, open, start};
+pub(crate) use self::open::start;
 use self::seat::Seat;
 use self::tell::Groups;
 

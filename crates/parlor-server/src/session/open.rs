@@ -1,4 +1,4 @@
-//! Sessions that begin, and sessions that are taken out of the store.
+//! Sessions that begin, and sessions that go on.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,61 +7,16 @@ use std::time::Instant;
 use parlor_dialect::{Decoder, Dialect, Losses, live};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Input, Session};
-use parlor_session::{SessionId, Transcript, Unsaved};
-use parlor_store::{SessionRow, Store, StoreError};
+use parlor_session::{SessionId, Unsaved};
 use parlor_wire::{RpcError, code};
 use tokio::sync::mpsc;
 
 use super::agent::Bound;
-use super::keep::{ANSWERS, KEPT};
 use super::tell::Groups;
 use super::{Actor, Due, INBOX, Inbox};
 use crate::hub::Shared;
 use crate::json;
-
-/// How much of a session is read at once.
-const PAGE: usize = 4 << 20;
-
-/// A session as it was stored.
-pub(crate) struct Opened {
-    pub(crate) row: SessionRow,
-    pub(crate) transcript: Transcript,
-    pub(crate) kept: Option<Object>,
-    /// What people last decided.
-    pub(crate) answers: Option<String>,
-}
-
-/// Reads a session from the store. This blocks.
-pub(crate) fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
-    let Some(row) = store.session(id)? else { return Ok(None) };
-    let damaged = |error: parlor_session::BadRow| StoreError {
-        kind: parlor_store::ErrorKind::Format,
-        message: error.to_string(),
-    };
-    let mut transcript = Transcript::default();
-    let mut after = 0;
-    loop {
-        let page = store.entries(id, 0, after, PAGE)?;
-        let Some(last) = page.last() else { break };
-        after = last.created;
-        for entry in &page {
-            transcript
-                .restore_entry(entry.created, entry.seq, &entry.head, &entry.content, entry.inherited)
-                .map_err(damaged)?;
-        }
-    }
-    let (mut kept, mut answers) = (None, None);
-    for slot in store.slots(id, 0)? {
-        if slot.name == KEPT {
-            kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
-        } else if slot.name == ANSWERS {
-            answers = Some(slot.body);
-        } else {
-            transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
-        }
-    }
-    Ok(Some(Opened { row, transcript, kept, answers }))
-}
+use crate::stored::{Opened, dialect_of};
 
 /// Starts the task of a session. `agent` is there if the session has just begun.
 pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Object)>) -> Inbox {
@@ -122,12 +77,6 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         actor.run().await;
     });
     me
-}
-
-/// The dialect of the agent when the session was last written.
-pub(super) fn dialect_of(row: &SessionRow) -> Option<Dialect> {
-    let data = Json::parse(row.data.clone()).ok()?;
-    json::text(&json::object(Some(data.raw())), "agentDialect")?.parse().ok()
 }
 
 fn stored_answers(stored: Option<&str>) -> VecDeque<String> {

@@ -62,6 +62,11 @@ impl SqliteStore {
         Ok(Self { readers, writer: None })
     }
 
+    /// The version of the database's format, which later versions of this program know as well.
+    pub fn format_version(&self) -> Result<u32, StoreError> {
+        self.readers.read(|conn| Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?))
+    }
+
     #[doc(hidden)]
     pub fn open_with(path: &Path, options: &Options) -> Result<Self, StoreError> {
         let conn = schema::open_writer(path)?;

@@ -1,0 +1,89 @@
+//! Sessions as they are in the store, for servers and for those who only look.
+
+use parlor_dialect::Dialect;
+use parlor_json::{Json, Object};
+use parlor_session::Transcript;
+use parlor_store::{ErrorKind, SessionRow, Store, StoreError};
+
+use crate::config::AgentConfig;
+use crate::json;
+
+/// The slot in which a session keeps what is not in its transcript.
+pub(crate) const KEPT: &str = "session";
+
+/// The slot in which it keeps what people decided.
+pub(crate) const ANSWERS: &str = "answers";
+
+/// How much of a session is read at once.
+const PAGE: usize = 4 << 20;
+
+/// A session as it was stored.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// What lists show of it.
+    pub row: SessionRow,
+    /// What was said.
+    pub transcript: Transcript,
+    /// What the server keeps besides.
+    pub kept: Option<Object>,
+    /// What people last decided.
+    pub answers: Option<String>,
+}
+
+/// What is remembered of an agent from its last start.
+#[derive(Debug, Clone)]
+pub struct Remembered {
+    /// What it speaks.
+    pub dialect: Dialect,
+    /// What it said of itself.
+    pub info: Object,
+}
+
+/// Reads a session from the store. This blocks.
+pub fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
+    let Some(row) = store.session(id)? else { return Ok(None) };
+    let damaged =
+        |error: parlor_session::BadRow| StoreError { kind: ErrorKind::Format, message: error.to_string() };
+    let mut transcript = Transcript::default();
+    let mut after = 0;
+    loop {
+        let page = store.entries(id, 0, after, PAGE)?;
+        let Some(last) = page.last() else { break };
+        after = last.created;
+        for entry in &page {
+            transcript
+                .restore_entry(entry.created, entry.seq, &entry.head, &entry.content, entry.inherited)
+                .map_err(damaged)?;
+        }
+    }
+    let (mut kept, mut answers) = (None, None);
+    for slot in store.slots(id, 0)? {
+        if slot.name == KEPT {
+            kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
+        } else if slot.name == ANSWERS {
+            answers = Some(slot.body);
+        } else {
+            transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
+        }
+    }
+    Ok(Some(Opened { row, transcript, kept, answers }))
+}
+
+/// The dialect of the agent when the session was last written.
+pub fn dialect_of(row: &SessionRow) -> Option<Dialect> {
+    let data = Json::parse(row.data.clone()).ok()?;
+    json::text(&json::object(Some(data.raw())), "agentDialect")?.parse().ok()
+}
+
+/// What an agent said of itself when it was last started.
+pub fn remembered(store: &dyn Store, config: &AgentConfig) -> Option<Remembered> {
+    let kept = store.value(&key_of(config)).ok()??;
+    let kept = json::object(Some(Json::parse(kept).ok()?.raw()));
+    let dialect = json::text(&kept, "dialect")?.parse().ok()?;
+    Some(Remembered { dialect, info: json::member(&kept, "info")? })
+}
+
+/// Under which name it is remembered what an agent said of itself.
+pub(crate) fn key_of(config: &AgentConfig) -> String {
+    format!("agent {}", config.command.join(" "))
+}
