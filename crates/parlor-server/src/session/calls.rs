@@ -83,16 +83,20 @@ impl Actor {
                 Ok(result) => (json::response(&id, &result), false),
                 Err(error) => (json::error(&id, &error), false),
             },
-            Settled::TakenBack if dialect == Dialect::V1 => {
-                let mut result = Object::default();
-                result.set("stopReason", json::string("cancelled"));
-                (json::response(&id, &result), false)
-            }
+            Settled::TakenBack if dialect == Dialect::V1 => (json::response(&id, &cancelled()), false),
             Settled::TakenBack => {
                 let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back");
                 (json::error(&id, &error), false)
             }
-            Settled::Rejected(error) => (json::error(&id, &RpcError::from_raw(error.raw())), false),
+            Settled::Rejected(error) => {
+                let error = RpcError::from_raw(error.raw());
+                // An agent that holds prompts itself says in this way that it gave one back.
+                if dialect == Dialect::V1 && error.code() == code::REQUEST_CANCELLED {
+                    (json::response(&id, &cancelled()), false)
+                } else {
+                    (json::error(&id, &error), false)
+                }
+            }
             Settled::NoRoom(refused) => {
                 let error =
                     RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
@@ -374,4 +378,11 @@ impl Actor {
         params.set("sessionId", session.as_json());
         params
     }
+}
+
+/// How a v1 client is told that its prompt was not wanted any more.
+fn cancelled() -> Object {
+    let mut result = Object::default();
+    result.set("stopReason", json::string("cancelled"));
+    result
 }
