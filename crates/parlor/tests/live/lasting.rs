@@ -35,7 +35,7 @@ fn an_agent_that_dies_comes_back_with_the_next_prompt() {
     let server = Server::with(KEEPERS);
     let agents = ["resumes", "loads", "anonymous-loads", "resumes-v2", "forgets", "v2", "draft"];
     for (n, agent) in agents.into_iter().enumerate() {
-        for dialect in Dialect::ALL {
+        for dialect in [Dialect::V1, Dialect::ALL[1 + n % 2]] {
             let mut client = server.client(DOORS[n % 3], dialect, agent);
             let mut other = server.client(Door::Unix, Dialect::ALL[n % 3], agent);
             let session = client.new_session();
