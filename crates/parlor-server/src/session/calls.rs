@@ -83,16 +83,20 @@ impl Actor {
                 Ok(result) => (json::response(&id, &result), Some(&marks.ended)),
                 Err(error) => (json::error(&id, &error), Some(&marks.ended)),
             },
-            Settled::TakenBack if dialect == Dialect::V1 => {
-                let mut result = Object::default();
-                result.set("stopReason", json::string("cancelled"));
-                (json::response(&id, &result), None)
-            }
+            Settled::TakenBack if dialect == Dialect::V1 => (json::response(&id, &cancelled()), None),
             Settled::TakenBack => {
                 let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back");
                 (json::error(&id, &error), None)
             }
-            Settled::Rejected(error) => (json::error(&id, &RpcError::from_raw(error.raw())), None),
+            Settled::Rejected(error) => {
+                let error = RpcError::from_raw(error.raw());
+                // An agent that holds prompts itself says in this way that it gave one back.
+                if dialect == Dialect::V1 && error.code() == code::REQUEST_CANCELLED {
+                    (json::response(&id, &cancelled()), None)
+                } else {
+                    (json::error(&id, &error), None)
+                }
+            }
             Settled::NoRoom(refused) => {
                 let error =
                     RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
@@ -388,4 +392,11 @@ impl Asked {
 /// What is said for a client that cannot be asked something.
 fn cannot_ask() -> Json {
     json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this"))
+}
+
+/// How a v1 client is told that its prompt was not wanted any more.
+fn cancelled() -> Object {
+    let mut result = Object::default();
+    result.set("stopReason", json::string("cancelled"));
+    result
 }
