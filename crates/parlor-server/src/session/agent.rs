@@ -224,7 +224,7 @@ impl Actor {
     pub(super) fn agent_answered(&mut self, call: AgentCall, reply: AgentReply) {
         match call {
             AgentCall::Forwarded { client, id, method, params } => {
-                self.forwarded(client, &id, &method, &params, reply);
+                self.forwarded(client.id, &id, &method, &params, reply);
             }
             AgentCall::Prompt(prompt) => {
                 self.sent.remove(&prompt);

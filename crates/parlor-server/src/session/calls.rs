@@ -146,7 +146,7 @@ impl Actor {
         match id.cloned() {
             Some(id) => {
                 let call = AgentCall::Forwarded {
-                    client: client.id,
+                    client: Arc::clone(client),
                     id,
                     method: agents_method.clone(),
                     params: agents_params.clone(),

@@ -104,7 +104,7 @@ pub(crate) enum AgentCall {
     /// To take a prompt.
     Prompt(PromptId),
     /// Something for a client.
-    Forwarded { client: ClientId, id: RequestId, method: String, params: Object },
+    Forwarded { client: Arc<Client>, id: RequestId, method: String, params: Object },
 }
 
 /// A session and what it is made of.
@@ -143,6 +143,8 @@ pub(crate) struct Actor {
     groups: Groups,
     losses: Losses,
     last_active: Instant,
+    /// The last change that the store has taken.
+    stored: u64,
     ends: Option<End>,
 }
 
@@ -193,6 +195,8 @@ struct Starting {
 /// Why a session's task ends.
 #[derive(Debug)]
 enum End {
+    /// It cannot be stored.
+    Failed(RpcError),
     /// Nobody needs it now.
     Unused,
     /// It was deleted.
@@ -351,7 +355,9 @@ impl Actor {
     fn end(&mut self, done: oneshot::Sender<()>) {
         match &mut self.ends {
             Some(End::Stopped(all)) => all.push(done),
-            Some(End::Unused | End::Deleted) | None => self.ends = Some(End::Stopped(vec![done])),
+            Some(End::Failed(_) | End::Unused | End::Deleted) | None => {
+                self.ends = Some(End::Stopped(vec![done]));
+            }
         }
     }
 
@@ -362,8 +368,20 @@ impl Actor {
             self.ends = None;
             return Box::pin(self.run()).await;
         }
-        if matches!(self.ends, Some(End::Deleted) | None) {
+        if matches!(self.ends, Some(End::Deleted | End::Failed(_)) | None) {
             self.hub.forget_now(&self.id);
+        }
+        let refused = match &self.ends {
+            Some(End::Failed(error)) => Some(error.clone()),
+            Some(End::Deleted) => Some(crate::hub::no_session(&self.id)),
+            Some(End::Unused | End::Stopped(_)) | None => None,
+        };
+        if let Some(error) = refused {
+            // What came meanwhile is answered as well.
+            self.inbox.close();
+            while let Some(message) = self.inbox.recv().await {
+                message.refuse(&error);
+            }
         }
         // With the server, its agents end as well.
         if let Some(bound) = self.agent.take().filter(|_| !matches!(self.ends, Some(End::Stopped(_)))) {
@@ -381,6 +399,39 @@ impl Message {
     /// How much work a message is, in bytes.
     fn weight(&self) -> usize {
         if let Self::Lines(lines, _) = self { lines.len() } else { 256 }
+    }
+
+    /// Answers a request that nobody will look at.
+    pub(crate) fn refuse(self, error: &RpcError) {
+        let (client, id) = match self {
+            Self::Join { client, id, .. }
+            | Self::Close { client, id }
+            | Self::Prompt { client, id, .. }
+            | Self::Unhold { client, id, .. }
+            | Self::Delete { client, id }
+            | Self::Forward { client, id: Some(id), .. }
+            | Self::AgentAnswered(AgentCall::Forwarded { client, id, .. }, _) => (client, id),
+            Self::Seated(_)
+            | Self::Drained(_)
+            | Self::Left(_)
+            | Self::TakeBack { .. }
+            | Self::Cancel
+            | Self::Forward { id: None, .. }
+            | Self::Answered { .. }
+            | Self::Lines(..)
+            | Self::AgentAsks { .. }
+            | Self::AgentUnasks(_)
+            | Self::AgentNotes(_)
+            | Self::AgentAnswered(AgentCall::Prompt(_), _)
+            | Self::AgentReady(_)
+            | Self::AgentGone(_)
+            | Self::Quiet
+            | Self::Terminal(_)
+            | Self::Served(..)
+            | Self::Tick
+            | Self::End(_) => return,
+        };
+        client.outbox.push(crate::json::error(&id, error).into());
     }
 }
 
