@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use anstream::eprintln;
 
+use crate::render::safe;
+
 /// Why a command ended without doing what it was asked to.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -51,9 +53,9 @@ impl Failure {
             Kind::BadInput => 2,
             Kind::ReaderGone => return ExitCode::SUCCESS,
         };
-        eprintln!("parlor: {}", self.message);
+        eprintln!("parlor: {}", safe(&self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("  hint: {hint}");
+            eprintln!("  hint: {}", safe(hint));
         }
         ExitCode::from(code)
     }

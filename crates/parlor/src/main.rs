@@ -1,11 +1,15 @@
 //! The `parlor` command.
 
+mod client;
 mod commands;
 mod demo;
 mod failure;
 mod input;
+mod library;
+mod output;
 mod render;
 mod setup;
+mod table;
 
 use std::process::ExitCode;
 
@@ -25,6 +29,9 @@ struct Cli {
 enum Command {
     Serve(commands::serve::Serve),
     Acp(commands::acp::Acp),
+    Ls(commands::ls::Ls),
+    Show(commands::show::Show),
+    Status(commands::status::Status),
     DemoAgent(commands::demo_agent::DemoAgent),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
@@ -38,6 +45,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Acp(acp) => acp.run(),
+        Command::Ls(ls) => ls.run(),
+        Command::Show(show) => show.run(),
+        Command::Status(status) => status.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),

@@ -7,11 +7,8 @@ use parlor_dialect::view;
 use parlor_json::{Json, Members, Type, elements, text, type_of};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Slot, State, Transcript, text_of};
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-const RED: Style = AnsiColor::Red.on_default();
-const GREEN: Style = AnsiColor::Green.on_default();
-const YELLOW: Style = AnsiColor::Yellow.on_default();
+use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
+
 const USER: Style = AnsiColor::Cyan.on_default().bold();
 const AGENT: Style = AnsiColor::Green.on_default().bold();
 
@@ -20,6 +17,11 @@ pub(crate) fn transcript(transcript: &Transcript, out: &mut impl Write) -> io::R
     if let Some(title) = transcript.slot(Slot::Info).and_then(|info| field(info, "title")) {
         writeln!(out, "{BOLD}{}{BOLD:#}\n", safe(&title))?;
     }
+    entries(transcript, out)
+}
+
+/// Writes the transcript without its title.
+pub(crate) fn entries(transcript: &Transcript, out: &mut impl Write) -> io::Result<()> {
     for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
         self::entry(entry, out)?;
         writeln!(out)?;
@@ -206,6 +208,6 @@ fn members_of(object: &str) -> Members<'_> {
 }
 
 /// Text that an agent wrote, made safe to print: nothing in it can move the cursor or change the terminal.
-fn safe(text: &str) -> String {
+pub(crate) fn safe(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

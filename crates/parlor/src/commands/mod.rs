@@ -3,6 +3,9 @@
 pub(crate) mod acp;
 pub(crate) mod demo_agent;
 pub(crate) mod fold;
+pub(crate) mod ls;
 pub(crate) mod serve;
+pub(crate) mod show;
+pub(crate) mod status;
 pub(crate) mod translate;
 pub(crate) mod watch;
