@@ -1,5 +1,6 @@
 //! The `parlor` command.
 
+mod bench;
 mod commands;
 mod demo;
 mod failure;
@@ -26,6 +27,7 @@ enum Command {
     Serve(commands::serve::Serve),
     Acp(commands::acp::Acp),
     DemoAgent(commands::demo_agent::DemoAgent),
+    Bench(commands::bench::BenchCommand),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Acp(acp) => acp.run(),
         Command::DemoAgent(agent) => agent.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::Watch(watch) => watch.run(),
