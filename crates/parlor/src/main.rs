@@ -1,5 +1,6 @@
 //! The `parlor` command.
 
+mod bench;
 mod client;
 mod commands;
 mod demo;
@@ -33,6 +34,7 @@ enum Command {
     Show(commands::show::Show),
     Status(commands::status::Status),
     DemoAgent(commands::demo_agent::DemoAgent),
+    Bench(commands::bench::BenchCommand),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Show(show) => show.run(),
         Command::Status(status) => status.run(),
         Command::DemoAgent(agent) => agent.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::Watch(watch) => watch.run(),

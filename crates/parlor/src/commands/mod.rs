@@ -1,6 +1,7 @@
 //! One file per command; the doc comment of its arguments is its help.
 
 pub(crate) mod acp;
+pub(crate) mod bench;
 pub(crate) mod demo_agent;
 pub(crate) mod fold;
 pub(crate) mod ls;
