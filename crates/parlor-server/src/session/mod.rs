@@ -104,7 +104,19 @@ pub(crate) enum AgentCall {
     /// To take a prompt.
     Prompt(PromptId),
     /// Something for a client.
-    Forwarded { client: Arc<Client>, id: RequestId, method: String, params: Object },
+    Forwarded(Forwarded),
+}
+
+/// What a client asked and only the agent can answer.
+#[derive(Debug)]
+pub(crate) struct Forwarded {
+    client: Arc<Client>,
+    id: RequestId,
+    /// The method as the client called it.
+    asked: String,
+    /// The method and the params as the agent was asked.
+    method: String,
+    params: Object,
 }
 
 /// A session and what it is made of.
@@ -410,7 +422,7 @@ impl Message {
             | Self::Unhold { client, id, .. }
             | Self::Delete { client, id }
             | Self::Forward { client, id: Some(id), .. }
-            | Self::AgentAnswered(AgentCall::Forwarded { client, id, .. }, _) => (client, id),
+            | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => (client, id),
             Self::Seated(_)
             | Self::Drained(_)
             | Self::Left(_)
