@@ -1,5 +1,6 @@
 //! The `parlor` command.
 
+mod ask;
 mod client;
 mod commands;
 mod demo;
@@ -8,6 +9,7 @@ mod input;
 mod library;
 mod output;
 mod render;
+mod screen;
 mod setup;
 mod table;
 
@@ -31,6 +33,7 @@ enum Command {
     Acp(commands::acp::Acp),
     Ls(commands::ls::Ls),
     Show(commands::show::Show),
+    Prompt(commands::prompt::Prompt),
     Status(commands::status::Status),
     DemoAgent(commands::demo_agent::DemoAgent),
     Fold(commands::fold::Fold),
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
+        Command::Prompt(prompt) => prompt.run(),
         Command::Status(status) => status.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),
