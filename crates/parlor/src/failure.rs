@@ -3,7 +3,9 @@ use std::io;
 use std::process::ExitCode;
 
 use anstream::eprintln;
+use parlor_json::{Members, text};
 
+use crate::client;
 use crate::render::safe;
 
 /// Why a command ended without doing what it was asked to.
@@ -40,6 +42,17 @@ impl Failure {
             return Self { kind: Kind::ReaderGone, message: String::new(), hint: None };
         }
         Self::failed(format_args!("cannot write the output: {error}"))
+    }
+
+    /// What came of asking the server.
+    pub(crate) fn server(error: &client::Error) -> Self {
+        let failure = Self::failed(error);
+        let client::Error::Rpc(rpc) = error else { return failure };
+        let hint = rpc.data().and_then(|data| Members::of(data.raw()).ok()?.get("hint").and_then(text));
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 
     pub(crate) fn hint(self, hint: impl Display) -> Self {

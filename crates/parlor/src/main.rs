@@ -1,5 +1,6 @@
 //! The `parlor` command.
 
+mod ask;
 mod bench;
 mod client;
 mod commands;
@@ -9,6 +10,7 @@ mod input;
 mod library;
 mod output;
 mod render;
+mod screen;
 mod setup;
 mod table;
 
@@ -32,6 +34,7 @@ enum Command {
     Acp(commands::acp::Acp),
     Ls(commands::ls::Ls),
     Show(commands::show::Show),
+    Prompt(commands::prompt::Prompt),
     Status(commands::status::Status),
     DemoAgent(commands::demo_agent::DemoAgent),
     Bench(commands::bench::BenchCommand),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
+        Command::Prompt(prompt) => prompt.run(),
         Command::Status(status) => status.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Bench(bench) => bench.run(),

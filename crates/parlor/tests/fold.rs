@@ -33,6 +33,7 @@ fn the_help_of_parlor_and_of_fold() {
               acp         Speak ACP on standard input and output: what an editor starts in place of an agent
               ls          List sessions, the latest first
               show        Show what was said in a session
+              prompt      Say something in a session, and print the answer as it comes
               status      Say whether a server runs, and what it does
               demo-agent  Run a scripted agent on standard input and output, to try things with
               fold        Fold session updates to the transcript they mean

@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod demo_agent;
 pub(crate) mod fold;
 pub(crate) mod ls;
+pub(crate) mod prompt;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod status;
