@@ -160,7 +160,9 @@ async fn said(agent: &Agent, message: &Rpc<'_>) {
             match waiting {
                 Some(Waiting::Caller(caller)) => drop(caller.send(reply)),
                 Some(Waiting::Session(inbox, call)) => {
-                    let _ = inbox.send(Message::AgentAnswered(call, reply)).await;
+                    if let Err(SendError(answer)) = inbox.send(Message::AgentAnswered(call, reply)).await {
+                        answer.refuse(&RpcError::new(code::INTERNAL_ERROR, "the session was closed"));
+                    }
                 }
                 None => tracing::debug!(agent = agent.name, "an answer to nothing: {}", id.as_literal()),
             }

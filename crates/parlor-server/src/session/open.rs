@@ -57,6 +57,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         groups: Groups::default(),
         losses: Losses::default(),
         last_active: Instant::now(),
+        stored: 0,
         ends: None,
     };
     if was_busy {

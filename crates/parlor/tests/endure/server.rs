@@ -119,6 +119,11 @@ impl Server {
         Client::connect(&self.socket, Some(agent))
     }
 
+    /// A client that asked for one of the agents and does not wait until it is there.
+    pub(crate) fn greet(&self, agent: &str) -> Client {
+        Client::greet(&self.socket, Some(agent))
+    }
+
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -126,8 +131,7 @@ impl Server {
 
     /// Asks it to end, and waits until it has. It must end well.
     pub(crate) fn stop(mut self) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(self.pid(), Signal::TERM).unwrap();
         let start = Instant::now();
         let status = loop {
             match self.child.try_wait().unwrap() {
@@ -137,6 +141,17 @@ impl Server {
             thread::sleep(Duration::from_millis(5));
         };
         assert!(status.success(), "the server ended with {status}");
+    }
+
+    /// Lets its files grow to so many bytes and no further, as if the disk were full; or lifts the limit.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        use rustix::process::{Resource, Rlimit, prlimit};
+        prlimit(Some(self.pid()), Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
     }
 
     /// The most memory that it ever had, in bytes.
