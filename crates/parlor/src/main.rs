@@ -1,12 +1,14 @@
 //! The `parlor` command.
 
 mod ask;
+mod checks;
 mod client;
 mod commands;
 mod demo;
 mod failure;
 mod input;
 mod library;
+mod markdown;
 mod output;
 mod render;
 mod screen;
@@ -34,7 +36,11 @@ enum Command {
     Ls(commands::ls::Ls),
     Show(commands::show::Show),
     Prompt(commands::prompt::Prompt),
+    Export(commands::export::Export),
+    Rm(commands::rm::Rm),
     Status(commands::status::Status),
+    Agents(commands::agents::Agents),
+    Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
@@ -51,7 +57,11 @@ fn main() -> ExitCode {
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
         Command::Prompt(prompt) => prompt.run(),
+        Command::Export(export) => export.run(),
+        Command::Rm(rm) => rm.run(),
         Command::Status(status) => status.run(),
+        Command::Agents(agents) => agents.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
