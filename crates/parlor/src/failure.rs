@@ -1,4 +1,4 @@
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
 
@@ -25,6 +25,12 @@ enum Kind {
     BadInput,
     /// Whoever read the output went away. That is their right, and no news.
     ReaderGone,
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl Failure {

@@ -2,12 +2,14 @@
 
 mod ask;
 mod bench;
+mod checks;
 mod client;
 mod commands;
 mod demo;
 mod failure;
 mod input;
 mod library;
+mod markdown;
 mod output;
 mod render;
 mod screen;
@@ -35,7 +37,11 @@ enum Command {
     Ls(commands::ls::Ls),
     Show(commands::show::Show),
     Prompt(commands::prompt::Prompt),
+    Export(commands::export::Export),
+    Rm(commands::rm::Rm),
     Status(commands::status::Status),
+    Agents(commands::agents::Agents),
+    Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
     Bench(commands::bench::BenchCommand),
     Fold(commands::fold::Fold),
@@ -53,7 +59,11 @@ fn main() -> ExitCode {
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
         Command::Prompt(prompt) => prompt.run(),
+        Command::Export(export) => export.run(),
+        Command::Rm(rm) => rm.run(),
         Command::Status(status) => status.run(),
+        Command::Agents(agents) => agents.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Bench(bench) => bench.run(),
         Command::Fold(fold) => fold.run(),

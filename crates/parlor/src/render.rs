@@ -104,7 +104,7 @@ pub(crate) fn notice_line(body: &Body) -> Line {
     Line { text, style: YELLOW, is_open: false }
 }
 
-fn mark(status: &str) -> (&'static str, Style) {
+pub(crate) fn mark(status: &str) -> (&'static str, Style) {
     match status {
         "completed" => ("✓", GREEN),
         "failed" => ("✗", RED),
@@ -155,6 +155,29 @@ fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
             writeln!(out, "  {DIM}terminal {}{DIM:#}", safe(&named("terminalId").unwrap_or_default()))
         }
         Some(_) | None => indented(item, "  ", out),
+    }
+}
+
+/// An item of tool content as text, and what language it is in.
+pub(crate) fn tool_text(item: &str) -> (String, &'static str) {
+    let members = members_of(item);
+    let named = |name: &str| members.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    match named("type").as_deref() {
+        Some("content") => (block_text(members.get("content").map_or(item, |block| block.get())), ""),
+        Some("diff") => {
+            let patch = members.get("patch").and_then(|patch| Members::of(patch).ok());
+            let patch = patch.as_ref().and_then(|patch| patch.get("text")).and_then(text);
+            let changed = || {
+                let signed = |sign: char, name: &str| -> String {
+                    named(name).unwrap_or_default().lines().map(|line| format!("{sign}{line}\n")).collect()
+                };
+                let (old, new) = (signed('-', "oldText"), signed('+', "newText"));
+                format!("{}\n{old}{new}", named("path").unwrap_or_default())
+            };
+            (patch.map_or_else(changed, std::borrow::Cow::into_owned), "diff")
+        }
+        Some("terminal") => (format!("terminal {}", named("terminalId").unwrap_or_default()), ""),
+        Some(_) | None => (item.to_owned(), "json"),
     }
 }
 
@@ -241,11 +264,11 @@ fn indented(text: &str, indent: &str, out: &mut impl Write) -> io::Result<()> {
     text.lines().try_for_each(|line| writeln!(out, "{indent}{}", safe(line)))
 }
 
-fn field(body: &Body, name: &str) -> Option<String> {
+pub(crate) fn field(body: &Body, name: &str) -> Option<String> {
     body.fields.get(name).and_then(|value| text(value.raw())).map(std::borrow::Cow::into_owned)
 }
 
-fn members_of(object: &str) -> Members<'_> {
+pub(crate) fn members_of(object: &str) -> Members<'_> {
     Members::parse(object).unwrap_or_default()
 }
 
