@@ -45,7 +45,8 @@ impl News {
             let gone = |name: &&JsonStr| upsert.fields.get_key(name).is_none();
             self.clear(body.fields.iter().map(|(name, _)| name).filter(gone).cloned());
         }
-        if upsert.whole || !upsert.fields.is_empty() {
+        // That something is back is news as well, whatever is said of it.
+        if upsert.whole || !upsert.fields.is_empty() || body.removed {
             self.fields = seq;
             let nulls = upsert.fields.iter().filter(|(name, value)| value.is_null() && has(name));
             self.clear(nulls.map(|(name, _)| name.clone()));

@@ -15,10 +15,10 @@ use crate::failure::Failure;
 /// Where things are.
 #[derive(Args)]
 pub(crate) struct Common {
-    /// The data directory [default: PARLOR_DATA_DIR, else parlor in the XDG data directory]
+    /// The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The configuration file [default: PARLOR_CONFIG, else parlor/config.toml in the XDG config directory]
+    /// The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG config directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -34,7 +34,7 @@ pub(crate) use self::agent::Bound;
 pub(crate) use self::join::From;
 pub(crate) use self::open::start;
 use self::seat::Seat;
-use self::tell::Groups;
+use self::tell::{Groups, Marks};
 
 /// How a session is reached.
 pub(crate) type Inbox = mpsc::Sender<Message>;
@@ -104,7 +104,19 @@ pub(crate) enum AgentCall {
     /// To take a prompt.
     Prompt(PromptId),
     /// Something for a client.
-    Forwarded { client: Arc<Client>, id: RequestId, method: String, params: Object },
+    Forwarded(Forwarded),
+}
+
+/// What a client asked and only the agent can answer.
+#[derive(Debug)]
+pub(crate) struct Forwarded {
+    client: Arc<Client>,
+    id: RequestId,
+    /// The method as the client called it.
+    asked: String,
+    /// The method and the params as the agent was asked.
+    method: String,
+    params: Object,
 }
 
 /// A session and what it is made of.
@@ -146,6 +158,14 @@ pub(crate) struct Actor {
     /// The last change that the store has taken.
     stored: u64,
     ends: Option<End>,
+}
+
+/// Where things stand among what is said in one step.
+struct StepMarks {
+    /// Before all that changed.
+    before: Marks,
+    /// Where the turn ended, else at the end.
+    ended: Marks,
 }
 
 /// What has to be written besides changes of the transcript.
@@ -263,28 +283,33 @@ impl Actor {
     /// Lets the session take one thing.
     fn step(&mut self, input: Input) {
         let mut step = Step::default();
-        let marks = self.groups.marks();
+        let before = self.groups.marks();
         self.session.step(input, &mut fresh, &mut step);
-        self.took(&mut step);
+        let marks = self.took(&mut step, before);
         self.effects(step, &marks);
     }
 
-    /// Notes what changed, and puts it into words for all who listen.
-    fn took(&mut self, step: &mut Step) {
+    /// Notes what changed, and puts it into words for all who listen. `before` is where they were before the step.
+    fn took(&mut self, step: &mut Step, before: Marks) -> StepMarks {
         for (by, message, content) in step.inserted.drain(..) {
             if let Some(seat) = self.seats.get_mut(&by) {
                 seat.listener.sent(&message, &content);
             }
         }
-        for change in std::mem::take(&mut step.changes) {
+        let mut ended = None;
+        for (place, change) in std::mem::take(&mut step.changes).into_iter().enumerate() {
+            if step.ended_after == Some(place) {
+                ended = Some(self.groups.marks());
+            }
             self.unsaved.note(&change);
             self.changed(&change);
             self.tell(&change, None, None);
         }
+        StepMarks { before, ended: ended.unwrap_or_else(|| self.groups.marks()) }
     }
 
     /// What a step wants done: clients hear of it with what changed, the rest waits until that is stored.
-    fn effects(&mut self, step: Step, marks: &tell::Marks) {
+    fn effects(&mut self, step: Step, marks: &StepMarks) {
         self.due.kept |= step.upkeep;
         self.due.durable |= step.durable;
         for refused in step.refused {
@@ -397,7 +422,7 @@ impl Message {
             | Self::Unhold { client, id, .. }
             | Self::Delete { client, id }
             | Self::Forward { client, id: Some(id), .. }
-            | Self::AgentAnswered(AgentCall::Forwarded { client, id, .. }, _) => (client, id),
+            | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => (client, id),
             Self::Seated(_)
             | Self::Drained(_)
             | Self::Left(_)

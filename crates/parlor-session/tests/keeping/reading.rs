@@ -92,6 +92,18 @@ fn what_comes_back_after_it_was_removed_has_nothing_of_what_it_was() {
 }
 
 #[test]
+fn what_comes_back_without_a_word_is_back() {
+    let mut transcript = Transcript::default();
+    let remove = Update::Remove { entry: message("m"), extra: None };
+    let seen = push(&mut transcript, [text(message("m"), "old"), remove]);
+    let mut reader = transcript.clone();
+    let target = Target::Entry(message("m"));
+    push(&mut transcript, [Update::Upsert { target, upsert: Upsert::default() }]);
+    push(&mut reader, told(&transcript, seen, MANY));
+    assert_eq!(said(&reader), said(&transcript));
+}
+
+#[test]
 fn pieces_are_no_longer_than_asked_for() {
     let mut transcript = Transcript::default();
     let line = "x".repeat(1000);

@@ -1,5 +1,4 @@
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use parlor_server::hub::{AgentChoice, Door, Hub, Options, Peer, Role};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, SqliteStore, Store};
 
+use crate::client::answers;
 use crate::failure::Failure;
 use crate::setup::{self, Common};
 
@@ -156,8 +156,4 @@ pub(crate) fn ensure_server(data: &DataDir, common: &Common) -> Result<(), Failu
     let said = said.filter(|_| ended.is_some()).unwrap_or_default().join("; ");
     Err(Failure::failed(format_args!("the server does not start: {said}"))
         .hint(format_args!("look into {}", data.path().join("log").display())))
-}
-
-fn answers(socket: &Path) -> bool {
-    std::os::unix::net::UnixStream::connect(socket).is_ok()
 }

@@ -1,0 +1,145 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use parlor_server::data_dir::DataDir;
+use parlor_store::{Filter, SessionRow};
+use serde::Serialize;
+
+use crate::client;
+use crate::failure::Failure;
+use crate::library::{Library, id_of, title_of};
+use crate::output::{self, DIM, GREEN, YELLOW, ago, short_path, timestamp};
+use crate::setup::Common;
+use crate::table::{Cell, Table};
+
+/// List sessions, the latest first
+///
+/// An id is shown as far as it is needed to tell the sessions apart; that much of it, or more, names the session to the
+/// other commands. `latest` names the first of the list. Works with and without a running server.
+#[derive(Args)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    common: Common,
+    /// Only sessions of this agent
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Only sessions that work in this directory
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// How many to list; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    /// Print a list of objects as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A session as it is listed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    session_id: String,
+    title: Option<String>,
+    first_prompt: Option<String>,
+    agent: String,
+    cwd: String,
+    state: &'static str,
+    created_at: String,
+    updated_at: String,
+    parent: Option<String>,
+    #[serde(skip)]
+    active_at: i64,
+}
+
+impl Ls {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let library = Library::open(&self.common)?;
+        let cwd = self.cwd.as_ref().map(std::path::absolute).transpose().map_err(Failure::bad_input)?;
+        let filter = Filter {
+            agent: self.agent.clone(),
+            cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
+            archived: Some(false),
+            ..Filter::default()
+        };
+        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
+        let mut rows = library.sessions(&filter, limit.saturating_add(1))?;
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
+        let runs =
+            DataDir::look(&self.common.data_dir()?).is_some_and(|data| client::answers(&data.socket()));
+        let listed: Vec<_> = rows.iter().map(|row| list(&library, row, runs)).collect::<Result<_, _>>()?;
+        if self.json {
+            output::print_json(&listed)?;
+        } else if listed.is_empty() {
+            output::print(|out| writeln!(out, "{}", self.nothing()))?;
+        } else {
+            let length = library.id_length()?;
+            output::print(|out| {
+                table(&listed, length).write(out)?;
+                if has_more {
+                    writeln!(out, "{DIM}There are more; --limit 0 lists them all.{DIM:#}")?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn nothing(&self) -> &'static str {
+        if self.agent.is_some() || self.cwd.is_some() {
+            "No session is like that."
+        } else {
+            "There are no sessions yet. Begin one with `parlor prompt --new TEXT`, or from an editor with `parlor acp`."
+        }
+    }
+}
+
+fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed, Failure> {
+    let title = title_of(row);
+    let first_prompt = if title.is_none() { library.first_words(row)? } else { None };
+    Ok(Listed {
+        session_id: id_of(row),
+        title,
+        first_prompt,
+        agent: row.agent.clone(),
+        cwd: row.cwd.clone(),
+        state: match (row.busy, server_runs) {
+            (true, true) => "running",
+            // Its server was killed in the middle of the turn; the next one ends it.
+            (true, false) => "interrupted",
+            (false, _) => "idle",
+        },
+        created_at: timestamp(row.created_at),
+        updated_at: timestamp(row.active_at),
+        parent: row.parent.clone(),
+        active_at: row.active_at,
+    })
+}
+
+fn table(listed: &[Listed], id_length: usize) -> Table {
+    let mut table = Table::new(&["ID", "~TITLE", "~AGENT", "~DIRECTORY", "ACTIVE", "STATE"]);
+    let now = output::now();
+    for session in listed {
+        let id: String = session.session_id.chars().take(id_length).collect();
+        let title = match (&session.title, &session.first_prompt) {
+            (Some(title), _) => title.as_str().into(),
+            (None, Some(prompt)) => prompt.as_str().into(),
+            (None, None) => Cell::styled("(nothing said yet)", DIM),
+        };
+        let state = match session.state {
+            "running" => Cell::styled("● running", GREEN),
+            "interrupted" => Cell::styled("! interrupted", YELLOW),
+            _ => "".into(),
+        };
+        table.row([
+            id.into(),
+            title,
+            session.agent.as_str().into(),
+            short_path(&session.cwd).into(),
+            ago(session.active_at, now).into(),
+            state,
+        ]);
+    }
+    table
+}

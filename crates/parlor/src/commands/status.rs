@@ -1,0 +1,140 @@
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use parlor_json::Object;
+use parlor_server::data_dir::DataDir;
+use parlor_server::doors::hello::Hello;
+use serde::{Deserialize, Serialize};
+
+use crate::client::{self, Client};
+use crate::failure::Failure;
+use crate::output::{self, BOLD, DIM, GREEN, count, short_path, span};
+use crate::setup::{self, Common};
+use crate::table::Table;
+
+/// Say whether a server runs, and what it does
+///
+/// The exit code is 1 if none runs.
+#[derive(Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    common: Common,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Server {
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    uptime_seconds: u64,
+    clients: u64,
+    live_sessions: usize,
+    agents: Vec<Running>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Running {
+    name: String,
+    pid: Option<u32>,
+    sessions: usize,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    running: bool,
+    data: String,
+    socket: Option<String>,
+    address: Option<String>,
+    #[serde(flatten)]
+    server: Option<Server>,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let path = self.common.data_dir()?;
+        let data = DataDir::look(&path);
+        let socket = data.as_ref().map(DataDir::socket).filter(|socket| client::answers(socket));
+        let server = socket.as_deref().map(ask).transpose()?;
+        let running = server.is_some();
+        let report = Report {
+            running,
+            data: path.display().to_string(),
+            socket: socket.map(|socket| socket.display().to_string()),
+            address: data.filter(|_| running).and_then(|data| address(&data)),
+            server,
+        };
+        if self.json {
+            output::print_json(&report)?;
+        } else {
+            output::print(|out| write(&report, out))?;
+        }
+        Ok(if running { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Asks a server how it is.
+pub(crate) fn ask(socket: &Path) -> Result<Server, Failure> {
+    let answer = setup::runtime()?.block_on(async {
+        let mut client = Client::connect(socket, &Hello::new()).await?;
+        let mut answer = client.call("_parlor/status", &Object::default()).await?;
+        // This one does not count.
+        if let Some(clients) = answer.get("clients").and_then(|clients| clients.as_str().parse::<u64>().ok())
+        {
+            let others = parlor_json::Json::parse(clients.saturating_sub(1).to_string());
+            answer.set("clients", others.expect("a number is JSON"));
+        }
+        Ok(answer)
+    });
+    let answer = answer.map_err(|error: client::Error| Failure::failed(error))?;
+    serde_json::from_str(answer.to_json().as_str())
+        .map_err(|error| Failure::failed(format_args!("the server's status cannot be read: {error}")))
+}
+
+/// Where the server listens for HTTP.
+fn address(data: &DataDir) -> Option<String> {
+    let port = std::fs::read_to_string(data.port_file()).ok()?;
+    let port: u16 = port.trim().parse().ok()?;
+    Some(format!("http://127.0.0.1:{port}/"))
+}
+
+fn write(report: &Report, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    let Some(server) = &report.server else {
+        writeln!(out, "No server runs for {}.", short_path(&report.data))?;
+        return writeln!(
+            out,
+            "{DIM}`parlor serve` starts one; `parlor acp` and `parlor prompt` do so by themselves.{DIM:#}"
+        );
+    };
+    writeln!(
+        out,
+        "{GREEN}●{GREEN:#} {BOLD}parlor {}{BOLD:#} runs as process {} for {}",
+        crate::render::safe(&server.version),
+        server.pid,
+        span(server.uptime_seconds)
+    )?;
+    writeln!(out, "  data      {}", short_path(&report.data))?;
+    if let Some(socket) = &report.socket {
+        writeln!(out, "  socket    {}", short_path(socket))?;
+    }
+    if let Some(address) = &report.address {
+        writeln!(out, "  web       {address}")?;
+    }
+    writeln!(out, "  clients   {}", server.clients)?;
+    writeln!(out, "  sessions  {} in memory", server.live_sessions)?;
+    if server.agents.is_empty() {
+        return writeln!(out, "  agents    none runs; they are started when they are needed");
+    }
+    writeln!(out, "  agents    {}\n", count(server.agents.len(), "running agent"))?;
+    let mut table = Table::new(&["AGENT", "PROCESS", "SESSIONS"]);
+    for agent in &server.agents {
+        let pid = agent.pid.map(|pid| pid.to_string()).unwrap_or_default();
+        table.row([agent.name.as_str().into(), pid.into(), agent.sessions.to_string().into()]);
+    }
+    table.write(out)
+}

@@ -1,0 +1,189 @@
+//! The stored sessions, read without a server.
+
+use parlor_dialect::live::{self, Listener, Telling};
+use parlor_dialect::{Dialect, Fold, Losses};
+use parlor_json::JsonStr;
+use parlor_server::data_dir::DataDir;
+use parlor_server::stored::{self, Opened};
+use parlor_session::{EntryId, Reading, Role, SessionId, Transcript, text_of};
+use parlor_store::{Cursor, Filter, SessionRow, SqliteStore, Store, StoreError};
+
+use crate::failure::Failure;
+use crate::setup::Common;
+
+/// The sessions of a data directory.
+pub(crate) struct Library {
+    /// Nothing if there is no database yet.
+    store: Option<SqliteStore>,
+}
+
+/// How many sessions are read at once.
+const PAGE: usize = 1000;
+
+/// How many characters of an id are shown at least. Ids begin with the time, which is the same for a while.
+const SHORTEST: usize = 8;
+
+/// How many entries are looked through for the first prompt.
+const FIRST: usize = 16;
+
+impl Library {
+    pub(crate) fn open(common: &Common) -> Result<Self, Failure> {
+        let path = common.data_dir()?;
+        let database = DataDir::look(&path).map(|data| data.database()).filter(|path| path.exists());
+        let Some(database) = database else { return Ok(Self { store: None }) };
+        let store = SqliteStore::open_read_only(&database).map_err(|error| {
+            Failure::failed(format_args!("{}: {error}", database.display()))
+                .hint("`parlor doctor` looks for what is wrong")
+        })?;
+        Ok(Self { store: Some(store) })
+    }
+
+    pub(crate) fn store(&self) -> Option<&dyn Store> {
+        self.store.as_ref().map(|store| store as &dyn Store)
+    }
+
+    /// The sessions, the latest first.
+    pub(crate) fn sessions(&self, filter: &Filter, limit: usize) -> Result<Vec<SessionRow>, Failure> {
+        let Some(store) = &self.store else { return Ok(Vec::new()) };
+        let mut rows: Vec<SessionRow> = Vec::new();
+        while rows.len() < limit {
+            let after = rows.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
+            let wanted = PAGE.min(limit - rows.len());
+            let page = store.sessions(filter, after.as_ref(), wanted).map_err(reading)?;
+            let is_last = page.len() < wanted;
+            rows.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The session that is meant: by its id, by the beginning of its id if no other begins so, or the `latest`.
+    pub(crate) fn find(&self, name: &str) -> Result<SessionRow, Failure> {
+        if name == "latest" {
+            let filter = Filter { archived: Some(false), ..Filter::default() };
+            let latest = self.sessions(&filter, 1)?.pop();
+            return latest.ok_or_else(|| {
+                Failure::bad_input("there are no sessions yet")
+                    .hint("begin one with `parlor prompt --new TEXT`")
+            });
+        }
+        let exact = self.store().map(|store| store.session(JsonStr::new(name).as_literal()));
+        if let Some(row) = exact.transpose().map_err(reading)?.flatten() {
+            return Ok(row);
+        }
+        let mut found = self.sessions(&Filter::default(), usize::MAX)?;
+        found.retain(|row| !name.is_empty() && id_of(row).starts_with(name));
+        match found.len() {
+            1 => Ok(found.remove(0)),
+            0 => Err(Failure::bad_input(format_args!("there is no session '{name}'"))
+                .hint("`parlor ls` lists them; the latest one is called latest")),
+            many => {
+                let mut ids: Vec<String> = found.iter().take(3).map(id_of).collect();
+                if many > ids.len() {
+                    ids.push("…".to_owned());
+                }
+                Err(Failure::bad_input(format_args!("'{name}' is the beginning of {many} ids"))
+                    .hint(format_args!("write more of the one that is meant: {}", ids.join(", "))))
+            }
+        }
+    }
+
+    /// All of a session.
+    pub(crate) fn read(&self, row: &SessionRow) -> Result<Opened, Failure> {
+        let opened = self.store().map(|store| stored::open(store, &row.id));
+        opened.transpose().map_err(reading)?.flatten().ok_or_else(|| Failure::failed("the session is gone"))
+    }
+
+    /// How many characters tell the ids apart, at least.
+    pub(crate) fn id_length(&self) -> Result<usize, Failure> {
+        let mut ids: Vec<String> = self.sessions(&Filter::default(), usize::MAX)?.iter().map(id_of).collect();
+        ids.sort_unstable();
+        let alike = |pair: &[String]| {
+            let same = pair[0].chars().zip(pair[1].chars()).take_while(|(a, b)| a == b).count();
+            same + 1
+        };
+        Ok(ids.windows(2).map(alike).max().unwrap_or(0).max(SHORTEST))
+    }
+
+    /// The words with which a session began.
+    pub(crate) fn first_words(&self, row: &SessionRow) -> Result<Option<String>, Failure> {
+        let Some(store) = &self.store else { return Ok(None) };
+        let mut after = 0;
+        for _ in 0..FIRST {
+            let Some(entry) = store.entries(&row.id, 0, after, 1).map_err(reading)?.into_iter().next() else {
+                break;
+            };
+            after = entry.created;
+            let mut transcript = Transcript::default();
+            let restored = transcript.restore_entry(
+                entry.created,
+                entry.seq,
+                &entry.head,
+                &entry.content,
+                entry.inherited,
+            );
+            let Some(entry) = restored.ok().and(transcript.entries().first()) else { continue };
+            if matches!(entry.id(), EntryId::Message(Role::User, _)) {
+                let content = entry.body().content.joined();
+                let text = content.iter().find_map(|item| text_of(item.json).map(|text| first_line(&text)));
+                return Ok(text.filter(|text| !text.is_empty()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().take(200).collect()
+}
+
+fn reading(error: StoreError) -> Failure {
+    Failure::failed(error).hint("`parlor doctor` looks for what is wrong")
+}
+
+/// The id of a session as text.
+pub(crate) fn id_of(row: &SessionRow) -> String {
+    literal_text(&row.id)
+}
+
+/// The title of a session.
+pub(crate) fn title_of(row: &SessionRow) -> Option<String> {
+    row.title.as_deref().map(literal_text).filter(|title| !title.trim().is_empty())
+}
+
+fn literal_text(literal: &str) -> String {
+    JsonStr::from_literal(literal).map_or_else(|| literal.to_owned(), |text| text.to_text().into_owned())
+}
+
+/// How much is said in one update at most, unless one block is longer.
+const UPDATE: usize = 1 << 20;
+
+/// The updates that tell a client of protocol version 2 all of a session, one JSON object each.
+pub(crate) fn updates(opened: &Opened) -> Vec<String> {
+    let transcript = &opened.transcript;
+    let from = stored::dialect_of(&opened.row).unwrap_or(Dialect::V1);
+    let mut listener = Listener::new(Dialect::V2, &parlor_json::Object::default());
+    let mut losses = Losses::default();
+    let mut fresh = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };
+    let mut reading = Reading::new(0, transcript.seq());
+    let mut updates = Vec::new();
+    while let Some(update) = reading.next(transcript, UPDATE) {
+        let telling = Telling { from, transcript, meta_before: None };
+        updates.extend(listener.tell(&update, telling, &mut fresh, &mut losses));
+    }
+    updates
+}
+
+/// A session in the words of protocol version 2, whichever version its agent speaks: what a client of it would show.
+pub(crate) fn in_v2(opened: &Opened) -> Transcript {
+    let id = SessionId::from("");
+    let mut fold = Fold::of_session(Dialect::V2, id.clone());
+    for update in updates(opened) {
+        // What was stored was taken once, and is taken again.
+        let _ = fold.line(live::update_line(&id, &update, None).trim_end());
+    }
+    fold.transcript().clone()
+}
