@@ -34,8 +34,8 @@ pub(crate) struct Terms {
     pub(crate) initialize: Object,
     /// Whether it wants the number of each change.
     pub(crate) wants_seq: bool,
-    /// Whether it can show forms.
-    pub(crate) elicits: bool,
+    /// Which questions beyond permissions it can show.
+    elicitation: Option<Object>,
 }
 
 /// What a client was asked, and who wants to know the answer.
@@ -58,8 +58,7 @@ impl Client {
             Dialect::V2 | Dialect::Draft => json::member(&initialize, "capabilities"),
         };
         let elicitation = capabilities.and_then(|capabilities| json::member(&capabilities, "elicitation"));
-        let elicits = elicitation.is_some_and(|modes| json::member(&modes, "form").is_some());
-        self.terms.set(Terms { dialect, initialize, wants_seq, elicits }).is_ok()
+        self.terms.set(Terms { dialect, initialize, wants_seq, elicitation }).is_ok()
     }
 
     pub(crate) fn terms(&self) -> Option<&Terms> {
@@ -72,6 +71,16 @@ impl Client {
 
     pub(crate) fn drives(&self) -> bool {
         self.peer.role == Role::Driver
+    }
+
+    /// Whether it can show questions of a kind (a form, a link), or of any.
+    pub(crate) fn elicits(&self, mode: Option<&str>) -> bool {
+        let modes = self.terms().and_then(|terms| terms.elicitation.as_ref());
+        let has = |mode: &str| modes.is_some_and(|modes| json::member(modes, mode).is_some());
+        match mode {
+            Some(mode) => has(mode),
+            None => has("form") || has("url"),
+        }
     }
 
     /// Whether its files are this machine's.

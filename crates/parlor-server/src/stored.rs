@@ -83,7 +83,12 @@ pub fn remembered(store: &dyn Store, config: &AgentConfig) -> Option<Remembered>
     Some(Remembered { dialect, info: json::member(&kept, "info")? })
 }
 
-/// Under which name it is remembered what an agent said of itself.
+/// Under which name it is remembered what an agent said of itself. One that is told how to speak says other things.
 pub(crate) fn key_of(config: &AgentConfig) -> String {
-    format!("agent {}", config.command.join(" "))
+    let command = config.command.join(" ");
+    match (config.dialect, config.version) {
+        (Some(dialect), _) => format!("agent {} {command}", dialect.name()),
+        (None, Some(version)) => format!("agent {version} {command}"),
+        (None, None) => format!("agent {command}"),
+    }
 }

@@ -45,7 +45,8 @@ impl News {
             let gone = |name: &&JsonStr| upsert.fields.get_key(name).is_none();
             self.clear(body.fields.iter().map(|(name, _)| name).filter(gone).cloned());
         }
-        if upsert.whole || !upsert.fields.is_empty() {
+        // That something is back is news as well, whatever is said of it.
+        if upsert.whole || !upsert.fields.is_empty() || body.removed {
             self.fields = seq;
             let nulls = upsert.fields.iter().filter(|(name, value)| value.is_null() && has(name));
             self.clear(nulls.map(|(name, _)| name.clone()));
@@ -60,6 +61,15 @@ impl News {
         if upsert.whole || upsert.output != Patch::Omitted {
             self.output.replaced(seq);
         }
+    }
+
+    /// All of it is gone. What comes back under its name has nothing of what it was.
+    pub(crate) fn removed(body: &Body, news: &Self, seq: u64) -> Self {
+        let mut news = Self { fields: seq, meta: seq, cleared: news.cleared.clone(), ..Self::default() };
+        news.clear(body.fields.iter().map(|(name, _)| name.clone()));
+        news.content.replaced(seq);
+        news.output.replaced(seq);
+        news
     }
 
     fn clear(&mut self, names: impl Iterator<Item = JsonStr>) {

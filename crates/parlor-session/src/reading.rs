@@ -197,7 +197,7 @@ impl Reading {
                     return (None, Some(self.output_part(entry)));
                 }
                 // A chunk carries one block, so one joined block at a time.
-                let (piece, next) = body.content.piece(from..first_block(body, from, end), bytes);
+                let (piece, next) = body.content.piece(from..first_block(body, from..end, bytes), bytes);
                 let first = piece.iter().next().and_then(|item| {
                     let said = Json::parse(item.json).ok()?;
                     Some(Update::Append { entry: entry.id().clone(), item: said, extra: item.extra.cloned() })
@@ -208,9 +208,11 @@ impl Reading {
                 let EntryId::Terminal(terminal) = entry.id() else { return (None, None) };
                 let replaced = news.output.replaced_at();
                 if from == 0 && replaced > self.since && !is_new {
+                    if replaced > self.upto {
+                        return (None, None);
+                    }
                     let (output, next) = self.first_output(body, entry, bytes);
-                    let output =
-                        if output == Patch::Omitted && replaced <= self.upto { Patch::Clear } else { output };
+                    let output = if output == Patch::Omitted { Patch::Clear } else { output };
                     return (upsert(Upsert { output, ..Upsert::default() }), next);
                 }
                 let end = news.output.first_chunk_after(self.upto, body.output.len());
@@ -263,15 +265,21 @@ impl Reading {
 
     fn output_part(&self, entry: &Entry) -> Part {
         if entry.created() > self.since {
-            // It came with the head.
-            return Part::Output(entry.body().output.len());
+            // The head has as much content as fits, and no output if there is more.
+            return Part::Output(0);
         }
         Part::Output(entry.news().output.first_chunk_after(self.since, entry.body().output.len()))
     }
 }
 
-/// Where the items end that are one block when joined, of those from `from` to `end`.
-fn first_block(body: &Body, from: usize, end: usize) -> usize {
+/// Where the items end that are one block when joined, of those at `places`. What is beyond `bytes` is not looked at.
+fn first_block(body: &Body, places: std::ops::Range<usize>, bytes: usize) -> usize {
+    let from = places.start;
     let is_plain = |item: &crate::Item<'_>| item.extra.is_none() && crate::plain_text(item.json).is_some();
-    from + body.content.range(from..end).take_while(is_plain).count().max(1)
+    let mut looked_at = 0;
+    let fits = |item: &crate::Item<'_>| {
+        looked_at += item.json.len();
+        looked_at <= bytes
+    };
+    from + body.content.range(places).take_while(fits).take_while(is_plain).count().max(1)
 }

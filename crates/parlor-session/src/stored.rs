@@ -179,14 +179,15 @@ impl Transcript {
         let head = Json::parse(head).ok().and_then(|head| Object::parse(head.raw()).ok()).ok_or_else(bad)?;
         let id = entry_id(&head).ok_or_else(bad)?;
         let (mut body, mut news) = read_body(&head).ok_or_else(bad)?;
-        body.removed = head.get("removed").is_some();
-        let mut reader =
-            ContentReader { numbering: Numbering::All(created), inherited, ..ContentReader::default() };
+        // What comes after a removal is only added to the content, and the removal has left none.
+        body.removed = head.get("removed").is_some() && content.is_empty();
+        if inherited > 0 {
+            news.content.replaced(created);
+            news.output.replaced(created);
+        }
+        let mut reader = ContentReader { numbering: Numbering::All(created), inherited };
         for line in content.split_terminator('\n') {
             reader.line(line, &mut body, &mut news).ok_or_else(bad)?;
-        }
-        if reader.any_inherited {
-            news.content.replaced(created.max(news.content.replaced_at()));
         }
         self.put(id, created, seq, body, news);
         Ok(())
@@ -257,7 +258,11 @@ fn body_object(body: &Body, news: &News) -> Object {
         object.set("meta", meta.to_json());
     }
     let numbers = [news.fields, news.meta, news.content.replaced_at(), news.output.replaced_at()];
-    object.set("seqs", Json::parse(format!("{numbers:?}")).expect("numbers are JSON"));
+    object.set(
+        "seqs",
+        Json::parse(format!("[{}]", numbers.map(|number| number.to_string()).join(",")))
+            .expect("numbers are JSON"),
+    );
     if !news.cleared.is_empty() {
         let names: Vec<_> = news.cleared.iter().map(JsonStr::as_literal).collect();
         object.set("cleared", Json::parse(format!("[{}]", names.join(","))).expect("names are JSON"));
@@ -438,13 +443,11 @@ struct ContentReader {
     numbering: Numbering,
     /// How many bytes are still to come whose numbers mean nothing here.
     inherited: usize,
-    any_inherited: bool,
 }
 
 impl ContentReader {
     fn line(&mut self, line: &str, body: &mut Body, news: &mut News) -> Option<()> {
         let is_inherited = self.inherited > 0;
-        self.any_inherited |= is_inherited;
         self.inherited = self.inherited.saturating_sub(line.len() + 1);
         let (mark, rest) = line.split_at_checked(1)?;
         match mark {

@@ -148,8 +148,10 @@ impl Transcript {
             }
             Update::Remove { entry, extra: _ } => {
                 let place = self.place_or_new(entry, created)?;
-                self.bytes -= self.entries[place].body().size();
-                self.entries[place].body = Tracked { seq, value: Body::tombstone(), news: News::default() };
+                let body = &mut self.entries[place].body;
+                self.bytes -= body.value.size();
+                let news = News::removed(&body.value, &body.news, seq);
+                *body = Tracked { seq, value: Body::tombstone(), news };
             }
             Update::Note { fields } => {
                 let upsert = Upsert { whole: true, fields: fields.clone(), ..Upsert::default() };

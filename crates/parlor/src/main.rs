@@ -1,6 +1,7 @@
 //! The `parlor` command.
 
 mod ask;
+mod bench;
 mod checks;
 mod client;
 mod commands;
@@ -42,6 +43,7 @@ enum Command {
     Agents(commands::agents::Agents),
     Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
+    Bench(commands::bench::BenchCommand),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Agents(agents) => agents.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::Watch(watch) => watch.run(),

@@ -12,6 +12,7 @@ use parlor_json::{Json, Object};
 use parlor_session::SessionId;
 use parlor_wire::{Asked, RequestId, RpcError, code, write};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{oneshot, watch};
 
 use crate::client::Client;
@@ -162,7 +163,7 @@ impl Agent {
         if let Some(lines) = links.orphans.remove(session) {
             links.orphan_bytes -= lines.len();
             // The inbox of a session that was just made is empty.
-            let _ = inbox.try_send(Message::Lines(lines));
+            let _ = inbox.try_send(Message::Lines(lines, None));
         }
         links.sessions.insert(session.clone(), inbox.clone());
         drop(links);
@@ -268,8 +269,15 @@ impl Agent {
         self.gone.send_replace(Some(error.clone()));
         self.stdin.close();
         let waiting: Vec<_> = lock(&self.asked).drain().collect();
-        // Who waits learns of it by the end of the channel; a session by the message below.
-        drop(waiting);
+        // Who waits alone learns of it by the end of the channel; a session that has a prompt here, by the message below.
+        for (_, waiting) in waiting {
+            if let Waiting::Session(inbox, call @ AgentCall::Forwarded { .. }) = waiting {
+                let reply = Err(json::error_object(&error));
+                if let Err(SendError(answer)) = inbox.send(Message::AgentAnswered(call, reply)).await {
+                    answer.refuse(&error);
+                }
+            }
+        }
         let sessions: Vec<_> = lock(&self.links).sessions.drain().collect();
         for (_, inbox) in sessions {
             let _ = inbox.send(Message::AgentGone(error.clone())).await;

@@ -10,6 +10,8 @@ use parlor_wire::{
     cancel_target, code, parse,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::error::SendError;
 
 use super::{Agent, MAX_ORPHANS, Waiting, lock};
 use crate::json;
@@ -18,11 +20,15 @@ use crate::session::{Inbox, Message};
 /// How much is read at once.
 const BUFFER: usize = 64 << 10;
 
+/// How many deliveries may be on their way to sessions. An agent that is faster than its sessions is read no further:
+/// what it says is then kept in its own pipe, and not here.
+const DELIVERIES: usize = 32;
+
 /// Reads all that an agent says, until it says nothing more.
 pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) {
     let mut lines = Lines::default();
     let mut buffer = vec![0; BUFFER];
-    let mut mail = Mail::default();
+    let mut mail = Mail::new();
     loop {
         match stream.read(&mut buffer).await {
             Ok(0) | Err(_) => break,
@@ -31,33 +37,47 @@ pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) 
         while let Some(frame) = lines.next_frame() {
             heard(&agent, frame, &mut mail).await;
         }
-        mail.send().await;
+        mail.send(&agent).await;
     }
     lines.finish();
     while let Some(frame) = lines.next_frame() {
         heard(&agent, frame, &mut mail).await;
     }
-    mail.send().await;
+    mail.send(&agent).await;
     agent.ended().await;
 }
 
 /// Updates of one session on their way to it. Most lines of an agent are about the session that the one before was
 /// about, and begin with the same characters up to its id.
-#[derive(Default)]
 struct Mail {
     to: Option<Inbox>,
     /// How the lines about that session begin.
     prefix: String,
     lines: String,
+    deliveries: Arc<Semaphore>,
 }
 
 impl Mail {
-    async fn send(&mut self) {
-        if let Some(inbox) = self.to.as_ref().filter(|_| !self.lines.is_empty()) {
-            // A session that is gone wants no more mail.
-            let _ = inbox.send(Message::Lines(std::mem::take(&mut self.lines))).await;
+    fn new() -> Self {
+        let deliveries = Arc::new(Semaphore::new(DELIVERIES));
+        Self { to: None, prefix: String::new(), lines: String::new(), deliveries }
+    }
+
+    async fn send(&mut self, agent: &Agent) {
+        let lines = std::mem::take(&mut self.lines);
+        let Some(inbox) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
+        let place = Arc::clone(&self.deliveries).acquire_owned().await.ok();
+        let sent = inbox.send(Message::Lines(lines, place)).await;
+        let Err(SendError(Message::Lines(back, place))) = sent else { return };
+        // The session has left its place. It may have another by now, or take one later.
+        self.to = None;
+        let first = back.lines().next().and_then(AgentUpdate::read).and_then(|update| update.session());
+        let Some(session) = first else { return };
+        let other = lock(&agent.links).sessions.get(&session).filter(|inbox| !inbox.is_closed()).cloned();
+        match other {
+            Some(other) => drop(other.send(Message::Lines(back, place)).await),
+            None => back.lines().for_each(|line| orphan(agent, session.clone(), line)),
         }
-        self.lines.clear();
     }
 
     fn add(&mut self, line: &str) {
@@ -81,7 +101,7 @@ async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
     if let Some(update) = AgentUpdate::read(line)
         && let Some(session) = update.session()
     {
-        mail.send().await;
+        mail.send(agent).await;
         let links = lock(&agent.links);
         match links.sessions.get(&session) {
             Some(inbox) => {
@@ -98,7 +118,7 @@ async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
         return;
     }
     // Everything else is in order with the updates before it.
-    mail.send().await;
+    mail.send(agent).await;
     mail.to = None;
     match parse(line, Batches::Accept) {
         Ok(Incoming::One(message)) => said(agent, &message).await,
@@ -140,7 +160,9 @@ async fn said(agent: &Agent, message: &Rpc<'_>) {
             match waiting {
                 Some(Waiting::Caller(caller)) => drop(caller.send(reply)),
                 Some(Waiting::Session(inbox, call)) => {
-                    let _ = inbox.send(Message::AgentAnswered(call, reply)).await;
+                    if let Err(SendError(answer)) = inbox.send(Message::AgentAnswered(call, reply)).await {
+                        answer.refuse(&RpcError::new(code::INTERNAL_ERROR, "the session was closed"));
+                    }
                 }
                 None => tracing::debug!(agent = agent.name, "an answer to nothing: {}", id.as_literal()),
             }
@@ -193,7 +215,7 @@ async fn notification(
         };
         let inbox = lock(&agent.links).sessions.get(&session).cloned();
         match inbox {
-            Some(inbox) => drop(inbox.send(Message::Lines(format!("{}\n", message.text()))).await),
+            Some(inbox) => drop(inbox.send(Message::Lines(format!("{}\n", message.text()), None)).await),
             None => orphan(agent, session, message.text()),
         }
         return;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use parlor_dialect::Dialect;
 use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_store::{Batch, Store, Write};
@@ -30,6 +31,8 @@ pub(crate) struct Registry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     command: Vec<String>,
+    /// How it is spoken to, where that was chosen: one process speaks one way.
+    speaks: (Option<Dialect>, Option<u16>),
     env: Vec<(String, String)>,
     session: Option<SessionId>,
 }
@@ -61,7 +64,8 @@ impl Registry {
     ) -> Result<Arc<Agent>, RpcError> {
         let env = chosen_env(config, peer.map_or(&[][..], |peer| &peer.env));
         let session = (config.process == ProcessMode::Session).then(|| session.clone());
-        let key = Key { command: config.command.clone(), env: env.clone(), session };
+        let speaks = (config.dialect, config.version);
+        let key = Key { command: config.command.clone(), speaks, env: env.clone(), session };
         let slot = Arc::clone(self.running.lock().await.entry(key).or_default());
         let mut slot = slot.lock().await;
         slot.unused_since = None;
@@ -130,6 +134,11 @@ impl Registry {
                 agent.stop().await;
             }
         }
+        // A place that is empty and that nobody waits at need not be kept.
+        let is_used = |slot: &Arc<Mutex<Slot>>| {
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|slot| slot.agent.is_some())
+        };
+        self.running.lock().await.retain(|_, slot| is_used(slot));
     }
 
     /// Ends all agents, at once.

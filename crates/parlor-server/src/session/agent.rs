@@ -11,7 +11,7 @@ use parlor_session::{EntryId, SessionId, Target, Update, Upsert};
 use parlor_wire::{Outcome, RequestId, RpcError, code};
 
 use super::tell::{Source, meta_before};
-use super::{Actor, AgentCall, MOST_SILENCE, Message, SILENCE, Starting, fresh};
+use super::{Actor, AgentCall, MOST_SILENCE, Message, SILENCE, Starting, StepMarks, fresh};
 use crate::agent::{Agent, Offer, Reply as AgentReply};
 use crate::config::chosen_env;
 use crate::hub::Shared;
@@ -100,26 +100,27 @@ impl Actor {
         {
             return;
         }
-        let before = meta_before(self.session.transcript(), &decoded.update);
+        let meta = meta_before(self.session.transcript(), &decoded.update);
         let entry = entry_of(&decoded.update);
         let named = decoded.naming != parlor_session::Naming::Named;
         let naming = decoded.naming;
         let mut step = Step::default();
-        let marks = self.groups.marks();
+        let before = self.groups.marks();
         self.session.step(Input::Said(decoded.update, naming), &mut fresh, &mut step);
-        if step.inserted.is_empty() && step.changes.len() == 1 {
+        let marks = if step.inserted.is_empty() && step.changes.len() == 1 {
             let source = spans.map(|spans| Source { line, spans, entry, named });
             let change = step.changes.remove(0);
             self.decoder.took(&change, naming);
             self.unsaved.note(&change);
             self.changed(&change);
-            self.tell(&change, before.as_ref(), source.as_ref());
+            self.tell(&change, meta.as_ref(), source.as_ref());
+            StepMarks { before, ended: self.groups.marks() }
         } else {
             for change in &step.changes {
                 self.decoder.took(change, naming);
             }
-            self.took(&mut step);
-        }
+            self.took(&mut step, before)
+        };
         self.effects(step, &marks);
     }
 
@@ -143,6 +144,10 @@ impl Actor {
                     let Some((agent, _)) = self.bound() else { continue };
                     let reply = match reply {
                         Reply::Result(result) => Ok(result),
+                        // A form that nobody here can show is one that nobody filled in.
+                        Reply::Error(error) if asked.is_unasked_form(&error) => {
+                            Ok(live::cancelled_answer(&asked.method))
+                        }
                         Reply::Error(error) => Err(error),
                         Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
                         Reply::TakenBack => {
@@ -218,9 +223,7 @@ impl Actor {
 
     pub(super) fn agent_answered(&mut self, call: AgentCall, reply: AgentReply) {
         match call {
-            AgentCall::Forwarded { client, id, method, params } => {
-                self.forwarded(client, &id, &method, &params, reply);
-            }
+            AgentCall::Forwarded(call) => self.forwarded(&call, reply),
             AgentCall::Prompt(prompt) => {
                 self.sent.remove(&prompt);
                 let input = match (self.session.agent(), reply) {

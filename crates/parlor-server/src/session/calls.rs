@@ -9,7 +9,7 @@ use parlor_session::session::{Answer, ClientId, Input, Prompt, PromptId, Questio
 use parlor_wire::{RequestId, RpcError, cancel_line, code, write};
 
 use super::tell::Marks;
-use super::{Actor, AgentCall, Asked, End};
+use super::{Actor, AgentCall, Asked, End, Forwarded, StepMarks};
 use crate::client::{Client, Question};
 use crate::json;
 
@@ -58,13 +58,13 @@ impl Actor {
     }
 
     /// Tells the sender of a prompt what came of it.
-    pub(super) fn settle(&mut self, prompt: PromptId, by: ClientId, outcome: &Settled, marks: &Marks) {
+    pub(super) fn settle(&mut self, prompt: PromptId, by: ClientId, outcome: &Settled, marks: &StepMarks) {
         let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
             return;
         };
         let Some(seat) = self.seats.get(&client) else { return };
         let dialect = seat.client.dialect();
-        let (line, first) = match outcome {
+        let (line, place): (String, Option<&Marks>) = match outcome {
             Settled::Accepted { message, fields } => {
                 let mut result = Object::default();
                 match dialect {
@@ -77,33 +77,37 @@ impl Actor {
                     result.remove("messageId");
                 }
                 // The answer comes before the message.
-                (json::response(&id, &result), true)
+                (json::response(&id, &result), Some(&marks.before))
             }
             Settled::Ended { state, fields } => match live::turn_result(state, fields, &mut self.losses) {
-                Ok(result) => (json::response(&id, &result), false),
-                Err(error) => (json::error(&id, &error), false),
+                Ok(result) => (json::response(&id, &result), Some(&marks.ended)),
+                Err(error) => (json::error(&id, &error), Some(&marks.ended)),
             },
-            Settled::TakenBack if dialect == Dialect::V1 => {
-                let mut result = Object::default();
-                result.set("stopReason", json::string("cancelled"));
-                (json::response(&id, &result), false)
-            }
+            Settled::TakenBack if dialect == Dialect::V1 => (json::response(&id, &cancelled()), None),
             Settled::TakenBack => {
                 let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back");
-                (json::error(&id, &error), false)
+                (json::error(&id, &error), None)
             }
-            Settled::Rejected(error) => (json::error(&id, &RpcError::from_raw(error.raw())), false),
+            Settled::Rejected(error) => {
+                let error = RpcError::from_raw(error.raw());
+                // An agent that holds prompts itself says in this way that it gave one back.
+                if dialect == Dialect::V1 && error.code() == code::REQUEST_CANCELLED {
+                    (json::response(&id, &cancelled()), None)
+                } else {
+                    (json::error(&id, &error), None)
+                }
+            }
             Settled::NoRoom(refused) => {
                 let error =
                     RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
-                (json::error(&id, &error), false)
+                (json::error(&id, &error), None)
             }
             Settled::TooMany { limit } => {
                 let message = format!("{limit} prompts wait in this session already: try again later");
-                (json::error(&id, &RpcError::new(code::INTERNAL_ERROR, message)), false)
+                (json::error(&id, &RpcError::new(code::INTERNAL_ERROR, message)), None)
             }
         };
-        self.say_at(client, line, first.then_some(marks));
+        self.say_at(client, line, place);
     }
 
     /// Passes on what only the agent can do.
@@ -141,12 +145,13 @@ impl Actor {
         };
         match id.cloned() {
             Some(id) => {
-                let call = AgentCall::Forwarded {
-                    client: client.id,
+                let call = AgentCall::Forwarded(Forwarded {
+                    client: Arc::clone(client),
                     id,
+                    asked: method.to_owned(),
                     method: agents_method.clone(),
                     params: agents_params.clone(),
-                };
+                });
                 if let Err(error) = agent.call_for(&self.me, call, &agents_method, &agents_params) {
                     refuse(self, &RpcError::from_raw(error.raw()));
                 }
@@ -156,14 +161,9 @@ impl Actor {
     }
 
     /// The agent answered what a client asked.
-    pub(super) fn forwarded(
-        &mut self,
-        client: ClientId,
-        id: &RequestId,
-        method: &str,
-        params: &Object,
-        reply: Result<Json, Json>,
-    ) {
+    pub(super) fn forwarded(&mut self, call: &Forwarded, reply: Result<Json, Json>) {
+        let Forwarded { client, id, asked, method, params } = call;
+        let client = client.id;
         let line = match reply {
             Err(error) => json::error(id, &RpcError::from_raw(error.raw())),
             Ok(result) => {
@@ -178,7 +178,7 @@ impl Actor {
                         return self.say(client, line);
                     }
                 };
-                let sets = matches!(method, "session/set_mode" | "session/set_config_option");
+                let sets = matches!(method.as_str(), "session/set_mode" | "session/set_config_option");
                 self.learn(&result);
                 if method == "session/set_mode"
                     && let Some(mode) = params.get("modeId")
@@ -190,7 +190,10 @@ impl Actor {
                     let fields = seat.listener.session_fields(self.session.transcript(), &mut self.losses);
                     said.remove("modes");
                     said.remove("configOptions");
-                    if let Some(options) = fields.get("configOptions") {
+                    // Who sets a mode the way of v1 is told no options.
+                    if asked != "session/set_mode"
+                        && let Some(options) = fields.get("configOptions")
+                    {
                         said.set("configOptions", options.clone());
                     }
                 }
@@ -266,6 +269,11 @@ impl Actor {
         if params.get("sessionId").is_some() {
             params.set("sessionId", self.id.as_json());
         }
+        if asked.method == "elicitation/create"
+            && !seat.client.elicits(json::text(&params, "mode").as_deref())
+        {
+            return self.answered(question, client, Answer::Error(cannot_ask()));
+        }
         let to = seat.client.dialect();
         let transcript = self.session.transcript();
         let said = live::request_to_client(
@@ -286,10 +294,7 @@ impl Actor {
         match line {
             Ok(Some(line)) => self.say(client, line),
             // One that cannot be asked counts as one that cannot answer.
-            Ok(None) | Err(_) => {
-                let error = RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this");
-                self.answered(question, client, Answer::Error(json::error_object(&error)));
-            }
+            Ok(None) | Err(_) => self.answered(question, client, Answer::Error(cannot_ask())),
         }
     }
 
@@ -374,4 +379,23 @@ impl Actor {
         params.set("sessionId", session.as_json());
         params
     }
+}
+
+impl Asked {
+    /// Whether this is a form and the error says that nobody could be asked.
+    pub(super) fn is_unasked_form(&self, error: &Json) -> bool {
+        self.method == "elicitation/create" && *error == cannot_ask()
+    }
+}
+
+/// What is said for a client that cannot be asked something.
+fn cannot_ask() -> Json {
+    json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this"))
+}
+
+/// How a v1 client is told that its prompt was not wanted any more.
+fn cancelled() -> Object {
+    let mut result = Object::default();
+    result.set("stopReason", json::string("cancelled"));
+    result
 }

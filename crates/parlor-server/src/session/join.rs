@@ -97,7 +97,7 @@ impl Actor {
         let part = Part {
             drives: seat.client.drives(),
             waits: seat.client.dialect() == Dialect::V1,
-            elicits: seat.client.terms().is_some_and(|terms| terms.elicits),
+            elicits: seat.client.elicits(None),
         };
         self.step(Input::Joined(client, part));
         if part.drives && !self.session.held().is_empty() {

@@ -7,7 +7,7 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::QuestionId;
 use parlor_session::{Change, Row, Slot, Target, Update};
 use parlor_store::{Batch, StoreError, Write};
-use parlor_wire::{RpcError, code};
+use parlor_wire::{Batches, Body, Incoming, Message, Outcome, RequestId, RpcError, code};
 use tokio::sync::oneshot;
 
 use super::{Actor, End, now};
@@ -73,14 +73,20 @@ impl Actor {
     pub(super) async fn store(&mut self) -> Result<(), Failed> {
         let writes = self.writes();
         let durable = std::mem::take(&mut self.due.durable);
+        let seq = self.session.transcript().seq();
         if writes.is_empty() {
+            self.stored = seq;
             return Ok(());
         }
         let (sender, done) = oneshot::channel();
         let batch = Batch { writes, durable };
         self.hub.store().write(batch, Box::new(move |result| drop(sender.send(result))));
         match done.await {
-            Ok(result) => result.map_err(Failed),
+            Ok(result) => {
+                result.map_err(Failed)?;
+                self.stored = seq;
+                Ok(())
+            }
             Err(_) => Err(Failed(StoreError {
                 kind: parlor_store::ErrorKind::Closed,
                 message: "the store is gone".to_owned(),
@@ -132,8 +138,8 @@ impl Actor {
         writes
     }
 
-    /// The session cannot be stored. All who take part are told, nothing that was not stored is shown, and the session
-    /// ends here; who comes back finds it as it was last stored.
+    /// The session cannot be stored. All who take part are told, nothing that was not stored is shown or acknowledged,
+    /// each open request is answered, and the session ends here; who comes back finds it as it was last stored.
     pub(super) fn fail(&mut self, failed: &Failed) {
         let error =
             RpcError::new(code::INTERNAL_ERROR, format!("the session cannot be stored: {}", failed.0));
@@ -144,9 +150,19 @@ impl Actor {
             live::Telling { from: self.decoder.dialect(), transcript: &transcript, meta_before: None };
         for seat in self.seats.values_mut() {
             let mut lines = String::new();
+            for (line, is_stored) in seat.unsaid(self.stored) {
+                match answered(&line) {
+                    Some((_, is_error)) if is_stored || is_error => lines.push_str(&line),
+                    Some((id, _)) => lines.push_str(&json::error(&id, &error)),
+                    None => {}
+                }
+            }
             let update = Update::State(state.clone());
             for update in seat.listener.tell(&update, telling, &mut super::fresh, &mut self.losses) {
                 lines.push_str(&live::update_line(&self.id, &update, None));
+            }
+            if let Some(request) = seat.asked() {
+                lines.push_str(&json::error(&request.id, &error));
             }
             for (by, id) in self.prompts.values() {
                 if *by == seat.client.id {
@@ -160,5 +176,19 @@ impl Actor {
             params.set("sessionId", session.as_json());
             agent.notify("session/cancel", &params);
         }
+        // A server that ends goes on doing so.
+        if !matches!(self.ends, Some(End::Stopped(_))) {
+            self.ends = Some(End::Failed(error));
+        }
+    }
+}
+
+/// The request that a line answers, if it does, and whether with an error.
+fn answered(line: &str) -> Option<(RequestId, bool)> {
+    match parlor_wire::parse(line.trim_end(), Batches::Refuse).ok()? {
+        Incoming::One(Message { body: Body::Response { id, outcome }, .. }) => {
+            Some((id, matches!(outcome, Outcome::Error(_))))
+        }
+        Incoming::One(_) | Incoming::Batch(_) => None,
     }
 }

@@ -23,7 +23,7 @@ use parlor_session::session::{
 use parlor_session::{MessageId, SessionId, Unsaved};
 use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::agent::{Agent, Reply};
 use crate::client::Client;
@@ -34,7 +34,7 @@ pub(crate) use self::agent::Bound;
 pub(crate) use self::join::From;
 pub(crate) use self::open::start;
 use self::seat::Seat;
-use self::tell::Groups;
+use self::tell::{Groups, Marks};
 
 /// How a session is reached.
 pub(crate) type Inbox = mpsc::Sender<Message>;
@@ -72,8 +72,8 @@ pub(crate) enum Message {
     Forward { client: Arc<Client>, id: Option<RequestId>, method: String, params: Object },
     /// A client answered a question.
     Answered { question: QuestionId, by: ClientId, answer: Answer },
-    /// Lines of the agent, each an update of this session.
-    Lines(String),
+    /// Lines of the agent, each an update of this session, and their place among what is on its way.
+    Lines(String, Option<OwnedSemaphorePermit>),
     /// The agent asks.
     AgentAsks { id: RequestId, method: String, params: Object },
     /// The agent takes back what it asked.
@@ -104,7 +104,19 @@ pub(crate) enum AgentCall {
     /// To take a prompt.
     Prompt(PromptId),
     /// Something for a client.
-    Forwarded { client: ClientId, id: RequestId, method: String, params: Object },
+    Forwarded(Forwarded),
+}
+
+/// What a client asked and only the agent can answer.
+#[derive(Debug)]
+pub(crate) struct Forwarded {
+    client: Arc<Client>,
+    id: RequestId,
+    /// The method as the client called it.
+    asked: String,
+    /// The method and the params as the agent was asked.
+    method: String,
+    params: Object,
 }
 
 /// A session and what it is made of.
@@ -143,7 +155,17 @@ pub(crate) struct Actor {
     groups: Groups,
     losses: Losses,
     last_active: Instant,
+    /// The last change that the store has taken.
+    stored: u64,
     ends: Option<End>,
+}
+
+/// Where things stand among what is said in one step.
+struct StepMarks {
+    /// Before all that changed.
+    before: Marks,
+    /// Where the turn ended, else at the end.
+    ended: Marks,
 }
 
 /// What has to be written besides changes of the transcript.
@@ -185,6 +207,8 @@ struct Starting {
 /// Why a session's task ends.
 #[derive(Debug)]
 enum End {
+    /// It cannot be stored.
+    Failed(RpcError),
     /// Nobody needs it now.
     Unused,
     /// It was deleted.
@@ -223,7 +247,7 @@ impl Actor {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Lines(lines) => self.lines(&lines),
+            Message::Lines(lines, _) => self.lines(&lines),
             Message::Join { client, id, from } => self.join(client, id, &from),
             Message::Seated(client) => self.seated(client),
             Message::Drained(client) => self.drained(client),
@@ -259,28 +283,33 @@ impl Actor {
     /// Lets the session take one thing.
     fn step(&mut self, input: Input) {
         let mut step = Step::default();
-        let marks = self.groups.marks();
+        let before = self.groups.marks();
         self.session.step(input, &mut fresh, &mut step);
-        self.took(&mut step);
+        let marks = self.took(&mut step, before);
         self.effects(step, &marks);
     }
 
-    /// Notes what changed, and puts it into words for all who listen.
-    fn took(&mut self, step: &mut Step) {
+    /// Notes what changed, and puts it into words for all who listen. `before` is where they were before the step.
+    fn took(&mut self, step: &mut Step, before: Marks) -> StepMarks {
         for (by, message, content) in step.inserted.drain(..) {
             if let Some(seat) = self.seats.get_mut(&by) {
                 seat.listener.sent(&message, &content);
             }
         }
-        for change in std::mem::take(&mut step.changes) {
+        let mut ended = None;
+        for (place, change) in std::mem::take(&mut step.changes).into_iter().enumerate() {
+            if step.ended_after == Some(place) {
+                ended = Some(self.groups.marks());
+            }
             self.unsaved.note(&change);
             self.changed(&change);
             self.tell(&change, None, None);
         }
+        StepMarks { before, ended: ended.unwrap_or_else(|| self.groups.marks()) }
     }
 
     /// What a step wants done: clients hear of it with what changed, the rest waits until that is stored.
-    fn effects(&mut self, step: Step, marks: &tell::Marks) {
+    fn effects(&mut self, step: Step, marks: &StepMarks) {
         self.due.kept |= step.upkeep;
         self.due.durable |= step.durable;
         for refused in step.refused {
@@ -338,7 +367,9 @@ impl Actor {
     fn end(&mut self, done: oneshot::Sender<()>) {
         match &mut self.ends {
             Some(End::Stopped(all)) => all.push(done),
-            Some(End::Unused | End::Deleted) | None => self.ends = Some(End::Stopped(vec![done])),
+            Some(End::Failed(_) | End::Unused | End::Deleted) | None => {
+                self.ends = Some(End::Stopped(vec![done]));
+            }
         }
     }
 
@@ -349,8 +380,20 @@ impl Actor {
             self.ends = None;
             return Box::pin(self.run()).await;
         }
-        if matches!(self.ends, Some(End::Deleted) | None) {
+        if matches!(self.ends, Some(End::Deleted | End::Failed(_)) | None) {
             self.hub.forget_now(&self.id);
+        }
+        let refused = match &self.ends {
+            Some(End::Failed(error)) => Some(error.clone()),
+            Some(End::Deleted) => Some(crate::hub::no_session(&self.id)),
+            Some(End::Unused | End::Stopped(_)) | None => None,
+        };
+        if let Some(error) = refused {
+            // What came meanwhile is answered as well.
+            self.inbox.close();
+            while let Some(message) = self.inbox.recv().await {
+                message.refuse(&error);
+            }
         }
         // With the server, its agents end as well.
         if let Some(bound) = self.agent.take().filter(|_| !matches!(self.ends, Some(End::Stopped(_)))) {
@@ -367,7 +410,40 @@ impl Actor {
 impl Message {
     /// How much work a message is, in bytes.
     fn weight(&self) -> usize {
-        if let Self::Lines(lines) = self { lines.len() } else { 256 }
+        if let Self::Lines(lines, _) = self { lines.len() } else { 256 }
+    }
+
+    /// Answers a request that nobody will look at.
+    pub(crate) fn refuse(self, error: &RpcError) {
+        let (client, id) = match self {
+            Self::Join { client, id, .. }
+            | Self::Close { client, id }
+            | Self::Prompt { client, id, .. }
+            | Self::Unhold { client, id, .. }
+            | Self::Delete { client, id }
+            | Self::Forward { client, id: Some(id), .. }
+            | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => (client, id),
+            Self::Seated(_)
+            | Self::Drained(_)
+            | Self::Left(_)
+            | Self::TakeBack { .. }
+            | Self::Cancel
+            | Self::Forward { id: None, .. }
+            | Self::Answered { .. }
+            | Self::Lines(..)
+            | Self::AgentAsks { .. }
+            | Self::AgentUnasks(_)
+            | Self::AgentNotes(_)
+            | Self::AgentAnswered(AgentCall::Prompt(_), _)
+            | Self::AgentReady(_)
+            | Self::AgentGone(_)
+            | Self::Quiet
+            | Self::Terminal(_)
+            | Self::Served(..)
+            | Self::Tick
+            | Self::End(_) => return,
+        };
+        client.outbox.push(crate::json::error(&id, error).into());
     }
 }
 

@@ -27,12 +27,15 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
     let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
     let was_busy = row.busy;
     let is_new = agent.is_some();
+    let session = Session::new(transcript, live::WORDS, kept.as_ref());
     let mut actor = Actor {
         hub,
         id,
         inbox,
         me: me.clone(),
-        session: Session::new(transcript, live::WORDS, kept.as_ref()),
+        // Who joins is told of these; from then on it is told of what changes.
+        held: session.held(),
+        session,
         row,
         row_written: Instant::now(),
         decoder: Decoder::new(dialect),
@@ -44,7 +47,6 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         prompts: HashMap::new(),
         sent: HashMap::new(),
         next_prompt,
-        held: Vec::new(),
         held_changed: false,
         questions: HashMap::new(),
         next_question: 0,
@@ -55,6 +57,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         groups: Groups::default(),
         losses: Losses::default(),
         last_active: Instant::now(),
+        stored: 0,
         ends: None,
     };
     if was_busy {

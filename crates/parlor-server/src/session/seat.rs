@@ -93,6 +93,20 @@ impl Seat {
         self.client.outbox.push(mixed.into());
     }
 
+    /// The request for the session, if it has no answer yet.
+    pub(crate) fn asked(&self) -> Option<&Answer> {
+        match &self.pace {
+            Pace::Behind { answer, .. } => answer.as_ref(),
+            Pace::Live => None,
+        }
+    }
+
+    /// What was to be said to this client alone and was not, and whether what it is about is stored.
+    pub(crate) fn unsaid(&mut self, stored: u64) -> Vec<(String, bool)> {
+        let later = self.later.drain(..).map(|(seq, line)| (line, seq <= stored));
+        later.chain(self.own.drain(..).map(|(_, line)| (line, false))).collect()
+    }
+
     /// What it can be told now that it knows all up to a change.
     pub(crate) fn due(&mut self, told: u64) -> String {
         let mut due = String::new();

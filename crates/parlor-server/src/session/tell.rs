@@ -98,6 +98,9 @@ impl Actor {
         let transcript = self.session.transcript();
         let from = self.decoder.dialect();
         let telling = Telling { from, transcript, meta_before };
+        // One alias for all who have to be told of a replacement.
+        let mut alias = None;
+        let mut mint = || alias.get_or_insert_with(fresh).clone();
         let passed = source.and_then(|source| source.passed(change, &self.id));
         let mut said_to: Vec<usize> = Vec::new();
         for seat in self.seats.values_mut().filter(|seat| seat.is_live()) {
@@ -123,7 +126,7 @@ impl Actor {
                 continue;
             }
             let listener = group.listener.as_mut().unwrap_or(&mut seat.listener);
-            let updates = listener.tell(&change.update, telling, &mut fresh, &mut self.losses);
+            let updates = listener.tell(&change.update, telling, &mut mint, &mut self.losses);
             for update in updates {
                 let seq = wants_seq.then_some(change.seq);
                 group.text.push_str(&live::update_line(&self.id, &update, seq));

@@ -198,6 +198,8 @@ pub struct Step {
     pub upkeep: bool,
     /// Prompts that came into the conversation: who sent them, their message and what they say.
     pub inserted: Vec<(ClientId, MessageId, Json)>,
+    /// After how many of the changes a turn ended: who waited for that is told there, before the next turn's changes.
+    pub ended_after: Option<usize>,
     /// Why something could not be taken.
     pub refused: Vec<Refused>,
 }

@@ -365,6 +365,7 @@ impl Prompts {
 
     /// A turn has ended, and with it every prompt that is in the conversation.
     pub(super) fn turn_ended(&mut self, state: &State, out: &mut Step) {
+        out.ended_after = Some(out.changes.len());
         for open in self.open.extract_if(.., |open| open.is_inserted()) {
             open.ended(state, out);
         }

@@ -4,7 +4,9 @@
 
 mod agents;
 mod echoes;
+mod keys;
 mod limits;
+mod named_echoes;
 mod names;
 mod one_by_one;
 mod properties;

@@ -2,6 +2,7 @@
 
 pub(crate) mod acp;
 pub(crate) mod agents;
+pub(crate) mod bench;
 pub(crate) mod demo_agent;
 pub(crate) mod doctor;
 pub(crate) mod export;

@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -109,17 +110,23 @@ fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, Failure> {
     Ok(Arc::new(store))
 }
 
-/// Says where the server is. Programs that start it read this line by line.
-#[expect(clippy::print_stdout, reason = "it is what the command prints")]
+/// Says where the server is. Programs that start it read this line by line; whether anybody reads it is not the
+/// server's business.
 fn greet(doors: &Doors, data: &DataDir, agent: &str) {
-    println!("parlor {} is ready", env!("CARGO_PKG_VERSION"));
+    let mut said = format!("parlor {} is ready\n", env!("CARGO_PKG_VERSION"));
+    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(said, "  {name:<8} {value}");
+    };
     if let Some(address) = doors.address() {
-        println!("  web      http://{address}/");
-        println!("  acp      ws://{address}/acp");
-        println!("  token    {}", data.path().join("token").display());
+        line("web", &format_args!("http://{address}/"));
+        line("acp", &format_args!("ws://{address}/acp"));
+        line("token", &data.path().join("token").display());
     }
-    println!("  socket   {}", doors.socket().display());
-    println!("  data     {}", data.path().display());
-    println!("  agent    {agent}");
-    println!("An editor joins with the command `parlor acp`. Stop with Ctrl-C.");
+    line("socket", &doors.socket().display());
+    line("data", &data.path().display());
+    line("agent", &agent);
+    said.push_str("An editor joins with the command `parlor acp`. Stop with Ctrl-C.\n");
+    let mut stdout = std::io::stdout().lock();
+    let _ = std::io::Write::write_all(&mut stdout, said.as_bytes())
+        .and_then(|()| std::io::Write::flush(&mut stdout));
 }

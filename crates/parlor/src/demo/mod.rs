@@ -32,6 +32,7 @@ use parlor_dialect::Dialect;
 
 pub(crate) use offer::Offers;
 pub(crate) use server::serve;
+pub(crate) use stream::monotonic;
 
 /// What the agent was told on its command line.
 #[derive(Debug)]

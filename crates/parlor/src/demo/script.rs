@@ -31,6 +31,10 @@ pub(crate) enum Step {
     },
     Background(u32),
     Stream(Stream),
+    Stamp {
+        count: u32,
+        rate: u32,
+    },
     Big(usize),
     Image,
     Link,
@@ -146,6 +150,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("later", "MS TEXT", "says TEXT by itself, so long after the turn has ended", later),
     command("background", "N", "N updates by itself after the turn has ended", |rest| rest.parse().ok().map(Step::Background)),
     command("stream", "N SIZE [RATE|each]", "N chunks of SIZE bytes, RATE a second or one write each", stream),
+    command("stamp", "N RATE", "N chunks, RATE a second, each with the time at which it was written", stamp),
     command("big", "N", "one chunk of N bytes", |rest| rest.parse().ok().filter(|n| *n <= MAX_BIG).map(Step::Big)),
     command("fail", "CODE TEXT", "ends the turn with this error", fail),
     command("refuse", "", "ends the turn with the stop reason refusal", |_| Some(Step::Refuse)),
@@ -256,6 +261,12 @@ fn stream(rest: &str) -> Option<Step> {
     (words.len() <= 3).then_some(Step::Stream(Stream { count, size: size.max(STREAM_NUMBER), pace }))
 }
 
+fn stamp(rest: &str) -> Option<Step> {
+    let (count, rate) = rest.split_once(' ')?;
+    let count = count.parse().ok().filter(|count| *count <= MAX_STREAM)?;
+    Some(Step::Stamp { count, rate: rate.trim().parse().ok()? })
+}
+
 fn fail(rest: &str) -> Option<Step> {
     let (code, text) = rest.split_once(' ').unwrap_or((rest, "failed as asked"));
     Some(Step::Fail { code: code.parse().ok()?, text: text.to_owned() })
@@ -294,6 +305,7 @@ mod tests {
             ("sleep soon", "sleep MS"),
             ("stream 5", "stream N SIZE [RATE|each]"),
             ("stream 1 1 1 1", "stream N SIZE [RATE|each]"),
+            ("stamp 5", "stamp N RATE"),
             ("big -1", "big N"),
             ("write x", "write PATH TEXT"),
             ("plan ;;", "plan A;B;C"),

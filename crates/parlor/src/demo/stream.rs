@@ -45,6 +45,19 @@ impl Turn {
         done
     }
 
+    /// Says chunks that begin like those of a stream, with the time at which each is written behind its number.
+    pub(super) fn stamp(&mut self, count: u32, rate: u32) -> Result<(), End> {
+        let id = self.agent.fresh_id();
+        let start = Instant::now();
+        (0..count).try_for_each(|number| {
+            self.wait(start + due(number, rate))?;
+            let block = Block::Text(format!("{number:08} {:020}", monotonic()));
+            let chunk = self.voice.chunk(Role::Agent, &id, &block.to_json());
+            self.agent.out.line_at_once(&update_line(&self.session.id, &chunk));
+            Ok(())
+        })
+    }
+
     /// Says one chunk of this many bytes.
     pub(super) fn big(&self, size: usize) {
         let id = self.agent.fresh_id();
@@ -59,6 +72,13 @@ impl Turn {
 /// does not slow down the rest.
 fn due(number: u32, rate: u32) -> Duration {
     Duration::from_secs_f64(f64::from(number) / f64::from(rate.max(1)))
+}
+
+/// Nanoseconds on the clock that all processes of a machine share.
+pub(crate) fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 fn filler(size: usize) -> String {

@@ -190,6 +190,7 @@ impl Turn {
                 self.later.push((Duration::ZERO, updates.collect()));
             }
             Step::Stream(stream) => self.stream(&stream)?,
+            Step::Stamp { count, rate } => self.stamp(count, rate)?,
             Step::Big(size) => self.big(size),
             Step::Image => self.image(),
             Step::Link => self.link(),

@@ -1,0 +1,451 @@
+//! What a server says to clients and agents of each dialect.
+
+use std::fmt::Write as _;
+
+use agent_client_protocol_schema::{v1, v2};
+use expect_test::{Expect, expect};
+use parlor_dialect::Dialect::{self, Draft, V1, V2};
+use parlor_dialect::live::{self, Listener, Telling};
+use parlor_dialect::{Decoder, Losses};
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::{
+    Activity, EntryId, MessageId, Naming, Patch, Role, Slot, State, Target, Transcript, Update, Upsert,
+};
+use parlor_wire::{Outcome, RpcError};
+use serde_json::Value;
+
+fn object(text: &str) -> Object {
+    serde_json::from_str(text).unwrap()
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+/// A session whose agent speaks a dialect, and one client.
+struct Room {
+    agent: Dialect,
+    decoder: Decoder,
+    transcript: Transcript,
+    client: Dialect,
+    listener: Listener,
+    minted: u32,
+}
+
+impl Room {
+    fn between(agent: Dialect, client: Dialect) -> Self {
+        Self {
+            agent,
+            decoder: Decoder::new(agent),
+            transcript: Transcript::default(),
+            client,
+            listener: Listener::new(client, &object("{}")),
+            minted: 0,
+        }
+    }
+
+    /// What the client is told when the agent says an update, and what could not be told.
+    fn agent_says(&mut self, update: &str) -> String {
+        let raw = json(update);
+        let mut fresh = || MessageId::from("made");
+        let decoded = self.decoder.decode(raw.raw(), &mut fresh).unwrap();
+        self.happens(decoded.update, decoded.naming)
+    }
+
+    fn happens(&mut self, update: Update, naming: Naming) -> String {
+        let meta_before = match &update {
+            Update::Upsert { target: Target::Slot(slot), .. } => {
+                self.transcript.slot(*slot).and_then(|body| body.meta.clone())
+            }
+            Update::Upsert { target: Target::Entry(entry), .. } => {
+                self.transcript.get(entry).and_then(|entry| entry.body().meta.clone())
+            }
+            Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. }
+            | Update::State(_) => None,
+        };
+        let change = self.transcript.push(update).unwrap();
+        self.decoder.took(&change, naming);
+        let telling =
+            Telling { from: self.agent, transcript: &self.transcript, meta_before: meta_before.as_ref() };
+        let mut losses = Losses::default();
+        let minted = &mut self.minted;
+        let mut fresh = || {
+            *minted += 1;
+            MessageId::from(format!("alias{minted}").as_str())
+        };
+        let mut told = self.listener.tell(&change.update, telling, &mut fresh, &mut losses);
+        for update in &told {
+            self.check(update);
+        }
+        told.extend(losses.as_slice().iter().map(|loss| format!("lost: {}", loss.kind.name())));
+        told.join("\n")
+    }
+
+    /// Whether the schema crate knows what the client is told.
+    fn check(&self, update: &str) {
+        let line = live::update_line(&"s".into(), update, Some(7));
+        assert!(line.ends_with("}\n") && line.matches('\n').count() == 1);
+        let line: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["params"]["_meta"]["parlor/seq"], 7);
+        let params = line["params"].to_string();
+        match self.client {
+            V1 => drop(serde_json::from_str::<v1::SessionNotification>(&params).unwrap()),
+            V2 | Draft => drop(serde_json::from_str::<v2::UpdateSessionNotification>(&params).unwrap()),
+        }
+    }
+}
+
+#[track_caller]
+fn tells(agent: Dialect, client: Dialect, updates: &[&str], expected: &Expect) {
+    let mut room = Room::between(agent, client);
+    let told: Vec<_> = updates.iter().map(|update| room.agent_says(update)).collect();
+    expected.assert_eq(&told.join("\n"));
+}
+
+const REPLACED: [&str; 5] = [
+    r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"one"}}"#,
+    r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"text","text":"two"}]}"#,
+    r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"three"}}"#,
+    r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"text","text":"twothree"}]}"#,
+    r#"{"sessionUpdate":"agent_message","messageId":"m","content":null}"#,
+];
+
+#[test]
+fn a_v1_client_is_told_a_replacement_under_an_alias() {
+    tells(
+        V2,
+        V1,
+        &REPLACED,
+        &expect![[r#"
+        {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"one"}}
+        {"sessionUpdate":"agent_message_chunk","messageId":"alias1","content":{"type":"text","text":"two"},"_meta":{"parlor/replaces":"m"}}
+        lost: message_replaced
+        {"sessionUpdate":"agent_message_chunk","messageId":"alias1","content":{"type":"text","text":"three"}}
+
+        {"sessionUpdate":"agent_message_chunk","messageId":"alias2","content":{"type":"text","text":""},"_meta":{"parlor/replaces":"m"}}
+        lost: message_cleared"#]],
+    );
+}
+
+#[test]
+fn a_v2_client_is_told_a_replacement_as_it_is() {
+    for client in [V2, Draft] {
+        let mut room = Room::between(V2, client);
+        for update in REPLACED {
+            assert_eq!(room.agent_says(update), update);
+        }
+    }
+}
+
+#[test]
+fn states_are_told_in_the_words_of_the_client() {
+    let states = [
+        r#"{"sessionUpdate":"state_update","state":"running"}"#,
+        r#"{"sessionUpdate":"state_update","state":"requires_action"}"#,
+        r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}"#,
+    ];
+    tells(
+        V2,
+        V1,
+        &states,
+        &expect![[r#"
+        {"sessionUpdate":"session_info_update","_meta":{"parlor/state":"running"}}
+        {"sessionUpdate":"session_info_update","_meta":{"parlor/state":"requires_action"}}
+        {"sessionUpdate":"session_info_update","_meta":{"parlor/state":"idle"}}"#]],
+    );
+    tells(
+        V2,
+        V2,
+        &states,
+        &expect![[r#"
+        {"sessionUpdate":"state_update","state":"running"}
+        {"sessionUpdate":"state_update","state":"requires_action"}
+        {"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}"#]],
+    );
+    tells(
+        V2,
+        Draft,
+        &states,
+        &expect![[r#"
+        {"sessionUpdate":"state_change","state":"running"}
+        {"sessionUpdate":"state_change","state":"requires_action"}
+        {"sessionUpdate":"state_change","state":"idle","stop_reason":"end_turn"}"#]],
+    );
+}
+
+#[test]
+fn a_v1_client_is_not_told_its_own_prompt() {
+    for (client, told) in [(V1, ""), (V2, "user_message")] {
+        let mut room = Room::between(V1, client);
+        let content = json(r#"[{"type":"text","text":"hi"}]"#);
+        room.listener.sent(&"u".into(), &content);
+        let prompt = |id: &str| Update::Upsert {
+            target: Target::Entry(EntryId::Message(Role::User, id.into())),
+            upsert: Upsert {
+                content: Patch::Value(parlor_session::Content::parse(content.raw()).unwrap()),
+                ..Upsert::default()
+            },
+        };
+        let own = room.happens(prompt("u"), Naming::Silent);
+        assert!(if told.is_empty() { own.is_empty() } else { own.contains(told) }, "{own}");
+        // Those of others it is told.
+        let others = room.happens(prompt("v"), Naming::Silent);
+        assert!(others.contains("user_message") && others.contains("\"v\""), "{others}");
+        // Who loads the session is told all of it.
+        room.listener.forget();
+        let again = room.happens(prompt("u"), Naming::Silent);
+        assert!(again.contains("user_message") && again.contains("\"u\""), "{again}");
+    }
+}
+
+#[test]
+fn what_v1_agents_say_is_told_to_all() {
+    let updates = [
+        r#"{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"hm"}}"#,
+        r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"Run","status":"pending"}"#,
+        r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}"#,
+        r#"{"sessionUpdate":"session_info_update","title":"Work"}"#,
+    ];
+    tells(
+        V1,
+        V1,
+        &updates,
+        &expect![[r#"
+        {"sessionUpdate":"agent_thought_chunk","messageId":"made","content":{"type":"text","text":"hm"}}
+        {"sessionUpdate":"tool_call","toolCallId":"t","title":"Run","status":"pending"}
+        {"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}
+        {"sessionUpdate":"session_info_update","title":"Work"}"#]],
+    );
+    tells(
+        V1,
+        V2,
+        &updates,
+        &expect![[r#"
+        {"sessionUpdate":"agent_thought_chunk","messageId":"made","content":{"type":"text","text":"hm"}}
+        {"sessionUpdate":"tool_call_update","toolCallId":"t","title":"Run","status":"pending"}
+        {"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}
+        {"sessionUpdate":"session_info_update","title":"Work"}"#]],
+    );
+}
+
+#[test]
+fn only_v1_listeners_have_to_remember() {
+    assert!(!Listener::new(V1, &object("{}")).is_stateless());
+    assert!(Listener::new(V2, &object("{}")).is_stateless());
+    assert!(Listener::new(Draft, &object("{}")).is_stateless());
+}
+
+#[test]
+fn what_a_response_says_of_a_session_is_learned_and_said_again() {
+    let response = object(
+        r#"{"sessionId":"s","modes":{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask"},{"id":"code","name":"Code"}]},
+            "configOptions":[{"id":"model","name":"Model","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}]}"#,
+    );
+    let mut transcript = Transcript::default();
+    for update in live::learned(&response) {
+        transcript.push(update).unwrap();
+    }
+    let fields = |dialect: Dialect, transcript: &Transcript| {
+        let mut losses = Losses::default();
+        let mut fields = Listener::new(dialect, &object("{}")).session_fields(transcript, &mut losses);
+        assert_eq!(losses.as_slice(), []);
+        fields.set("sessionId", json(r#""s""#));
+        fields.to_json().as_str().to_owned()
+    };
+    let said = fields(V1, &transcript);
+    serde_json::from_str::<v1::NewSessionResponse>(&said).unwrap();
+    assert!(said.contains(r#""currentModeId":"ask""#) && said.contains(r#""id":"model""#), "{said}");
+    let said = fields(V2, &transcript);
+    serde_json::from_str::<v2::NewSessionResponse>(&said).unwrap();
+    assert!(said.contains(r#""category":"mode""#) && !said.contains("currentModeId"), "{said}");
+    assert_eq!(said, fields(Draft, &transcript));
+    // A v1 agent does not report a mode that it was asked to set.
+    transcript.push(live::mode_set(&json(r#""code""#))).unwrap();
+    assert!(fields(V1, &transcript).contains(r#""currentModeId":"code""#));
+    assert!(fields(V2, &transcript).contains(r#""currentValue":"code""#));
+    assert!(!live::has_mode_option(&transcript));
+}
+
+#[test]
+fn a_response_that_says_nothing_teaches_nothing() {
+    for nothing in ["{}", r#"{"modes":null,"configOptions":null,"availableCommands":7}"#] {
+        assert_eq!(live::learned(&object(nothing)), []);
+    }
+    let mut losses = Losses::default();
+    let fields = Listener::new(V1, &object("{}")).session_fields(&Transcript::default(), &mut losses);
+    assert_eq!(fields, Object::default());
+    let [Update::Upsert { target, .. }] = &live::learned(&object(r#"{"availableCommands":[]}"#))[..] else {
+        panic!("one update")
+    };
+    assert_eq!(*target, Target::Slot(Slot::Commands));
+}
+
+#[test]
+fn an_error_ends_a_turn_and_comes_out_as_it_went_in() {
+    for error in [
+        RpcError::new(-32603, "the agent is gone"),
+        RpcError::new(-32000, "log in").with_data(json(r#"{"why":[1,null]}"#)),
+    ] {
+        let state = live::failed_state(&error);
+        assert_eq!(
+            (&state.activity, state.stop_reason.as_ref().map(JsonStr::inner)),
+            (&Activity::Idle, Some("error"))
+        );
+        let mut losses = Losses::default();
+        let said = live::turn_result(&state, &Object::default(), &mut losses).unwrap_err();
+        assert_eq!((said.code(), said.message(), said.data()), (error.code(), error.message(), error.data()));
+        assert_eq!(losses.as_slice(), []);
+        // A v2 client parses the state.
+        Room::between(V1, V2).happens(Update::State(state), Naming::Silent);
+    }
+}
+
+#[test]
+fn the_answer_to_a_prompt_is_its_state_and_back() {
+    let result = json(r#"{"stopReason":"max_tokens","more":1,"_meta":{"k":1}}"#);
+    let state = live::state_after(Outcome::Result(result.raw()));
+    let mut losses = Losses::default();
+    let accepted = object(r#"{"messageId":"u","also":2}"#);
+    let said = live::turn_result(&state, &accepted, &mut losses).unwrap();
+    let said = said.to_json();
+    serde_json::from_str::<v1::PromptResponse>(said.as_str()).unwrap();
+    let said: Value = serde_json::from_str(said.as_str()).unwrap();
+    assert_eq!(
+        said,
+        serde_json::json!({ "stopReason": "max_tokens", "more": 1, "_meta": { "k": 1 }, "also": 2 })
+    );
+    // v1 would not know the reason.
+    let odd = State { stop_reason: Some("tired".into()), ..state };
+    let said = live::turn_result(&odd, &Object::default(), &mut losses).unwrap();
+    assert_eq!(said.get("stopReason").unwrap().as_str(), r#""end_turn""#);
+    assert_eq!(losses.as_slice()[0].kind.name(), "stop_reason");
+}
+
+#[test]
+fn only_an_answer_of_version_2_is_one() {
+    for (result, speaks) in [
+        (r#"{"protocolVersion":2,"info":{"name":"a","version":"1"}}"#, true),
+        (r#"{"protocolVersion":2,"agentInfo":{"name":"a"},"agentCapabilities":{}}"#, false),
+        (r#"{"protocolVersion":2,"info":null}"#, false),
+        (r#"{"protocolVersion":1,"info":{"name":"a","version":"1"}}"#, false),
+        (r#"{"info":{"name":"a","version":"1"}}"#, false),
+    ] {
+        assert_eq!(live::speaks_v2(&object(result)), speaks, "{result}");
+    }
+}
+
+/// A request of a client, and how the agent knows it.
+fn asked(method: &str, params: &str, from: Dialect, to: Dialect, transcript: &Transcript) -> String {
+    let mut losses = Losses::default();
+    let asked = live::request_to_agent(method, &object(params), from, to, Some(transcript), &mut losses);
+    let mut said = match asked {
+        Ok((method, params)) => format!("{method} {}", params.to_json().as_str()),
+        Err(loss) => format!("cannot be said: {}", loss.name()),
+    };
+    for loss in losses.as_slice() {
+        let _ = write!(said, "\nlost: {}", loss.kind.name());
+    }
+    said
+}
+
+#[test]
+fn modes_are_set_in_the_words_of_the_agent() {
+    let set_mode = r#"{"sessionId":"s","modeId":"code"}"#;
+    let set_option = r#"{"sessionId":"s","configId":"mode","type":"id","value":"code"}"#;
+    let mut modes = Transcript::default();
+    for update in live::learned(&object(r#"{"modes":{"currentModeId":"ask","availableModes":[]}}"#)) {
+        modes.push(update).unwrap();
+    }
+    let mut option = Transcript::default();
+    let options = r#"{"configOptions":[{"configId":"how","name":"How","category":"mode","type":"select","currentValue":"ask","options":[]}]}"#;
+    for update in live::learned(&object(options)) {
+        option.push(update).unwrap();
+    }
+    assert!(live::has_mode_option(&option));
+    let told = [
+        asked("session/set_mode", set_mode, V1, V1, &modes),
+        asked("session/set_mode", set_mode, V1, V2, &modes),
+        asked("session/set_mode", set_mode, V1, Draft, &option),
+        asked("session/set_config_option", set_option, V2, V1, &modes),
+        asked("session/set_config_option", set_option, Draft, V1, &option),
+        asked("session/set_config_option", set_option, V2, Draft, &option),
+    ];
+    expect![[r#"
+        session/set_mode {"sessionId":"s","modeId":"code"}
+        session/set_config_option {"sessionId":"s","value":"code","configId":"mode","type":"id"}
+        session/set_config_option {"sessionId":"s","value":"code","configId":"how","type":"id"}
+        session/set_mode {"sessionId":"s","modeId":"code"}
+        session/set_config_option {"sessionId":"s","configId":"mode","value":"code"}
+        session/set_config_option {"sessionId":"s","configId":"mode","type":"id","value":"code"}"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn sessions_are_asked_for_in_the_words_of_the_agent() {
+    let nothing = Transcript::default();
+    let told = [
+        asked("session/new", r#"{"cwd":"/w","mcpServers":[]}"#, V1, V2, &nothing),
+        asked(
+            "session/new",
+            r#"{"cwd":"/w","mcpServers":[{"name":"a","command":"b","args":[],"env":[]}]}"#,
+            V1,
+            V2,
+            &nothing,
+        ),
+        asked("session/new", r#"{"cwd":"/w"}"#, V2, V1, &nothing),
+        asked("session/new", r#"{"cwd":"/w"}"#, V2, Draft, &nothing),
+        asked("session/load", r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#, V1, V2, &nothing),
+        asked("tool_call/cancel", r#"{"sessionId":"s"}"#, V2, V1, &nothing),
+        asked("_own", r#"{"a":1.0}"#, V2, V1, &nothing),
+    ];
+    expect![[r#"
+        session/new {"cwd":"/w","mcpServers":[]}
+        session/new {"cwd":"/w","mcpServers":[{"type":"stdio","name":"a","command":"b","args":[],"env":[]}]}
+        session/new {"cwd":"/w","mcpServers":[]}
+        session/new {"cwd":"/w"}
+        session/resume {"sessionId":"s","cwd":"/w","mcpServers":[],"replayFrom":{"type":"start"}}
+        cannot be said: method
+        lost: method
+        _own {"a":1.0}"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn a_session_says_what_it_does() {
+    let mut transcript = Transcript::default();
+    assert!(live::is_idle(&transcript));
+    assert_eq!(live::state_name(&transcript).inner(), "idle");
+    let activity = Activity::RequiresAction;
+    let state = State { activity, stop_reason: None, fields: Object::default(), meta: None };
+    transcript.push(Update::State(state)).unwrap();
+    assert!(!live::is_idle(&transcript));
+    assert_eq!(live::state_name(&transcript).inner(), "requires_action");
+}
+
+#[test]
+fn tool_calls_are_over_when_their_status_says_so() {
+    for (status, is_over) in [
+        (r#"{"status":"pending"}"#, false),
+        (r#"{"status":"in_progress"}"#, false),
+        ("{}", false),
+        (r#"{"status":"completed"}"#, true),
+        (r#"{"status":"failed"}"#, true),
+        (r#"{"status":"cancelled"}"#, true),
+    ] {
+        let mut transcript = Transcript::default();
+        let entry = EntryId::ToolCall("t".into());
+        let upsert = Upsert { fields: object(status), ..Upsert::default() };
+        transcript.push(Update::Upsert { target: Target::Entry(entry.clone()), upsert }).unwrap();
+        let body = transcript.get(&entry).unwrap().body();
+        assert_eq!((live::WORDS.is_final)(body), is_over, "{status}");
+        let failed = (live::WORDS.failed)(body);
+        assert_eq!(failed.is_none(), is_over, "{status}");
+        if let Some(upsert) = failed {
+            transcript.push(Update::Upsert { target: Target::Entry(entry.clone()), upsert }).unwrap();
+            assert!((live::WORDS.is_final)(transcript.get(&entry).unwrap().body()));
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Telling a session at somebody's own pace, and keeping it as rows.
+
+mod conversations;
+mod reading;
+mod stored;

@@ -1,0 +1,189 @@
+//! A reading tells what somebody lacks: all of it, and nothing that they have.
+
+use parlor_session::{EntryId, Patch, Reading, Target, Transcript, Update, Upsert};
+use proptest::prelude::*;
+
+use crate::conversations::{chunk, message, object, said, text, update, whole};
+
+const MANY: usize = 1 << 20;
+
+/// All that a reading tells of a transcript that does not change.
+fn told(transcript: &Transcript, since: u64, bytes: usize) -> Vec<Update> {
+    let mut reading = Reading::new(since, transcript.seq());
+    std::iter::from_fn(|| reading.next(transcript, bytes)).collect()
+}
+
+fn push(transcript: &mut Transcript, updates: impl IntoIterator<Item = Update>) -> u64 {
+    updates.into_iter().for_each(|update| {
+        transcript.push(update).unwrap();
+    });
+    transcript.seq()
+}
+
+/// The text that an update carries.
+fn text_in(update: &Update) -> String {
+    match update {
+        Update::Append { item, .. } => {
+            parlor_session::text_of(item.as_str()).unwrap_or_default().into_owned()
+        }
+        Update::Upsert { upsert: Upsert { content: Patch::Value(content), .. }, .. } => content.to_text(),
+        Update::Upsert { .. }
+        | Update::Output { .. }
+        | Update::Remove { .. }
+        | Update::Note { .. }
+        | Update::State(_) => String::new(),
+    }
+}
+
+#[test]
+fn what_is_new_comes_as_a_whole_and_what_is_known_as_chunks() {
+    let mut transcript = Transcript::default();
+    let seen = push(&mut transcript, [text(message("m"), "a"), text(message("m"), "b")]);
+    push(&mut transcript, [text(message("m"), "c"), text(message("n"), "x"), text(message("m"), "d")]);
+    assert_eq!(
+        told(&transcript, seen, MANY),
+        [
+            text(message("m"), "cd"),
+            Update::Upsert {
+                target: Target::Entry(message("n")),
+                upsert: Upsert {
+                    whole: true,
+                    content: Patch::Value(crate::conversations::content(r#"[{"type":"text","text":"x"}]"#)),
+                    ..Upsert::default()
+                },
+            },
+        ]
+    );
+    assert_eq!(told(&transcript, transcript.seq(), MANY), []);
+}
+
+#[test]
+fn what_was_replaced_comes_as_a_whole() {
+    let mut transcript = Transcript::default();
+    let seen = push(&mut transcript, [text(message("m"), "a")]);
+    push(&mut transcript, [whole(message("m"), r#"[{"type":"text","text":"b"}]"#), text(message("m"), "c")]);
+    assert_eq!(told(&transcript, seen, MANY), [whole(message("m"), r#"[{"type":"text","text":"bc"}]"#)]);
+}
+
+#[test]
+fn what_was_cleared_is_told_as_cleared() {
+    let mut transcript = Transcript::default();
+    let fields = |text: &str| Update::Upsert {
+        target: Target::Entry(EntryId::ToolCall("t".into())),
+        upsert: Upsert { fields: object(text), ..Upsert::default() },
+    };
+    let seen = push(&mut transcript, [fields(r#"{"title":"a"}"#)]);
+    push(&mut transcript, [fields(r#"{"title":null,"status":"open"}"#)]);
+    assert_eq!(told(&transcript, seen, MANY), [fields(r#"{"status":"open","title":null}"#)]);
+}
+
+#[test]
+fn what_comes_back_after_it_was_removed_has_nothing_of_what_it_was() {
+    let mut transcript = Transcript::default();
+    let named = Update::Upsert {
+        target: Target::Entry(message("m")),
+        upsert: Upsert { fields: object(r#"{"title":"a"}"#), ..Upsert::default() },
+    };
+    let seen = push(&mut transcript, [text(message("m"), "old"), named]);
+    let mut reader = transcript.clone();
+    push(&mut transcript, [Update::Remove { entry: message("m"), extra: None }, text(message("m"), "new")]);
+    push(&mut reader, told(&transcript, seen, MANY));
+    assert_eq!(said(&reader), said(&transcript));
+}
+
+#[test]
+fn what_comes_back_without_a_word_is_back() {
+    let mut transcript = Transcript::default();
+    let remove = Update::Remove { entry: message("m"), extra: None };
+    let seen = push(&mut transcript, [text(message("m"), "old"), remove]);
+    let mut reader = transcript.clone();
+    let target = Target::Entry(message("m"));
+    push(&mut transcript, [Update::Upsert { target, upsert: Upsert::default() }]);
+    push(&mut reader, told(&transcript, seen, MANY));
+    assert_eq!(said(&reader), said(&transcript));
+}
+
+#[test]
+fn pieces_are_no_longer_than_asked_for() {
+    let mut transcript = Transcript::default();
+    let line = "x".repeat(1000);
+    push(&mut transcript, (0..3000).map(|_| text(message("m"), &line)));
+    let pieces = told(&transcript, 0, MANY);
+    assert!(matches!(pieces[0], Update::Upsert { .. }));
+    assert!(pieces[1..].iter().all(|piece| matches!(piece, Update::Append { .. })));
+    assert_eq!(pieces.len(), 3);
+    assert!(pieces.iter().all(|piece| text_in(piece).len() <= MANY));
+    assert_eq!(pieces.iter().map(text_in).collect::<String>(), line.repeat(3000));
+    // An item is not cut.
+    assert_eq!(told(&transcript, 0, 10).len(), 3000);
+}
+
+#[test]
+fn output_comes_in_pieces_too() {
+    let mut transcript = Transcript::default();
+    let output =
+        |bytes: usize| Update::Output { terminal: "t".into(), bytes: vec![b'x'; bytes], extra: None };
+    let seen = push(&mut transcript, [output(10)]);
+    push(&mut transcript, [output(25)]);
+    assert_eq!(told(&transcript, seen, 10), [output(10), output(10), output(5)]);
+    assert_eq!(told(&transcript, 0, 20).len(), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Each letter of a conversation in which nothing is replaced is told once, however readings and changes interleave.
+    #[test]
+    fn no_text_is_told_twice(
+        steps in prop::collection::vec((0..3_usize, 0..4_usize, 1..200_usize), 1..60)
+    ) {
+        let (mut transcript, mut number, mut heard) = (Transcript::default(), 0, String::new());
+        let mut reading = Reading::new(0, 0);
+        let mut read = |transcript: &Transcript, bytes: usize, heard: &mut String| {
+            match reading.next(transcript, bytes) {
+                Some(update) => heard.push_str(&text_in(&update)),
+                None => reading = Reading::new(reading.upto(), transcript.seq()),
+            }
+            reading == Reading::new(transcript.seq(), transcript.seq())
+        };
+        for (entry, reads, bytes) in steps {
+            number += 1;
+            push(&mut transcript, [chunk(message(["a", "b", "c"][entry]), number)]);
+            for _ in 0..reads {
+                read(&transcript, bytes, &mut heard);
+            }
+        }
+        while !read(&transcript, 100, &mut heard) {}
+        let mut letters: Vec<_> = heard.split_inclusive(']').collect();
+        letters.sort_unstable();
+        let mut all: Vec<_> = (1..=number).map(|number| format!("[{number}]")).collect();
+        all.sort_unstable();
+        prop_assert_eq!(letters, all);
+    }
+
+    /// Who reads at any pace ends with what there is.
+    #[test]
+    fn a_reader_ends_with_the_same(
+        steps in prop::collection::vec((update(), 0..4_usize, 1..60_usize), 1..60)
+    ) {
+        let (mut transcript, mut reader) = (Transcript::default(), Transcript::default());
+        let mut reading = Reading::new(0, 0);
+        let mut read = |transcript: &Transcript, bytes: usize, reader: &mut Transcript| {
+            match reading.next(transcript, bytes) {
+                Some(update) => {
+                    push(reader, [update]);
+                }
+                None => reading = Reading::new(reading.upto(), transcript.seq()),
+            }
+            reading == Reading::new(transcript.seq(), transcript.seq())
+        };
+        for (update, reads, bytes) in steps {
+            push(&mut transcript, [update]);
+            for _ in 0..reads {
+                read(&transcript, bytes, &mut reader);
+            }
+        }
+        while !read(&transcript, 100, &mut reader) {}
+        prop_assert_eq!(said(&reader), said(&transcript));
+    }
+}

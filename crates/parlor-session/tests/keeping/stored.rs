@@ -1,0 +1,225 @@
+//! What was kept says the same and numbers it the same.
+
+use std::collections::BTreeMap;
+
+use parlor_session::{BadRow, Change, EntryId, Reading, Row, Transcript, Unsaved, Update};
+use proptest::prelude::*;
+
+use crate::conversations::{message, said, text, update, whole};
+
+/// What a store has of a session.
+#[derive(Debug, Default, Clone)]
+struct Kept {
+    /// By the change that made the entry: the last change, head and content.
+    entries: BTreeMap<u64, (u64, String, String)>,
+    slots: BTreeMap<&'static str, (u64, String)>,
+}
+
+impl Kept {
+    fn write(&mut self, rows: Vec<Row>) {
+        for row in rows {
+            match row {
+                Row::Entry { created, seq, head, content } => {
+                    let kept = self.entries.entry(created).or_default();
+                    (kept.0, kept.1) = (seq, head);
+                    if let Some(content) = content {
+                        kept.2 = content;
+                    }
+                }
+                Row::Append { created, seq, content } => {
+                    let kept = self.entries.get_mut(&created).expect("it has a head");
+                    kept.0 = seq;
+                    kept.2.push_str(&content);
+                }
+                Row::Slot { name, seq, body } => {
+                    self.slots.insert(name, (seq, body));
+                }
+            }
+        }
+    }
+
+    fn read(&self) -> Transcript {
+        let mut transcript = Transcript::default();
+        for (created, (seq, head, content)) in &self.entries {
+            transcript.restore_entry(*created, *seq, head, content, 0).unwrap();
+        }
+        for (name, (seq, body)) in &self.slots {
+            transcript.restore_slot(name, *seq, body).unwrap();
+        }
+        transcript
+    }
+}
+
+fn push(transcript: &mut Transcript, unsaved: &mut Unsaved, update: Update) -> Change {
+    let change = transcript.push(update).unwrap();
+    unsaved.note(&change);
+    change
+}
+
+/// The rows of a session.
+fn kept(updates: impl IntoIterator<Item = Update>) -> (Transcript, Kept) {
+    let (mut transcript, mut unsaved, mut kept) = <(Transcript, Unsaved, Kept)>::default();
+    updates.into_iter().for_each(|update| {
+        push(&mut transcript, &mut unsaved, update);
+    });
+    assert!(!unsaved.is_empty());
+    kept.write(unsaved.take(&transcript));
+    assert!(unsaved.is_empty());
+    (transcript, kept)
+}
+
+#[test]
+fn rows_are_short() {
+    let (_, kept) = kept([
+        text(message("m"), "a"),
+        text(message("m"), "b"),
+        text(EntryId::ToolCall("t".into()), "c"),
+        text(message("m"), "d"),
+        Update::Output { terminal: "x".into(), bytes: b"out".to_vec(), extra: None },
+    ]);
+    let contents: Vec<_> = kept.entries.values().map(|(_, _, content)| content.as_str()).collect();
+    assert_eq!(contents, ["@1\n\"a\"\n\"b\"\n@4\n\"d\"\n", "@3\n\"c\"\n", "=5\n~b3V0\n"]);
+    assert_eq!(kept.entries[&1].1, r#"{"kind":"agent","id":"m","fields":{},"seqs":[0,0,0,0]}"#);
+}
+
+#[test]
+fn line_ends_between_tokens_are_no_line_ends_of_rows() {
+    let (transcript, kept) = kept([
+        whole(message("m"), "[{\"type\":\r\n\"text\",\n \"text\":\"a\\nb\"\n}, [\n1\r\n], \n\"s\"]"),
+        Update::Append {
+            entry: message("m"),
+            item: parlor_json::Json::parse("{\"type\":\n\"image\"}").unwrap(),
+            extra: Some(parlor_json::Json::parse("{\"k\":\n\"\\u001e\"}").unwrap()),
+        },
+    ]);
+    let read = kept.read();
+    let joined = |transcript: &Transcript| {
+        let body = transcript.get(&message("m")).unwrap().body().clone();
+        let extras: Vec<_> = body.content.iter().map(|item| item.extra.cloned()).collect();
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        let extras: Vec<_> =
+            extras.into_iter().map(|extra| extra.map(|extra| value(extra.as_str()))).collect();
+        (value(body.content.to_json().as_str()), extras)
+    };
+    assert_eq!(joined(&read), joined(&transcript));
+    assert_eq!(read.get(&message("m")).unwrap().body().content.len(), 4);
+}
+
+#[test]
+fn a_row_that_makes_no_sense_is_an_error() {
+    let head = r#"{"kind":"agent","id":"m","fields":{},"seqs":[0,0,0,0]}"#;
+    for (head, content) in [
+        ("", ""),
+        ("[]", ""),
+        ("{}", ""),
+        (r#"{"kind":"agent","fields":{},"seqs":[0,0,0,0]}"#, ""),
+        (r#"{"kind":"agent","id":7,"fields":{},"seqs":[0,0,0,0]}"#, ""),
+        (r#"{"kind":"note","id":"x","fields":{},"seqs":[0,0,0,0]}"#, ""),
+        (r#"{"kind":"new","id":"m","fields":{},"seqs":[0,0,0,0]}"#, ""),
+        (r#"{"kind":"agent","id":"m","fields":[],"seqs":[0,0,0,0]}"#, ""),
+        (r#"{"kind":"agent","id":"m","fields":{},"meta":1,"seqs":[0,0,0,0]}"#, ""),
+        (r#"{"kind":"agent","id":"m","fields":{},"seqs":[0,0,0]}"#, ""),
+        (r#"{"kind":"agent","id":"m","fields":{},"seqs":[0,0,0,-1]}"#, ""),
+        (r#"{"kind":"agent","id":"m","fields":{},"seqs":[0,0,0,0],"cleared":[1]}"#, ""),
+        (head, "\n"),
+        (head, "\"a\"\n\n"),
+        (head, "=x\n"),
+        (head, "@\n"),
+        (head, "~!\n"),
+        (head, "\"a\n"),
+        (head, "{\n"),
+        (head, "+\n"),
+        (head, "+1\u{1e}{\n"),
+        (head, "?1\n"),
+        (head, "é\n"),
+    ] {
+        let mut transcript = Transcript::default();
+        let bad = transcript.restore_entry(3, 4, head, content, 0).unwrap_err();
+        assert_eq!(bad.to_string(), "the stored session is damaged: entry 3", "{head} {content}");
+        assert_eq!(transcript, Transcript::default());
+    }
+    for (name, body) in [
+        ("info", "x"),
+        ("info", "{}"),
+        ("info", r#"{"fields":{},"seqs":1}"#),
+        ("state", "{}"),
+        ("state", r#"{"activity":"sleeping","fields":{}}"#),
+        ("state", r#"{"activity":[],"fields":{}}"#),
+        ("state", r#"{"activity":"idle","reason":1,"fields":{}}"#),
+        ("state", r#"{"activity":"idle","meta":1,"fields":{}}"#),
+        ("state", r#"{"activity":"idle"}"#),
+    ] {
+        let bad = Transcript::default().restore_slot(name, 1, body);
+        assert_eq!(bad, Err(BadRow(format!("slot {name}"))), "{body}");
+    }
+    // A later version may keep more.
+    assert_eq!(Transcript::default().restore_slot("weather", 1, "{}"), Ok(()));
+}
+
+#[test]
+fn inherited_content_counts_as_having_come_with_the_entry() {
+    let (_, kept) = kept([text(message("z"), "-"), text(message("m"), "a"), text(message("m"), "b")]);
+    let (_, head, inherited) = &kept.entries[&2];
+    // In the new session the entry is the first, and goes on with change 7.
+    let content = format!("{inherited}@7\n\"c\"\n\"d\"\n");
+    let mut fork = Transcript::default();
+    fork.restore_entry(1, 8, head, &content, inherited.len()).unwrap();
+    let told = |since| {
+        let mut reading = Reading::new(since, 8);
+        let updates: Vec<_> = std::iter::from_fn(|| reading.next(&fork, 1 << 20)).collect();
+        updates
+    };
+    assert_eq!(told(1), [text(message("m"), "cd")]);
+    assert_eq!(told(7), [text(message("m"), "d")]);
+    assert_eq!(told(8), []);
+    assert_eq!(fork.get(&message("m")).unwrap().body().content.to_text(), "abcd");
+}
+
+#[test]
+fn inherited_output_counts_as_having_come_with_the_entry() {
+    let output = |bytes: &[u8]| Update::Output { terminal: "x".into(), bytes: bytes.to_vec(), extra: None };
+    let (_, kept) = kept([output(b"a"), output(b"b")]);
+    let (_, head, inherited) = &kept.entries[&1];
+    let mut fork = Transcript::default();
+    fork.restore_entry(1, 9, head, &format!("{inherited}=9\n~Yw==\n"), inherited.len()).unwrap();
+    let mut reading = Reading::new(1, 9);
+    assert_eq!(reading.next(&fork, 100), Some(output(b"c")));
+    assert_eq!(reading.next(&fork, 100), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Written at any time, in any number of parts, it is read back as it was; and who reads on is told the same.
+    #[test]
+    fn a_session_is_read_back_as_it_was(
+        steps in prop::collection::vec((update(), any::<bool>()), 1..60),
+        since in 0..60_u64,
+    ) {
+        let (mut transcript, mut unsaved, mut kept) = <(Transcript, Unsaved, Kept)>::default();
+        for (update, is_saved) in steps {
+            push(&mut transcript, &mut unsaved, update);
+            if is_saved {
+                kept.write(unsaved.take(&transcript));
+                prop_assert_eq!(said(&kept.read()), said(&transcript));
+            }
+        }
+        kept.write(unsaved.take(&transcript));
+        let read = kept.read();
+        prop_assert_eq!(&read, &transcript);
+        let told = |transcript: &Transcript| {
+            let mut reading = Reading::new(since, transcript.seq());
+            let updates: Vec<_> = std::iter::from_fn(|| reading.next(transcript, 20)).collect();
+            updates
+        };
+        prop_assert_eq!(told(&read), told(&transcript));
+        // Who goes on from what was read writes what the other would have written.
+        let mut again = read;
+        let mut more = Unsaved::default();
+        for update in [text(message("a"), "more"), text(message("b"), "more"), text(message("a"), "more")] {
+            push(&mut again, &mut more, update);
+        }
+        kept.write(more.take(&again));
+        prop_assert_eq!(&kept.read(), &again);
+    }
+}

@@ -1,0 +1,167 @@
+//! Agents that name a prompt and say it again.
+
+use expect_test::expect;
+
+use crate::stage::check;
+
+#[test]
+fn a_named_prompt_may_be_said_again_before_its_answer_or_after() {
+    check(&expect![[r#"
+            join 1
+            ready queue
+            prompt 1 by 1 one
+                send 1
+                held: [1 one (1)]
+            whole user u1: one
+                - user u1 = one
+                durable
+                settle 1 of 1: accepted as u1
+                held: []
+            accepted 1 u1
+            whole user u1: one
+            state idle
+                - state idle
+            prompt 2 by 1 two
+                send 2
+                held: [2 two (1)]
+            accepted 2 u2
+                - user u2 = two
+                durable
+                settle 2 of 1: accepted as u2, with fields
+                held: []
+            whole user u2: two
+        "#]]);
+}
+
+#[test]
+fn a_named_prompt_may_be_said_again_in_chunks() {
+    check(&expect![[r#"
+            join 1
+            ready queue
+            prompt 1 by 1 one two
+                send 1
+                held: [1 one two (1)]
+            chunk user u1: one
+                - user u1 = one two
+                durable
+                settle 1 of 1: accepted as u1
+                held: []
+            chunk user u1:  two
+            accepted 1 u1
+            chunk agent a: yes
+                - agent a + yes
+            chunk user u1: ?
+                - user u1 + ?
+        "#]]);
+}
+
+#[test]
+fn a_whole_message_and_then_its_chunks_are_one_prompt() {
+    check(&expect![[r#"
+            join 1
+            ready queue
+            prompt 1 by 1 one
+                send 1
+                held: [1 one (1)]
+            whole user u1: one
+                - user u1 = one
+                durable
+                settle 1 of 1: accepted as u1
+                held: []
+            chunk user u1: one
+            chunk agent a: yes
+                - agent a + yes
+        "#]]);
+}
+
+#[test]
+fn several_prompts_are_said_again_after_all_were_taken() {
+    check(&expect![[r#"
+            join 1
+            ready queue
+            prompt 1 by 1 one
+                send 1
+                held: [1 one (1)]
+            prompt 2 by 1 two
+                send 2
+                held: [1 one (1), 2 two (1)]
+            accepted 1 u1
+                - user u1 = one
+                durable
+                settle 1 of 1: accepted as u1, with fields
+                held: [2 two (1)]
+            accepted 2 u2
+                - user u2 = two
+                durable
+                settle 2 of 1: accepted as u2, with fields
+                held: []
+            whole user u1: one
+            chunk user u2: two
+        "#]]);
+}
+
+#[test]
+fn output_may_come_between_a_named_prompt_and_its_echo() {
+    check(&expect![[r#"
+            join 1
+            ready queue
+            prompt 1 by 1 one two
+                send 1
+                held: [1 one two (1)]
+            accepted 1 u1
+                - user u1 = one two
+                durable
+                settle 1 of 1: accepted as u1, with fields
+                held: []
+            chunk agent a: still at it
+                - agent a + still at it
+            chunk user u1: one
+            chunk agent a: yes
+                - agent a + yes
+            chunk user u1:  two
+            chunk user u1: !
+                - user u1 + !
+        "#]]);
+}
+
+#[test]
+fn a_prompt_may_be_changed_by_the_agent_once_it_was_said() {
+    check(&expect![[r#"
+            join 1
+            ready queue
+            prompt 1 by 1 my password is x
+                send 1
+                held: [1 my password is x (1)]
+            whole user u1: my password is x
+                - user u1 = my password is x
+                durable
+                settle 1 of 1: accepted as u1
+                held: []
+            chunk agent a: careful
+                - agent a + careful
+            whole user u1: my password is ***
+                - user u1 = my password is ***
+            whole user u1: my password is x
+                - user u1 = my password is x
+        "#]]);
+}
+
+#[test]
+fn a_prompt_that_was_never_said_again_may_be_changed_too() {
+    check(&expect![[r#"
+            join 1
+            ready queue
+            prompt 1 by 1 my password is x
+                send 1
+                held: [1 my password is x (1)]
+            accepted 1 u1
+                - user u1 = my password is x
+                durable
+                settle 1 of 1: accepted as u1, with fields
+                held: []
+            chunk agent a: careful
+                - agent a + careful
+            whole user u1: my password is ***
+                - user u1 = my password is ***
+        "#]]);
+}

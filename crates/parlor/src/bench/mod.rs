@@ -1,0 +1,16 @@
+//! Measuring parlor: the same agent and the same client, once through parlor and once connected directly.
+//!
+//! - `place` is where a benchmark runs: its folder, its agent, its server.
+//! - `client` is a client that does little but read fast; `heard` is what it makes of what it reads.
+//! - `measure` reads what the system knows about a process, and has the statistics.
+//! - `scenarios` is what is done; `report` is how it is told.
+
+mod client;
+mod heard;
+mod measure;
+mod place;
+pub(crate) mod report;
+pub(crate) mod scenarios;
+
+pub(crate) use place::{Bench, Version};
+pub(crate) use scenarios::SCENARIOS;

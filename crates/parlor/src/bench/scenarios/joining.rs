@@ -1,0 +1,96 @@
+//! Clients that come later.
+
+use std::time::{Duration, Instant};
+
+use super::super::client::Client;
+use super::super::heard::Faults;
+use super::super::place::{Bench, Server};
+use super::{Sample, Unit};
+use crate::failure::Failure;
+
+const SIZE: usize = 40;
+
+pub(super) fn join(bench: &Bench) -> Result<Sample, Failure> {
+    /// How many messages the agent says in one turn.
+    const AT_ONCE: u32 = 1000;
+    const CHUNKS: u32 = 20;
+    let messages = bench.load(10_000);
+    let server = bench.server()?;
+    let mut first = Client::socket(bench, &server)?;
+    first.begin()?;
+    first.heard.expect_chunks_of(SIZE);
+    let turn = vec![format!("stream {CHUNKS} {SIZE}"); AT_ONCE as usize].join("\n");
+    for _ in 0..messages / AT_ONCE {
+        first.turn(&turn)?;
+    }
+    let mut sample = Sample::default();
+    let messages = messages as usize;
+    sample.faults.add(first.heard.faults(messages, CHUNKS));
+    let session = first.session().to_owned();
+    let mut once = |server: &Server| {
+        let mut client = Client::socket(bench, server)?;
+        client.heard.expect_chunks_of(SIZE);
+        let begun = Instant::now();
+        client.join(&session)?;
+        let took = begun.elapsed().as_secs_f64();
+        sample.faults.add(client.heard.faults(messages, CHUNKS));
+        Ok::<_, Failure>(took)
+    };
+    let joined = once(&server)?;
+    drop(first);
+    let server = bench.server_at(server.stop())?;
+    let restarted = once(&server)?;
+    sample.figure("join", Unit::Seconds, joined);
+    sample.figure("join after a restart", Unit::Seconds, restarted);
+    Ok(sample)
+}
+
+pub(super) fn join_live(bench: &Bench) -> Result<Sample, Failure> {
+    const CLIENTS: u64 = 4;
+    const RATE: u32 = 2000;
+    let chunks = bench.load(10_000);
+    let between = Duration::from_secs_f64(f64::from(chunks / RATE.min(chunks)) / 10.0);
+    let server = bench.server()?;
+    let mut first = Client::socket(bench, &server)?;
+    first.begin()?;
+    first.heard.expect_chunks_of(SIZE);
+    let mut others = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = Client::socket(bench, &server)?;
+        client.heard.expect_chunks_of(SIZE);
+        others.push(client);
+    }
+    let session = first.session().to_owned();
+    let mut faults = Faults::default();
+    let mut joins = Vec::new();
+    std::thread::scope(|scope| {
+        let session = &session;
+        let threads: Vec<_> = (1..)
+            .zip(others)
+            .map(|(place, mut client)| {
+                scope.spawn(move || {
+                    std::thread::sleep(between * place);
+                    let begun = Instant::now();
+                    client.join(session)?;
+                    let took = begun.elapsed().as_secs_f64() * 1e3;
+                    if !client.heard.is_idle {
+                        client.until(|heard| heard.is_idle)?;
+                    }
+                    Ok::<_, Failure>((took, client.heard.faults(1, chunks)))
+                })
+            })
+            .collect();
+        first.turn(&format!("stream {chunks} {SIZE} {RATE}"))?;
+        for thread in threads {
+            let (took, heard) = thread.join().map_err(|_| Failure::failed("a client failed"))??;
+            joins.push(took);
+            faults.add(heard);
+        }
+        Ok::<_, Failure>(())
+    })?;
+    faults.add(first.heard.faults(1, chunks));
+    let mut sample = Sample { faults, ..Sample::default() };
+    let slowest = joins.iter().copied().fold(0.0, f64::max);
+    sample.figure("slowest join", Unit::Milliseconds, slowest);
+    Ok(sample)
+}

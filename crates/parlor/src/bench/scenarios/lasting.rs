@@ -1,0 +1,53 @@
+//! What has to go well also when somebody stops reading, or the server is stopped.
+
+use super::super::client::Client;
+use super::super::measure::{memory, peak_memory};
+use super::super::place::Bench;
+use super::{Sample, Unit};
+use crate::failure::Failure;
+
+const SIZE: usize = 40;
+
+pub(super) fn stalled(bench: &Bench) -> Result<Sample, Failure> {
+    let chunks = bench.load(200_000);
+    let server = bench.server()?;
+    let mut first = Client::socket(bench, &server)?;
+    first.begin()?;
+    first.heard.expect_chunks_of(SIZE);
+    let mut stalled = Client::socket(bench, &server)?;
+    stalled.heard.expect_chunks_of(SIZE);
+    stalled.join(first.session())?;
+    let (before, idles) = (memory(server.pid()), stalled.heard.idles);
+    let took = first.turn(&format!("stream {chunks} {SIZE}"))?.as_secs_f64();
+    let grown = peak_memory(server.pid()) - before;
+    stalled.until(|heard| heard.idles > idles)?;
+    let mut sample = Sample::default();
+    sample.faults.add(first.heard.faults(1, chunks));
+    sample.faults.add(stalled.heard.faults(1, chunks));
+    sample.figure("growth", Unit::Megabytes, grown);
+    sample.figure("turn of the other client", Unit::Seconds, took);
+    Ok(sample)
+}
+
+pub(super) fn restart(bench: &Bench) -> Result<Sample, Failure> {
+    let chunks = bench.load(200_000);
+    let server = bench.server()?;
+    let mut first = Client::socket(bench, &server)?;
+    first.begin()?;
+    first.heard.expect_chunks_of(SIZE);
+    first.turn(&format!("stream {chunks} {SIZE}"))?;
+    let begun = std::time::Instant::now();
+    let data = server.stop();
+    let stopped = begun.elapsed().as_secs_f64();
+    let mut sample = Sample::default();
+    sample.faults.add(first.heard.faults(1, chunks));
+    let server = bench.server_at(data)?;
+    let mut again = Client::socket(bench, &server)?;
+    again.heard.expect_chunks_of(SIZE);
+    let begun = std::time::Instant::now();
+    again.join(first.session())?;
+    sample.figure("stop", Unit::Seconds, stopped);
+    sample.figure("join after the restart", Unit::Seconds, begun.elapsed().as_secs_f64());
+    sample.faults.add(again.heard.faults(1, chunks));
+    Ok(sample)
+}

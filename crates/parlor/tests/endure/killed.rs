@@ -1,0 +1,153 @@
+//! A server that is killed loses nothing that it showed or accepted.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::client::{Client, Shown};
+use crate::server::{Place, figures};
+
+/// Numbers that look random and are the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// All that anybody was ever told, by servers that are dead.
+#[derive(Default)]
+struct Record {
+    /// What the last client had been shown when its server was killed.
+    shown: Shown,
+    prompts: Vec<Prompt>,
+}
+
+/// A prompt that was sent.
+struct Prompt {
+    text: String,
+    /// The request with the last server that was asked.
+    request: u64,
+    /// The message that it became, once it was accepted.
+    message: Option<String>,
+}
+
+impl Record {
+    fn send(&mut self, client: &mut Client, session: &str, text: String) {
+        let request = send(client, session, &text);
+        self.prompts.push(Prompt { text, request, message: None });
+    }
+
+    /// Sends again what has no answer, as a client does that wants to be certain.
+    fn send_again(&mut self, client: &mut Client, session: &str) -> usize {
+        let mut count = 0;
+        for prompt in self.prompts.iter_mut().filter(|prompt| prompt.message.is_none()) {
+            prompt.request = send(client, session, &prompt.text);
+            count += 1;
+        }
+        count
+    }
+
+    /// Takes note of what a client had heard in the end.
+    fn note(&mut self, client: &mut Client) {
+        for prompt in self.prompts.iter_mut().filter(|prompt| prompt.message.is_none()) {
+            if let Some(answer) = client.answered(prompt.request) {
+                let accepted = answer.unwrap_or_else(|error| panic!("{}: {error}", prompt.text));
+                prompt.message = Some(accepted["messageId"].as_str().unwrap().to_owned());
+            }
+        }
+        self.shown = client.shown.clone();
+    }
+
+    /// Compares this with what the next server shows.
+    fn check(&self, now: &Shown) {
+        for prompt in &self.prompts {
+            let Some(message) = &prompt.message else { continue };
+            let text = now.message(message).map(|message| &*message.text);
+            assert_eq!(text, Some(&*prompt.text), "an accepted prompt is there");
+        }
+        let mut places = Vec::new();
+        for before in &self.shown.messages {
+            let place =
+                now.messages.iter().position(|after| after.id == before.id && after.role == before.role);
+            let place = place.unwrap_or_else(|| panic!("the message {} is missing", before.id));
+            let after = &now.messages[place];
+            assert!(after.text.starts_with(&before.text), "{} has lost of its text", before.id);
+            places.push(place);
+        }
+        assert!(places.is_sorted(), "messages have kept their order");
+        for message in now.messages.iter().filter(|message| message.role == "user") {
+            let same = now.messages.iter().filter(|other| other.role == "user" && other.text == message.text);
+            assert_eq!(same.count(), 1, "the prompt {:?} was taken twice", message.text);
+        }
+    }
+}
+
+/// Sends a prompt that is the same one whenever it is sent again.
+fn send(client: &mut Client, session: &str, text: &str) -> u64 {
+    let prompt = json!([{ "type": "text", "text": text }]);
+    let params = json!({ "sessionId": session, "prompt": prompt, "_meta": { "parlor/key": text } });
+    client.send("session/prompt", &params)
+}
+
+fn rounds(count: usize, seed: u64, options: &str) {
+    let place = Place::new().demo(options);
+    let begun = Instant::now();
+    let mut dice = Dice(seed);
+    let mut server = place.serve();
+    let mut client = server.client();
+    let session = client.new_session().unwrap();
+    let mut record = Record::default();
+    let (mut running_when_killed, mut sent_again) = (0, 0);
+    for round in 0..count {
+        let mut prompts = vec![format!("stream 100000 40 5000\nsay round {round}")];
+        for extra in 0..dice.below(3) {
+            // What comes before the long turn is done with when the server is killed; what comes after it waits.
+            let place = if dice.below(4) == 0 { prompts.len() } else { 0 };
+            prompts.insert(place, format!("say round {round}.{extra}"));
+        }
+        prompts.into_iter().for_each(|text| record.send(&mut client, &session, text));
+        // Few updates hit the time in which prompts are accepted, many the turn.
+        let updates = if dice.below(4) == 0 { dice.below(8) } else { dice.below(500) };
+        let enough = client.shown.updates + usize::try_from(updates).unwrap();
+        client.until(|shown| shown.updates >= enough);
+        server.kill();
+        client.read_rest();
+        record.note(&mut client);
+        place.wait_for_no_agent();
+
+        server = place.serve();
+        client = server.client();
+        let answer = client.resume(&session).unwrap();
+        record.check(&client.shown);
+        assert_eq!(answer["_meta"]["parlor/state"], "idle", "nothing goes on that nobody started");
+        if record.shown.state["state"] == "running" {
+            running_when_killed += 1;
+            assert_eq!(client.shown.state["stopReason"], "error", "the turn ended with an error");
+        }
+        sent_again += record.send_again(&mut client, &session);
+    }
+    let messages = record.shown.messages.len();
+    let bytes: usize = record.shown.messages.iter().map(|message| message.text.len()).sum();
+    figures(&format!(
+        "{count} rounds in {:.1?}, {running_when_killed} of them in a turn that was seen to run; \
+         {} prompts, {sent_again} times one was sent again, {messages} messages, {bytes} bytes",
+        begun.elapsed(),
+        record.prompts.len(),
+    ));
+    assert!(running_when_killed * 2 > count, "most rounds are killed in a turn");
+}
+
+#[test]
+fn a_server_that_is_killed_fifty_times_loses_nothing() {
+    rounds(50, 0x5eed, "");
+}
+
+#[test]
+fn nor_does_one_with_an_agent_of_version_1() {
+    rounds(15, 0xfeed, "--version 1");
+}

@@ -1,0 +1,161 @@
+//! `parlor acp`, as editors start it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parlor_dialect::Dialect;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::client::{Client, Guest};
+use crate::doors::{Door, acp, stdio};
+use crate::server::{Home, PARLOR, PATIENCE, Server, is_alive};
+
+/// A server that an editor starts. It is ended with its test.
+struct Started(Home);
+
+impl Started {
+    fn editor(&self, dialect: Dialect, agent: &str) -> Client {
+        let mut command = acp(&self.0);
+        command.args(["--agent", agent]);
+        if dialect == Dialect::Draft {
+            command.args(["--dialect", "draft"]);
+        }
+        Guest::new(Door::Stdio, dialect, agent).over(stdio(command))
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.0.pid()?).ok()?)
+    }
+
+    fn stop(&self) {
+        let Some(pid) = self.pid() else { return };
+        let deadline = Instant::now() + PATIENCE;
+        // It may be gone already.
+        let _ = kill_process(pid, Signal::TERM);
+        while is_alive(pid) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[test]
+fn an_editor_starts_a_server_and_the_next_one_joins_it() {
+    let started = Started(Home::new(""));
+    let mut one = started.editor(Dialect::V1, "v1");
+    let session = one.new_session();
+    one.turn(&session, "say Hello.");
+    let mut two = started.editor(Dialect::Draft, "v2");
+    two.load(&session);
+    assert_eq!(two.turn(&session, "say Hello again."), "end_turn");
+    one.hears(&session, "Hello again.");
+    let status = two.call("_parlor/status", json!({})).unwrap();
+    assert_eq!(status["pid"].as_u64().unwrap(), u64::from(started.0.pid().unwrap()));
+    // The editors go; the server stays.
+    assert_eq!((one.shut(), two.shut()), (Some(0), Some(0)));
+    let mut three = started.editor(Dialect::V2, "v1");
+    three.load(&session);
+    assert_eq!(three.transcript(&session).len(), 4);
+}
+
+#[test]
+fn editors_that_start_at_once_meet_at_one_server() {
+    let started = Started(Home::new(""));
+    let mut pids: Vec<_> = thread::scope(|scope| {
+        let starts: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut editor = started.editor(Dialect::V2, "v2");
+                    let status = editor.call("_parlor/status", json!({})).unwrap();
+                    status["pid"].as_u64().unwrap()
+                })
+            })
+            .collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    pids.dedup();
+    assert_eq!(pids, [u64::from(started.0.pid().unwrap())]);
+}
+
+#[test]
+fn an_editor_whose_server_goes_is_told() {
+    let started = Started(Home::new(""));
+    let mut editor = started.editor(Dialect::V1, "v1");
+    let session = editor.new_session();
+    let prompt = editor.prompt(&session, "say Busy.\nsleep 60000");
+    editor.hears(&session, "Busy.");
+    started.stop();
+    let answer = editor.answer(prompt).unwrap_err();
+    assert_eq!(answer["code"], -32603, "{answer}");
+    editor.listen_to_the_end();
+    assert_eq!(editor.shut(), Some(1));
+}
+
+#[test]
+fn an_editor_may_keep_all_to_itself() {
+    for dialect in Dialect::ALL {
+        let home = Home::new("");
+        let mut command = std::process::Command::new(PARLOR);
+        command
+            .args(["acp", "--direct", "--config"])
+            .arg(home.config())
+            .args(["--dialect", dialect_name(dialect)]);
+        command.args(["--", PARLOR, "demo-agent", "--version", "1", "--no-message-ids"]);
+        let mut editor = Guest::new(Door::Stdio, dialect, "v1").over(stdio(command));
+        let session = editor.new_session();
+        assert_eq!(editor.turn(&session, "say Alone."), "end_turn");
+        editor.hears(&session, "Alone.");
+        editor.load(&session);
+        assert_eq!(editor.transcript(&session).len(), 2);
+        assert_eq!(editor.shut(), Some(0));
+        assert!(!home.data().exists(), "it keeps nothing");
+    }
+}
+
+/// What `--dialect` takes.
+fn dialect_name(dialect: Dialect) -> &'static str {
+    if dialect == Dialect::Draft { "draft" } else { "v2" }
+}
+
+#[test]
+fn an_agent_can_be_given_as_a_command() {
+    let server = Server::start();
+    let mut command = acp(server.home());
+    command.args(["--", PARLOR, "demo-agent", "--name", "given", "--version", "2"]);
+    let mut editor = Guest::new(Door::Stdio, Dialect::V2, "").over(stdio(command));
+    let session = editor.new_session();
+    assert_eq!(editor.turn(&session, "say Given."), "end_turn");
+    let truth = server.truth(&session);
+    editor.comes_to(&session, &truth);
+    let listed = editor.call("session/list", json!({})).unwrap();
+    assert_eq!(listed["sessions"][0]["sessionId"], session.as_str());
+}
+
+#[test]
+fn an_agent_gets_the_variables_of_its_editor() {
+    let server = Server::start();
+    let mut command = acp(server.home());
+    command.args(["--agent", "v1"]).env("EXAMPLE_API_KEY", "heron").env("EXAMPLE_OTHER", "no");
+    let mut editor = Guest::new(Door::Stdio, Dialect::V1, "v1").over(stdio(command));
+    let session = editor.new_session();
+    editor.turn(&session, "env EXAMPLE_API_KEY");
+    editor.hears(&session, "EXAMPLE_API_KEY=heron");
+    editor.turn(&session, "env EXAMPLE_OTHER");
+    editor.hears(&session, "EXAMPLE_OTHER is not set");
+    // Others have an agent of their own, and all who have no variables share one.
+    let pids = [Door::Unix, Door::Stdio, Door::Web].map(|door| {
+        let mut client = server.client(door, Dialect::V2, "v1");
+        let session = client.new_session();
+        client.turn(&session, "env EXAMPLE_API_KEY");
+        client.hears(&session, "EXAMPLE_API_KEY is not set");
+        client.turn(&session, "pid");
+        client.transcript(&session).pop().unwrap().rsplit(' ').next().unwrap().to_owned()
+    });
+    assert!(pids[0] == pids[1] && pids[1] == pids[2], "{pids:?}");
+}
