@@ -29,17 +29,17 @@ use crate::setup::{self, Common};
 ///
 /// The exit code is 0 if the agent came to the end of its turn, and 1 otherwise.
 #[derive(Args)]
-#[command(allow_missing_positional = true, after_help = EXAMPLES)]
+#[command(override_usage = USAGE, after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
 pub(crate) struct Prompt {
     #[command(flatten)]
     common: Common,
-    /// The session: its id, the beginning of it, or `latest`
-    #[arg(value_name = "SESSION", conflicts_with = "new")]
-    session: Option<String>,
+    /// The session: its id, the beginning of it, or `latest`; not with `--new`
+    #[arg(value_name = "SESSION")]
+    first: String,
     /// What to say; `-` reads it from standard input
-    #[arg(value_name = "TEXT")]
-    text: String,
+    #[arg(value_name = "TEXT", conflicts_with = "new")]
+    second: Option<String>,
     /// Begin a session
     #[arg(long)]
     new: bool,
@@ -59,6 +59,9 @@ pub(crate) struct Prompt {
     #[arg(long)]
     json: bool,
 }
+
+const USAGE: &str = "parlor prompt [OPTIONS] <SESSION> <TEXT>
+       parlor prompt [OPTIONS] --new <TEXT>";
 
 const EXAMPLES: &str = "Examples:
   parlor prompt --new 'What is in this directory?'
@@ -93,15 +96,15 @@ struct Turn {
 
 impl Prompt {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let text = self.text()?;
-        let session = match (&self.session, self.new) {
-            (Some(name), _) => Some(Library::open(&self.common)?.find(name)?),
-            (None, true) => None,
+        let (session, text) = match (&self.second, self.new) {
+            (Some(text), _) => (Some(Library::open(&self.common)?.find(&self.first)?), text),
+            (None, true) => (None, &self.first),
             (None, false) => {
-                let failure = Failure::bad_input("it is not said in which session");
-                return Err(failure.hint("name one (`parlor ls` lists them), say latest, or add --new"));
+                let failure = Failure::bad_input("it is not said in which session, or what");
+                return Err(failure.hint("name a session (`parlor ls` lists them), say latest, or add --new"));
             }
         };
+        let text = read(text)?;
         let id = session.map(|row| {
             SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)))
         });
@@ -111,20 +114,6 @@ impl Prompt {
         let done = runtime.block_on(self.talk(&data, id, &text));
         runtime.shutdown_background();
         done
-    }
-
-    fn text(&self) -> Result<String, Failure> {
-        let mut text = self.text.clone();
-        if text == "-" {
-            text.clear();
-            std::io::stdin().read_to_string(&mut text).map_err(|error| {
-                Failure::bad_input(format_args!("standard input cannot be read: {error}"))
-            })?;
-        }
-        if text.trim().is_empty() {
-            return Err(Failure::bad_input("there is nothing to say"));
-        }
-        Ok(text)
     }
 
     async fn talk(&self, data: &DataDir, id: Option<SessionId>, text: &str) -> Result<ExitCode, Failure> {
@@ -179,6 +168,21 @@ impl Prompt {
         };
         turn.run(self.json).await
     }
+}
+
+/// The text that is meant.
+fn read(text: &str) -> Result<String, Failure> {
+    let mut text = text.to_owned();
+    if text == "-" {
+        text.clear();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| Failure::bad_input(format_args!("standard input cannot be read: {error}")))?;
+    }
+    if text.trim().is_empty() {
+        return Err(Failure::bad_input("there is nothing to say"));
+    }
+    Ok(text)
 }
 
 impl Turn {

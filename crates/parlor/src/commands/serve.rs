@@ -62,6 +62,10 @@ impl Serve {
         let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
         let lock = data.lock().map_err(Failure::failed)?;
         setup::log(&data)?;
+        let agents = parlor_server::config::Agents::new(self.agents, &config).map_err(Failure::bad_input)?;
+        let default = agents.default_agent().name.clone();
+        // Before the doors: who finds them open may look into the store by itself.
+        let store = store(self.store.as_deref(), &data)?;
         let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(Failure::failed)?;
         let mut http = config.server.http();
         if let Some(listen) = self.listen {
@@ -72,9 +76,6 @@ impl Serve {
         let doors = Doors::open(&data, &lock, tokens, http.as_ref(), Limits::default())
             .await
             .map_err(Failure::failed)?;
-        let agents = parlor_server::config::Agents::new(self.agents, &config).map_err(Failure::bad_input)?;
-        let default = agents.default_agent().name.clone();
-        let store = store(self.store.as_deref(), &data)?;
         let exe = std::env::current_exe().map_err(Failure::failed)?;
         let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
         let idle = Duration::from_secs(self.idle);
