@@ -5,7 +5,7 @@ use expect_test::expect;
 use crate::place::Place;
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "most of them are what is printed")]
+#[expect(clippy::too_many_lines, reason = "it is the text of the help")]
 fn the_commands_explain_themselves() {
     let place = Place::new();
     let help = |command: &str| {

@@ -201,7 +201,7 @@ fn the_status_says_what_runs() {
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let mut place = Place::new();
-    let id = place.begin("big 1");
+    let id = place.begin("big 1000000");
     place.stop();
     for args in [&["export", &id, "--format", "markdown"][..], &["show", &id], &["show", &id, "--json"]] {
         let mut child = place.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
