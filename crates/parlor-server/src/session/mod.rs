@@ -136,6 +136,8 @@ pub(crate) struct Actor {
     hand_over: bool,
     terminals: Option<Terminals>,
     seats: BTreeMap<ClientId, Seat>,
+    /// Who closed the session and has yet to hear so.
+    leaving: Vec<ClientId>,
     /// Whose answer a prompt is.
     prompts: HashMap<PromptId, (ClientId, RequestId)>,
     /// What the agent knows a prompt by.
@@ -236,6 +238,7 @@ impl Actor {
                 break;
             }
             self.flush();
+            self.let_go();
             self.act();
             self.pump_all();
             if self.ends.is_some() {
