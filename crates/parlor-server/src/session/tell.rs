@@ -70,7 +70,12 @@ impl Groups {
         Arc::clone(group.shared.get_or_insert_with(|| text.as_str().into()))
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Begins anew, for those who are still here.
+    pub(crate) fn clear(&mut self, is_here: impl Fn(ClientId) -> bool) {
+        self.0.retain(|group| match group.kind {
+            Kind::Stateless(..) => true,
+            Kind::Alone(client) => is_here(client),
+        });
         for group in &mut self.0 {
             group.text.clear();
             group.shared = None;
@@ -151,7 +156,7 @@ impl Actor {
         for seat in self.seats.values_mut() {
             seat.flush(&mut self.groups);
         }
-        self.groups.clear();
+        self.groups.clear(|client| self.seats.contains_key(&client));
         let losses = std::mem::take(&mut self.losses).into_vec();
         for loss in losses {
             tracing::debug!(session = %self.id, loss = %loss.kind, "something could not be said to a client");
