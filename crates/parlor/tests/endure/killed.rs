@@ -127,7 +127,11 @@ fn rounds(count: usize, seed: u64, options: &str) {
         assert_eq!(answer["_meta"]["parlor/state"], "idle", "nothing goes on that nobody started");
         if record.shown.state["state"] == "running" {
             running_when_killed += 1;
-            assert_eq!(client.shown.state["stopReason"], "error", "the turn ended with an error");
+            // A short turn may have come to its end and been stored when the server was killed, before that was shown.
+            let last = client.shown.messages.iter().rfind(|message| message.role == "user");
+            let is_long = last.is_some_and(|message| message.text.starts_with("stream"));
+            let reason = client.shown.state["stopReason"].as_str().unwrap();
+            assert!(reason == "error" || !is_long && reason == "end_turn", "the turn ended with {reason}");
         }
         sent_again += record.send_again(&mut client, &session);
     }
