@@ -27,7 +27,6 @@ pub(crate) struct Failed(StoreError);
 impl Actor {
     /// A change was taken: looks whether it shows in lists.
     pub(super) fn changed(&mut self, change: &Change) {
-        self.last_active = Instant::now();
         match &change.update {
             Update::State(state) => {
                 let busy = state.activity.is_busy();
@@ -102,6 +101,7 @@ impl Actor {
             return vec![Write::Delete { session }];
         }
         if !self.unsaved.is_empty() {
+            self.last_active = Instant::now();
             let stale = self.row_written.elapsed() >= ACTIVITY;
             self.due.row |= stale;
         }
