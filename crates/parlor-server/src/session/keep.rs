@@ -102,13 +102,16 @@ impl Actor {
         }
         if !self.unsaved.is_empty() {
             self.last_active = Instant::now();
-            let stale = self.row_written.elapsed() >= ACTIVITY;
-            self.due.row |= stale;
+            if self.row_written.elapsed() >= ACTIVITY {
+                self.due.row = true;
+                self.row_stored = None;
+            }
         }
-        if self.due.row {
-            self.due.row = false;
+        // A short turn that begins and ends in one go leaves the row as it was.
+        if std::mem::take(&mut self.due.row) && self.row_stored.as_ref() != Some(&self.row) {
             self.row_written = Instant::now();
             self.row.active_at = now();
+            self.row_stored = Some(self.row.clone());
             writes.push(Write::Session(self.row.clone()));
         }
         if std::mem::take(&mut self.due.kept) {

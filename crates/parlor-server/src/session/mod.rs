@@ -116,6 +116,8 @@ pub(crate) struct Actor {
     me: Inbox,
     session: Session,
     row: SessionRow,
+    /// The row as it was last written, unless it has to be written in any case.
+    row_stored: Option<SessionRow>,
     row_written: Instant,
     decoder: Decoder,
     /// How the agent said its last chunk.

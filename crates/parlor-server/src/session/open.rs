@@ -37,6 +37,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         held: session.held(),
         session,
         row,
+        row_stored: None,
         row_written: Instant::now(),
         decoder: Decoder::new(dialect),
         stream: None,
