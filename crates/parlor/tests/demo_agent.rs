@@ -117,6 +117,7 @@ fn the_help_of_demo_agent() {
               later MS TEXT              says TEXT by itself, so long after the turn has ended
               background N               N updates by itself after the turn has ended
               stream N SIZE [RATE|each]  N chunks of SIZE bytes, RATE a second or one write each
+              stamp N RATE               N chunks, RATE a second, each with the time at which it was written
               big N                      one chunk of N bytes
               fail CODE TEXT             ends the turn with this error
               refuse                     ends the turn with the stop reason refusal
