@@ -80,7 +80,7 @@ fn mistakes_are_shown_with_their_line_and_what_is_allowed() {
             &["`lisen`", "`listen`, `origins`, `hosts`, `allow_remote`"][..],
         ),
         ("\n\ndefault = 1\n", "config.toml:3", &["`default`", "`default_agent`"]),
-        ("[agents.a]\ncomand = 'x'\n", "config.toml:2", &["`comand`", "`command`", "`idle_minutes`"]),
+        ("[agents.a]\ncommands = 'x'\n", "config.toml:2", &["`commands`", "`command`", "`idle_minutes`"]),
         ("[agents.a]\ncommand = 7\n", "config.toml:2", &["a string, or a list of strings"]),
         ("[agents.a]\ncommand = ''\n", "config.toml:2", &["the command is empty"]),
         ("[agents.a]\ncommand = []\n", "config.toml:2", &["the command is empty"]),

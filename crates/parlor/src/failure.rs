@@ -1,9 +1,11 @@
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
 
 use anstream::eprintln;
+use parlor_json::{Members, text};
 
+use crate::client;
 use crate::render::safe;
 
 /// Why a command ended without doing what it was asked to.
@@ -25,6 +27,12 @@ enum Kind {
     ReaderGone,
 }
 
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 impl Failure {
     pub(crate) fn failed(message: impl Display) -> Self {
         Self { kind: Kind::Failed, message: message.to_string(), hint: None }
@@ -40,6 +48,17 @@ impl Failure {
             return Self { kind: Kind::ReaderGone, message: String::new(), hint: None };
         }
         Self::failed(format_args!("cannot write the output: {error}"))
+    }
+
+    /// What came of asking the server.
+    pub(crate) fn server(error: &client::Error) -> Self {
+        let failure = Self::failed(error);
+        let client::Error::Rpc(rpc) = error else { return failure };
+        let hint = rpc.data().and_then(|data| Members::of(data.raw()).ok()?.get("hint").and_then(text));
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 
     pub(crate) fn hint(self, hint: impl Display) -> Self {

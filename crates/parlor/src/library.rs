@@ -1,12 +1,15 @@
 //! The stored sessions, read without a server.
 
+use std::path::Path;
+use std::time::Duration;
+
 use parlor_dialect::live::{self, Listener, Telling};
 use parlor_dialect::{Dialect, Fold, Losses};
 use parlor_json::JsonStr;
 use parlor_server::data_dir::DataDir;
 use parlor_server::stored::{self, Opened};
 use parlor_session::{EntryId, Reading, Role, SessionId, Transcript, text_of};
-use parlor_store::{Cursor, Filter, SessionRow, SqliteStore, Store, StoreError};
+use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
 use crate::failure::Failure;
 use crate::setup::Common;
@@ -31,7 +34,7 @@ impl Library {
         let path = common.data_dir()?;
         let database = DataDir::look(&path).map(|data| data.database()).filter(|path| path.exists());
         let Some(database) = database else { return Ok(Self { store: None }) };
-        let store = SqliteStore::open_read_only(&database).map_err(|error| {
+        let store = read_only(&database).map_err(|error| {
             Failure::failed(format_args!("{}: {error}", database.display()))
                 .hint("`parlor doctor` looks for what is wrong")
         })?;
@@ -133,6 +136,19 @@ impl Library {
         }
         Ok(None)
     }
+}
+
+/// Opens a database. One that a server is just making is there before it can be read.
+fn read_only(path: &Path) -> Result<SqliteStore, StoreError> {
+    let mut opened = SqliteStore::open_read_only(path);
+    for _ in 0..10 {
+        if !opened.as_ref().is_err_and(|error| error.kind == ErrorKind::Format) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(30));
+        opened = SqliteStore::open_read_only(path);
+    }
+    opened
 }
 
 fn first_line(text: &str) -> String {

@@ -1,14 +1,18 @@
 //! The `parlor` command.
 
+mod ask;
 mod bench;
+mod checks;
 mod client;
 mod commands;
 mod demo;
 mod failure;
 mod input;
 mod library;
+mod markdown;
 mod output;
 mod render;
+mod screen;
 mod setup;
 mod table;
 
@@ -32,7 +36,12 @@ enum Command {
     Acp(commands::acp::Acp),
     Ls(commands::ls::Ls),
     Show(commands::show::Show),
+    Prompt(commands::prompt::Prompt),
+    Export(commands::export::Export),
+    Rm(commands::rm::Rm),
     Status(commands::status::Status),
+    Agents(commands::agents::Agents),
+    Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
     Bench(commands::bench::BenchCommand),
     Fold(commands::fold::Fold),
@@ -49,7 +58,12 @@ fn main() -> ExitCode {
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
+        Command::Prompt(prompt) => prompt.run(),
+        Command::Export(export) => export.run(),
+        Command::Rm(rm) => rm.run(),
         Command::Status(status) => status.run(),
+        Command::Agents(agents) => agents.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Bench(bench) => bench.run(),
         Command::Fold(fold) => fold.run(),

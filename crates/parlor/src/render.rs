@@ -66,15 +66,57 @@ fn entry(entry: &Entry, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-fn tool_call(id: &str, body: &Body, out: &mut impl Write) -> io::Result<()> {
+/// One line about something.
+pub(crate) struct Line {
+    pub(crate) text: String,
+    pub(crate) style: Style,
+    /// Whether more is to come.
+    pub(crate) is_open: bool,
+}
+
+/// A tool call in one line.
+pub(crate) fn tool_line(id: &str, body: &Body) -> Line {
     let title = field(body, "title").unwrap_or_else(|| id.to_owned());
     let status = field(body, "status").unwrap_or_else(|| "pending".to_owned());
-    let (mark, style) = match status.as_str() {
+    let (mark, style) = mark(&status);
+    Line { text: safe(&format!("{mark} {}", title.replace('\n', " "))), style, is_open: mark == "…" }
+}
+
+/// How far a plan is, in one line.
+pub(crate) fn plan_line(body: &Body) -> Line {
+    let plan = body.fields.get("plan").map_or("{}", Json::as_str);
+    let entries = members_of(plan).get("entries").and_then(elements).unwrap_or_default();
+    let status = |entry: &&serde_json::value::RawValue, name: &str| {
+        let members = Members::of(entry).unwrap_or_default();
+        members.get(name).and_then(text).unwrap_or_default().into_owned()
+    };
+    let done = entries.iter().filter(|entry| status(entry, "status") == "completed").count();
+    let now = entries.iter().find(|entry| status(entry, "status") == "in_progress");
+    let now = now.map(|entry| format!(": {}", status(entry, "content"))).unwrap_or_default();
+    let text = safe(&format!("plan {done}/{}{now}", entries.len()));
+    Line { text, style: DIM, is_open: false }
+}
+
+/// A notice in one line.
+pub(crate) fn notice_line(body: &Body) -> Line {
+    let severity = field(body, "severity").unwrap_or_else(|| "notice".to_owned());
+    let text = safe(&format!("{severity}: {}", field(body, "title").unwrap_or_default()));
+    Line { text, style: YELLOW, is_open: false }
+}
+
+pub(crate) fn mark(status: &str) -> (&'static str, Style) {
+    match status {
         "completed" => ("✓", GREEN),
         "failed" => ("✗", RED),
         "cancelled" => ("⊘", RED),
         _ => ("…", YELLOW),
-    };
+    }
+}
+
+fn tool_call(id: &str, body: &Body, out: &mut impl Write) -> io::Result<()> {
+    let title = field(body, "title").unwrap_or_else(|| id.to_owned());
+    let status = field(body, "status").unwrap_or_else(|| "pending".to_owned());
+    let (mark, style) = mark(&status);
     let kind = field(body, "kind").map(|kind| format!(" {}", safe(&kind))).unwrap_or_default();
     writeln!(
         out,
@@ -113,6 +155,29 @@ fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
             writeln!(out, "  {DIM}terminal {}{DIM:#}", safe(&named("terminalId").unwrap_or_default()))
         }
         Some(_) | None => indented(item, "  ", out),
+    }
+}
+
+/// An item of tool content as text, and what language it is in.
+pub(crate) fn tool_text(item: &str) -> (String, &'static str) {
+    let members = members_of(item);
+    let named = |name: &str| members.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    match named("type").as_deref() {
+        Some("content") => (block_text(members.get("content").map_or(item, |block| block.get())), ""),
+        Some("diff") => {
+            let patch = members.get("patch").and_then(|patch| Members::of(patch).ok());
+            let patch = patch.as_ref().and_then(|patch| patch.get("text")).and_then(text);
+            let changed = || {
+                let signed = |sign: char, name: &str| -> String {
+                    named(name).unwrap_or_default().lines().map(|line| format!("{sign}{line}\n")).collect()
+                };
+                let (old, new) = (signed('-', "oldText"), signed('+', "newText"));
+                format!("{}\n{old}{new}", named("path").unwrap_or_default())
+            };
+            (patch.map_or_else(changed, std::borrow::Cow::into_owned), "diff")
+        }
+        Some("terminal") => (format!("terminal {}", named("terminalId").unwrap_or_default()), ""),
+        Some(_) | None => (item.to_owned(), "json"),
     }
 }
 
@@ -179,7 +244,7 @@ fn content(content: &Content, indent: &str, out: &mut impl Write) -> io::Result<
     Ok(())
 }
 
-fn block_text(block: &str) -> String {
+pub(crate) fn block_text(block: &str) -> String {
     if let Some(text) = text_of(block) {
         return text.into_owned();
     }
@@ -199,11 +264,11 @@ fn indented(text: &str, indent: &str, out: &mut impl Write) -> io::Result<()> {
     text.lines().try_for_each(|line| writeln!(out, "{indent}{}", safe(line)))
 }
 
-fn field(body: &Body, name: &str) -> Option<String> {
+pub(crate) fn field(body: &Body, name: &str) -> Option<String> {
     body.fields.get(name).and_then(|value| text(value.raw())).map(std::borrow::Cow::into_owned)
 }
 
-fn members_of(object: &str) -> Members<'_> {
+pub(crate) fn members_of(object: &str) -> Members<'_> {
     Members::parse(object).unwrap_or_default()
 }
 

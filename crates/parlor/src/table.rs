@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn a_terminal_gets_what_fits() {
         expect![[r#"
-            ID  TITLE            AGENT  CWD              STATE
-            01  A plain title    demo   ~/work
-            02  日本語のとても…  demo   /srv/a/long/wa…  running
-            03  two lines�[2J    x
+            ID  TITLE               AGENT  CWD                 STATE
+            01  A plain title       demo   ~/work
+            02  日本語のとても長…   demo   /srv/a/long/way/d…  running
+            03  two lines�[2J       x
         "#]]
         .assert_eq(&written(Some(58)));
         // Narrower than all, it stays readable and the terminal wraps it.

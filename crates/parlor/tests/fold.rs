@@ -33,8 +33,14 @@ fn the_help_of_parlor_and_of_fold() {
               acp         Speak ACP on standard input and output: what an editor starts in place of an agent
               ls          List sessions, the latest first
               show        Show what was said in a session
+              prompt      Say something in a session, and print the answer as it comes
+              export      Write a session to a file or to standard output
+              rm          Delete sessions, for good
               status      Say whether a server runs, and what it does
+              agents      List the agents that sessions can have
+              doctor      Look for what is wrong
               demo-agent  Run a scripted agent on standard input and output, to try things with
+              bench       Measure parlor on this machine, against the same agent connected directly
               fold        Fold session updates to the transcript they mean
               translate   Translate what an agent or a client says to another protocol version
               help        Print this message or the help of the given subcommand(s)

@@ -29,6 +29,25 @@ struct Begun {
     result: Object,
 }
 
+/// Why nothing came of it.
+struct NotBegun {
+    error: RpcError,
+    /// Whether the agent took all the time it had.
+    hangs: bool,
+}
+
+impl From<RpcError> for NotBegun {
+    fn from(error: RpcError) -> Self {
+        Self { error, hangs: false }
+    }
+}
+
+impl From<NotBegun> for RpcError {
+    fn from(failed: NotBegun) -> Self {
+        failed.error
+    }
+}
+
 /// Starts an agent. It is asked for version 2 first, unless it is known to speak another; one that does not speak it is
 /// started again, because some are confused by a second `initialize`.
 pub(crate) async fn start(
@@ -51,11 +70,11 @@ pub(crate) async fn start(
             begun.process.stop(GRACE).await;
             (begin(config, env, cwd, Dialect::V1, watcher).await?, Dialect::V1)
         }
-        // Some agents answer an unknown version with an error, or end.
-        Err(_) if wanted != Dialect::V1 && config.version.is_none() => {
+        // Some agents answer an unknown version with an error, or end. One that hangs would only hang again.
+        Err(NotBegun { hangs: false, .. }) if wanted != Dialect::V1 && config.version.is_none() => {
             (begin(config, env, cwd, Dialect::V1, watcher).await?, Dialect::V1)
         }
-        Err(error) => return Err(error),
+        Err(failed) => return Err(failed.error),
     };
     let Begun { process, stdin, stdout, result } = begun;
     tracing::info!(agent = config.name, %dialect, pid = process.pid(), "the agent is ready");
@@ -68,7 +87,7 @@ async fn begin(
     cwd: &Path,
     dialect: Dialect,
     watcher: &Watcher,
-) -> Result<Begun, RpcError> {
+) -> Result<Begun, NotBegun> {
     let program = config.command.first().cloned().unwrap_or_default();
     let command = Command {
         program: program.clone().into(),
@@ -83,7 +102,7 @@ async fn begin(
         RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
     })?;
     let (Some(mut stdin), Some(mut stdout)) = (process.take_stdin(), process.take_stdout()) else {
-        return Err(RpcError::new(code::INTERNAL_ERROR, "the agent has no standard streams"));
+        return Err(RpcError::new(code::INTERNAL_ERROR, "the agent has no standard streams").into());
     };
     let line =
         write::request(&RequestId::from(0), "initialize", Some(initialize(dialect).to_json().raw())) + "\n";
@@ -96,17 +115,19 @@ async fn begin(
         Ok(Some(Err(error))) => {
             drop(stdin);
             process.stop(GRACE).await;
-            Err(error)
+            Err(error.into())
         }
         Ok(None) => {
             drop(stdin);
             let status = process.stop(GRACE).await;
-            Err(failed(config, &format!("ended before it said who it is ({status})"), &process.stderr_tail()))
+            let what = format!("ended before it said who it is ({status})");
+            Err(failed(config, &what, &process.stderr_tail()).into())
         }
         Err(_) => {
             drop(stdin);
             process.stop(GRACE).await;
-            Err(failed(config, "does not say who it is", &process.stderr_tail()))
+            let error = failed(config, "does not say who it is", &process.stderr_tail());
+            Err(NotBegun { error, hangs: true })
         }
     }
 }

@@ -235,9 +235,7 @@ impl Actor {
 
     pub(super) fn agent_answered(&mut self, call: AgentCall, reply: AgentReply) {
         match call {
-            AgentCall::Forwarded { client, id, method, params } => {
-                self.forwarded(client.id, &id, &method, &params, reply);
-            }
+            AgentCall::Forwarded(call) => self.forwarded(&call, reply),
             AgentCall::Prompt(prompt) => {
                 self.sent.remove(&prompt);
                 let input = match (self.session.agent(), reply) {

@@ -9,7 +9,7 @@ use parlor_session::session::{Answer, ClientId, Input, Prompt, PromptId, Questio
 use parlor_wire::{RequestId, RpcError, cancel_line, code, write};
 
 use super::tell::Marks;
-use super::{Actor, AgentCall, Asked, End, StepMarks};
+use super::{Actor, AgentCall, Asked, End, Forwarded, StepMarks};
 use crate::client::{Client, Question};
 use crate::json;
 
@@ -145,12 +145,13 @@ impl Actor {
         };
         match id.cloned() {
             Some(id) => {
-                let call = AgentCall::Forwarded {
+                let call = AgentCall::Forwarded(Forwarded {
                     client: Arc::clone(client),
                     id,
+                    asked: method.to_owned(),
                     method: agents_method.clone(),
                     params: agents_params.clone(),
-                };
+                });
                 if let Err(error) = agent.call_for(&self.me, call, &agents_method, &agents_params) {
                     refuse(self, &RpcError::from_raw(error.raw()));
                 }
@@ -160,14 +161,9 @@ impl Actor {
     }
 
     /// The agent answered what a client asked.
-    pub(super) fn forwarded(
-        &mut self,
-        client: ClientId,
-        id: &RequestId,
-        method: &str,
-        params: &Object,
-        reply: Result<Json, Json>,
-    ) {
+    pub(super) fn forwarded(&mut self, call: &Forwarded, reply: Result<Json, Json>) {
+        let Forwarded { client, id, asked, method, params } = call;
+        let client = client.id;
         let line = match reply {
             Err(error) => json::error(id, &RpcError::from_raw(error.raw())),
             Ok(result) => {
@@ -182,7 +178,7 @@ impl Actor {
                         return self.say(client, line);
                     }
                 };
-                let sets = matches!(method, "session/set_mode" | "session/set_config_option");
+                let sets = matches!(method.as_str(), "session/set_mode" | "session/set_config_option");
                 self.learn(&result);
                 if method == "session/set_mode"
                     && let Some(mode) = params.get("modeId")
@@ -194,7 +190,10 @@ impl Actor {
                     let fields = seat.listener.session_fields(self.session.transcript(), &mut self.losses);
                     said.remove("modes");
                     said.remove("configOptions");
-                    if let Some(options) = fields.get("configOptions") {
+                    // Who sets a mode the way of v1 is told no options.
+                    if asked != "session/set_mode"
+                        && let Some(options) = fields.get("configOptions")
+                    {
                         said.set("configOptions", options.clone());
                     }
                 }

@@ -34,6 +34,12 @@ pub(crate) enum From {
 
 impl Actor {
     pub(super) fn join(&mut self, client: Arc<Client>, id: RequestId, from: &From) {
+        if self.leaving.contains(&client.id) {
+            // It hears first that it left.
+            let (me, from) = (self.me.clone(), from.clone());
+            tokio::spawn(async move { me.send(Message::Join { client, id, from }).await });
+            return;
+        }
         let transcript = self.session.transcript();
         let seq = transcript.seq();
         let since = match from {
@@ -118,14 +124,23 @@ impl Actor {
 
     pub(super) fn close(&mut self, client: &Arc<Client>, id: &RequestId) {
         self.step(Input::Closed(client.id));
-        self.say(client.id, json::response(id, &Object::default()));
-        if let Some(mut seat) = self.seats.remove(&client.id) {
-            seat.flush(&mut self.groups);
-            client.outbox.push(seat.due(u64::MAX).into());
+        if self.seats.contains_key(&client.id) {
+            self.say(client.id, json::response(id, &Object::default()));
+            self.leaving.push(client.id);
         } else {
             client.outbox.push(json::response(id, &Object::default()).into());
         }
         self.prompts.retain(|_, (by, _)| *by != client.id);
+    }
+
+    /// Lets those go who closed the session, after they were told all that is stored.
+    pub(super) fn let_go(&mut self) {
+        for client in std::mem::take(&mut self.leaving) {
+            if let Some(mut seat) = self.seats.remove(&client) {
+                let due = seat.due(u64::MAX);
+                seat.client.outbox.push(due.into());
+            }
+        }
     }
 
     /// Before anything is said: who does not keep up reads at its own pace.

@@ -105,7 +105,19 @@ pub(crate) enum AgentCall {
     /// To take a prompt.
     Prompt(PromptId),
     /// Something for a client.
-    Forwarded { client: Arc<Client>, id: RequestId, method: String, params: Object },
+    Forwarded(Forwarded),
+}
+
+/// What a client asked and only the agent can answer.
+#[derive(Debug)]
+pub(crate) struct Forwarded {
+    client: Arc<Client>,
+    id: RequestId,
+    /// The method as the client called it.
+    asked: String,
+    /// The method and the params as the agent was asked.
+    method: String,
+    params: Object,
 }
 
 /// A session and what it is made of.
@@ -129,6 +141,8 @@ pub(crate) struct Actor {
     hand_over: bool,
     terminals: Option<Terminals>,
     seats: BTreeMap<ClientId, Seat>,
+    /// Who closed the session and has yet to hear so.
+    leaving: Vec<ClientId>,
     /// Whose answer a prompt is.
     prompts: HashMap<PromptId, (ClientId, RequestId)>,
     /// What the agent knows a prompt by.
@@ -231,6 +245,7 @@ impl Actor {
                 break;
             }
             self.flush();
+            self.let_go();
             self.act();
             self.pump_all();
             if self.ends.is_some() {
@@ -425,7 +440,7 @@ impl Message {
             | Self::Unhold { client, id, .. }
             | Self::Delete { client, id }
             | Self::Forward { client, id: Some(id), .. }
-            | Self::AgentAnswered(AgentCall::Forwarded { client, id, .. }, _) => (client, id),
+            | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => (client, id),
             Self::Seated(_)
             | Self::Drained(_)
             | Self::Left(_)

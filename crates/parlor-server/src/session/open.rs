@@ -46,6 +46,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         hand_over: false,
         terminals: None,
         seats: BTreeMap::new(),
+        leaving: Vec::new(),
         prompts: HashMap::new(),
         sent: HashMap::new(),
         next_prompt,

@@ -16,8 +16,8 @@ pub(crate) struct Seat {
     pub(crate) client: Arc<Client>,
     pub(crate) listener: Listener,
     pub(crate) pace: Pace,
-    /// Which group it belongs to, once it is known.
-    group: Option<usize>,
+    /// Which group it belongs to, as of which order of the groups.
+    group: Option<(u64, usize)>,
     /// What is said to this client alone, with the place among what is said to all of its kind.
     own: Vec<(usize, String)>,
     /// What is said to it alone once it has been told all up to a change.
@@ -60,7 +60,14 @@ impl Seat {
 
     /// The place of those who hear the same as this client.
     pub(crate) fn group(&mut self, groups: &mut Groups) -> usize {
-        *self.group.get_or_insert_with(|| groups.of(&self.client))
+        match self.group {
+            Some((order, group)) if order == groups.order() => group,
+            Some(_) | None => {
+                let group = groups.of(&self.client);
+                self.group = Some((groups.order(), group));
+                group
+            }
+        }
     }
 
     pub(crate) fn is_live(&self) -> bool {

@@ -25,6 +25,8 @@ enum Kind {
 #[derive(Default)]
 pub(crate) struct Groups {
     all: Vec<Group>,
+    /// Changes when groups get other places.
+    order: u64,
     /// Room for a line that is passed on.
     passed: String,
 }
@@ -46,6 +48,11 @@ pub(crate) struct Marks(Vec<usize>);
 impl Groups {
     pub(crate) fn marks(&self) -> Marks {
         Marks(self.all.iter().map(|group| group.text.len()).collect())
+    }
+
+    /// Until this changes, a group stays in its place.
+    pub(crate) fn order(&self) -> u64 {
+        self.order
     }
 
     pub(crate) fn of(&mut self, client: &Client) -> usize {
@@ -77,7 +84,14 @@ impl Groups {
         Arc::clone(group.shared.get_or_insert_with(|| text.as_str().into()))
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Begins anew, for those who are still here.
+    pub(crate) fn clear(&mut self, is_here: impl Fn(ClientId) -> bool) {
+        let count = self.all.len();
+        self.all.retain(|group| match group.kind {
+            Kind::Stateless(..) => true,
+            Kind::Alone(client) => is_here(client),
+        });
+        self.order += u64::from(self.all.len() != count);
         for group in &mut self.all {
             group.text.clear();
             group.shared = None;
@@ -157,7 +171,7 @@ impl Actor {
         for seat in self.seats.values_mut() {
             seat.flush(&mut self.groups);
         }
-        self.groups.clear();
+        self.groups.clear(|client| self.seats.contains_key(&client));
         let losses = std::mem::take(&mut self.losses).into_vec();
         for loss in losses {
             tracing::debug!(session = %self.id, loss = %loss.kind, "something could not be said to a client");

@@ -118,7 +118,8 @@ impl Client {
     pub(crate) fn begin(&mut self) -> Result<(), Failure> {
         let answer = self.ask("session/new", r#"{"cwd":"/","mcpServers":[]}"#)?;
         let id = answer.split_once(r#""sessionId":""#).and_then(|(_, rest)| rest.split_once('"'));
-        self.session = id.ok_or_else(|| Failure::failed("the answer names no session"))?.0.to_owned();
+        let (id, _) = id.ok_or_else(|| Failure::failed("the answer names no session"))?;
+        id.clone_into(&mut self.session);
         Ok(())
     }
 

@@ -8,9 +8,6 @@ pub(crate) struct Follower {
     told: u64,
 }
 
-/// What is new: pieces of text, and whatever else changed as a whole.
-pub(crate) type News = Vec<Update>;
-
 /// How much one piece has at most, unless a single block is longer.
 const PIECE: usize = 1 << 20;
 
@@ -25,8 +22,8 @@ impl Follower {
         self.fold.line(line)
     }
 
-    /// What changed since the last time this was asked.
-    pub(crate) fn news(&mut self) -> News {
+    /// What changed since the last time this was asked: pieces of text, and whatever else is new as a whole.
+    pub(crate) fn news(&mut self) -> Vec<Update> {
         let transcript = self.fold.transcript();
         let mut reading = Reading::new(self.told, transcript.seq());
         self.told = transcript.seq();

@@ -4,6 +4,7 @@
 //! mean to a session is folded by a [`Follower`].
 
 mod error;
+mod follow;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,6 +21,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 pub(crate) use self::error::Error;
+pub(crate) use self::follow::Follower;
 
 /// A connection to a server.
 pub(crate) struct Client {

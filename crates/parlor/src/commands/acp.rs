@@ -1,5 +1,6 @@
 use std::io::{BufRead, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -116,44 +117,54 @@ pub(crate) fn environment() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Starts a server for this data directory, unless one runs. Who loses a race joins the winner.
+/// Starts a server for this data directory, unless one runs. Who loses a race joins the winner; where the last one is
+/// still about to end, another is started after it.
 pub(crate) fn ensure_server(data: &DataDir, common: &Common) -> Result<(), Failure> {
-    if answers(&data.socket()) {
-        return Ok(());
+    let begun = Instant::now();
+    let mut server: Option<Child> = None;
+    let mut said = String::new();
+    let mut pause = Duration::from_millis(50);
+    while begun.elapsed() < PATIENCE {
+        if answers(&data.socket()) {
+            // It goes on without us; its complaints go to its log.
+            return Ok(());
+        }
+        let started = match &mut server {
+            Some(started) => started,
+            None => server.insert(start_server(data, common)?),
+        };
+        if let Some(status) = started.try_wait().map_err(Failure::failed)? {
+            said = started.stderr.take().map(all_of).unwrap_or_default();
+            // One that ended by itself in peace was asked to.
+            if status.success() || !said.contains("another server") {
+                break;
+            }
+            server = None;
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
+    Err(Failure::failed(format_args!("the server does not start: {}", said.trim()))
+        .hint(format_args!("look into {}", data.path().join("log").display())))
+}
+
+fn start_server(data: &DataDir, common: &Common) -> Result<Child, Failure> {
     let exe = std::env::current_exe().map_err(Failure::failed)?;
     let mut command = Command::new(exe);
     command.arg("serve").arg("--socket-only").arg("--data").arg(data.path());
-    if let Some(config) = &common.config {
-        command.arg("--config").arg(config);
+    // It runs elsewhere, where a path from here would mean something else.
+    let named = std::env::var_os("PARLOR_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(config) = common.config.clone().or(named) {
+        command.arg("--config").arg(std::path::absolute(config).map_err(Failure::bad_input)?);
     }
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // It is not this editor's: a signal for the editor must not end it.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let mut server =
-        command.spawn().map_err(|error| Failure::failed(format_args!("cannot start a server: {error}")))?;
-    let begun = Instant::now();
-    let mut ended = None;
-    while begun.elapsed() < PATIENCE {
-        if answers(&data.socket()) {
-            // It goes on without us; its complaints go to its log.
-            drop(server.stderr.take());
-            return Ok(());
-        }
-        if ended.is_none() {
-            ended = server.try_wait().map_err(Failure::failed)?;
-        }
-        // One that ended may have lost a race against another that is about to be there.
-        std::thread::sleep(Duration::from_millis(5));
-        if ended.is_some_and(|status| !status.success()) && begun.elapsed() > Duration::from_secs(2) {
-            break;
-        }
-    }
-    let said = server
-        .stderr
-        .take()
-        .map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok).collect::<Vec<_>>());
-    let said = said.filter(|_| ended.is_some()).unwrap_or_default().join("; ");
-    Err(Failure::failed(format_args!("the server does not start: {said}"))
-        .hint(format_args!("look into {}", data.path().join("log").display())))
+    command.spawn().map_err(|error| Failure::failed(format_args!("cannot start a server: {error}")))
+}
+
+fn all_of(stderr: ChildStderr) -> String {
+    let lines: Vec<_> = BufReader::new(stderr).lines().map_while(Result::ok).collect();
+    lines.join("; ")
 }

@@ -1,10 +1,15 @@
 //! One file per command; the doc comment of its arguments is its help.
 
 pub(crate) mod acp;
+pub(crate) mod agents;
 pub(crate) mod bench;
 pub(crate) mod demo_agent;
+pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod fold;
 pub(crate) mod ls;
+pub(crate) mod prompt;
+pub(crate) mod rm;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod status;

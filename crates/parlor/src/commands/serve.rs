@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,6 +62,10 @@ impl Serve {
         let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
         let lock = data.lock().map_err(Failure::failed)?;
         setup::log(&data)?;
+        let agents = parlor_server::config::Agents::new(self.agents, &config).map_err(Failure::bad_input)?;
+        let default = agents.default_agent().name.clone();
+        // Before the doors: who finds them open may look into the store by itself.
+        let store = store(self.store.as_deref(), &data)?;
         let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(Failure::failed)?;
         let mut http = config.server.http();
         if let Some(listen) = self.listen {
@@ -71,9 +76,6 @@ impl Serve {
         let doors = Doors::open(&data, &lock, tokens, http.as_ref(), Limits::default())
             .await
             .map_err(Failure::failed)?;
-        let agents = parlor_server::config::Agents::new(self.agents, &config).map_err(Failure::bad_input)?;
-        let default = agents.default_agent().name.clone();
-        let store = store(self.store.as_deref(), &data)?;
         let exe = std::env::current_exe().map_err(Failure::failed)?;
         let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
         let idle = Duration::from_secs(self.idle);
@@ -109,17 +111,23 @@ fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, Failure> {
     Ok(Arc::new(store))
 }
 
-/// Says where the server is. Programs that start it read this line by line.
-#[expect(clippy::print_stdout, reason = "it is what the command prints")]
+/// Says where the server is. Programs that start it read this line by line; whether anybody reads it is not the
+/// server's business.
 fn greet(doors: &Doors, data: &DataDir, agent: &str) {
-    println!("parlor {} is ready", env!("CARGO_PKG_VERSION"));
+    let mut said = format!("parlor {} is ready\n", env!("CARGO_PKG_VERSION"));
+    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(said, "  {name:<8} {value}");
+    };
     if let Some(address) = doors.address() {
-        println!("  web      http://{address}/");
-        println!("  acp      ws://{address}/acp");
-        println!("  token    {}", data.path().join("token").display());
+        line("web", &format_args!("http://{address}/"));
+        line("acp", &format_args!("ws://{address}/acp"));
+        line("token", &data.path().join("token").display());
     }
-    println!("  socket   {}", doors.socket().display());
-    println!("  data     {}", data.path().display());
-    println!("  agent    {agent}");
-    println!("An editor joins with the command `parlor acp`. Stop with Ctrl-C.");
+    line("socket", &doors.socket().display());
+    line("data", &data.path().display());
+    line("agent", &agent);
+    said.push_str("An editor joins with the command `parlor acp`. Stop with Ctrl-C.\n");
+    let mut stdout = std::io::stdout().lock();
+    let _ = std::io::Write::write_all(&mut stdout, said.as_bytes())
+        .and_then(|()| std::io::Write::flush(&mut stdout));
 }

@@ -20,8 +20,6 @@ pub(crate) struct Client {
     pub(crate) shown: Shown,
     /// Answers that came while it waited for others.
     answers: Vec<(u64, Result<Value, Value>)>,
-    /// Requests that it was sent.
-    pub(crate) asked: Vec<Value>,
 }
 
 /// What a client was shown of a session.
@@ -57,11 +55,10 @@ struct Params<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Update<'a> {
-    #[serde(borrow)]
-    session_update: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, rename = "sessionUpdate")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, rename = "messageId")]
     message_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     content: Option<Content<'a>>,
@@ -82,27 +79,25 @@ struct Block<'a> {
 
 impl Client {
     pub(crate) fn connect(socket: &Path, agent: Option<&str>) -> Self {
+        let mut client = Self::greet(socket, agent);
+        client.answer(1).unwrap();
+        client
+    }
+
+    /// Says who it is, and does not wait for the answer.
+    pub(crate) fn greet(socket: &Path, agent: Option<&str>) -> Self {
         let write = UnixStream::connect(socket).unwrap();
         write.set_read_timeout(Some(PATIENCE)).unwrap();
         let read = BufReader::with_capacity(256 << 10, write.try_clone().unwrap());
-        let mut client = Self {
-            write,
-            read,
-            line: String::new(),
-            next: 0,
-            shown: Shown::default(),
-            answers: Vec::new(),
-            asked: Vec::new(),
-        };
+        let mut client =
+            Self { write, read, line: String::new(), next: 0, shown: Shown::default(), answers: Vec::new() };
         if let Some(agent) = agent {
             let hello = json!({ "parlor": 1, "agent": { "name": agent }, "cwd": "/" });
             writeln!(client.write, "{hello}").unwrap();
             assert!(client.read_line().contains("\"parlor\":1"), "the server greets back");
         }
         let info = json!({ "name": "test", "version": "1" });
-        client
-            .call("initialize", &json!({ "protocolVersion": 2, "info": info, "capabilities": {} }))
-            .unwrap();
+        client.send("initialize", &json!({ "protocolVersion": 2, "info": info, "capabilities": {} }));
         client
     }
 
@@ -203,9 +198,7 @@ impl Client {
             return self.shown.update(&read.params.unwrap().update.unwrap(), line);
         }
         let message: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        if message["method"].is_string() {
-            self.asked.push(message);
-        } else if let Some(id) = message["id"].as_u64() {
+        if let Some(id) = message["id"].as_u64().filter(|_| message["method"].is_null()) {
             let answer = match message.get("error") {
                 Some(error) => Err(error.clone()),
                 None => Ok(message["result"].clone()),
@@ -218,7 +211,7 @@ impl Client {
 impl Shown {
     fn update(&mut self, update: &Update<'_>, line: &str) {
         self.updates += 1;
-        let (role, is_chunk) = match &*update.session_update {
+        let (role, is_chunk) = match &*update.kind {
             "state_update" => {
                 let mut line: Value = serde_json::from_str(line).unwrap();
                 self.state = line["params"]["update"].take();

@@ -4,5 +4,6 @@ mod client;
 #[cfg(target_os = "linux")]
 mod disk;
 mod killed;
+mod peers;
 mod server;
 mod stalled;

@@ -119,6 +119,11 @@ impl Server {
         Client::connect(&self.socket, Some(agent))
     }
 
+    /// A client that asked for one of the agents and does not wait until it is there.
+    pub(crate) fn greet(&self, agent: &str) -> Client {
+        Client::greet(&self.socket, Some(agent))
+    }
+
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

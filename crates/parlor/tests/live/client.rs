@@ -356,7 +356,7 @@ impl Client {
         let method = asked.and_then(|id| self.open.remove(&id));
         if method.as_ref().is_none_or(|method| !method.starts_with('_')) {
             let mut known = value.clone();
-            forget_v1_diffs(&mut known);
+            forget_survivors(&mut known);
             schema::check(self.dialect, &known, method.as_deref());
         }
         if value["method"] == "session/update" {
@@ -383,16 +383,19 @@ fn is_answer(line: &Value, id: u64) -> bool {
     line["id"] == id && line.get("method").is_none()
 }
 
-/// A diff that was a v1 agent's keeps what it said beside what v2 knows.
-fn forget_v1_diffs(value: &mut Value) {
+/// What an agent said in its own dialect survives beside what the client's dialect knows: a v1 diff, the id of a plan.
+fn forget_survivors(value: &mut Value) {
     match value {
         Value::Object(members) => {
             if members.contains_key("changes") && members.get("type").is_some_and(|kind| kind == "diff") {
                 ["path", "oldText", "newText"].iter().for_each(|name| drop(members.remove(*name)));
             }
-            members.values_mut().for_each(forget_v1_diffs);
+            if members.get("sessionUpdate").is_some_and(|kind| kind == "plan") {
+                members.remove("planId");
+            }
+            members.values_mut().for_each(forget_survivors);
         }
-        Value::Array(items) => items.iter_mut().for_each(forget_v1_diffs),
+        Value::Array(items) => items.iter_mut().for_each(forget_survivors),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

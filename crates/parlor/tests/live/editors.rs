@@ -1,16 +1,15 @@
 //! `parlor acp`, as editors start it.
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::client::{Client, Guest};
 use crate::doors::{Door, acp, stdio};
-use crate::server::{Home, PARLOR, PATIENCE, Server};
+use crate::server::{Home, PARLOR, PATIENCE, Server, is_alive};
 
 /// A server that an editor starts. It is ended with its test.
 struct Started(Home);
@@ -44,13 +43,6 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// Whether a process runs that is not this one's child; one that ended and is not yet buried does not.
-fn is_alive(pid: Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    let is_dead = status.is_ok_and(|status| status.contains(") Z "));
-    !is_dead && test_kill_process(pid).is_ok()
 }
 
 #[test]
@@ -143,4 +135,27 @@ fn an_agent_can_be_given_as_a_command() {
     editor.comes_to(&session, &truth);
     let listed = editor.call("session/list", json!({})).unwrap();
     assert_eq!(listed["sessions"][0]["sessionId"], session.as_str());
+}
+
+#[test]
+fn an_agent_gets_the_variables_of_its_editor() {
+    let server = Server::start();
+    let mut command = acp(server.home());
+    command.args(["--agent", "v1"]).env("EXAMPLE_API_KEY", "heron").env("EXAMPLE_OTHER", "no");
+    let mut editor = Guest::new(Door::Stdio, Dialect::V1, "v1").over(stdio(command));
+    let session = editor.new_session();
+    editor.turn(&session, "env EXAMPLE_API_KEY");
+    editor.hears(&session, "EXAMPLE_API_KEY=heron");
+    editor.turn(&session, "env EXAMPLE_OTHER");
+    editor.hears(&session, "EXAMPLE_OTHER is not set");
+    // Others have an agent of their own, and all who have no variables share one.
+    let pids = [Door::Unix, Door::Stdio, Door::Web].map(|door| {
+        let mut client = server.client(door, Dialect::V2, "v1");
+        let session = client.new_session();
+        client.turn(&session, "env EXAMPLE_API_KEY");
+        client.hears(&session, "EXAMPLE_API_KEY is not set");
+        client.turn(&session, "pid");
+        client.transcript(&session).pop().unwrap().rsplit(' ').next().unwrap().to_owned()
+    });
+    assert!(pids[0] == pids[1] && pids[1] == pids[2], "{pids:?}");
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, code};
 use crate::doors::{DOORS, Door};
-use crate::server::{AGENTS, Server};
+use crate::server::{AGENTS, PATIENCE, Server, is_alive};
 
 /// Agents that keep their sessions, each in another way.
 const KEEPERS: &str = r#"
@@ -35,7 +35,7 @@ fn an_agent_that_dies_comes_back_with_the_next_prompt() {
     let server = Server::with(KEEPERS);
     let agents = ["resumes", "loads", "anonymous-loads", "resumes-v2", "forgets", "v2", "draft"];
     for (n, agent) in agents.into_iter().enumerate() {
-        for dialect in Dialect::ALL {
+        for dialect in [Dialect::V1, Dialect::ALL[1 + n % 2]] {
             let mut client = server.client(DOORS[n % 3], dialect, agent);
             let mut other = server.client(Door::Unix, Dialect::ALL[n % 3], agent);
             let session = client.new_session();
@@ -199,6 +199,55 @@ fn closing_and_deleting() {
             assert_eq!(code(&two.try_load(&session)), -32002);
             let listed = one.call("session/list", json!({})).unwrap();
             assert!(!listed.to_string().contains(&session), "{listed}");
+        }
+    }
+}
+
+#[test]
+fn a_server_leaves_nothing_behind() {
+    for crashes in [false, true] {
+        let mut server = Server::start();
+        let mut pids = Vec::new();
+        for agent in AGENTS {
+            let mut client = server.client(Door::Unix, Dialect::V2, agent);
+            let session = client.new_session();
+            client.turn(&session, "think .\npid\nthink .\nchild\nthink .\nchild setsid");
+            let said = client.transcript(&session);
+            let said = said.iter().filter(|line| line.starts_with("agent_message"));
+            pids.extend(said.map(|line| line.rsplit(' ').next().unwrap().parse::<i32>().unwrap()));
+        }
+        let pids: Vec<_> = pids.into_iter().filter_map(rustix::process::Pid::from_raw).collect();
+        assert_eq!(pids.len(), 3 * AGENTS.len());
+        assert!(pids.iter().all(|pid| is_alive(*pid)));
+        if crashes {
+            server.crash();
+        } else {
+            assert!(server.stop().success());
+            assert!(!server.home().data().join("parlor.sock").exists());
+        }
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while pids.iter().any(|pid| is_alive(*pid)) {
+            assert!(std::time::Instant::now() < deadline, "a process is left");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_on_without_clients() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let session = client.new_session();
+            client.prompt(&session, "say Begun.\nsleep 50\ntool\nsay Ended.");
+            client.hears(&session, "Begun.");
+            drop(client);
+            let mut back = server.client(DOORS[(n + 2) % 3], dialect, agent);
+            back.load(&session);
+            back.hears(&session, "Ended.");
+            let truth = server.truth(&session);
+            back.comes_to(&session, &truth);
         }
     }
 }

@@ -10,3 +10,4 @@ mod known;
 mod lasting;
 mod prompts;
 mod server;
+mod telling;

@@ -13,11 +13,10 @@ fn asked(truth: &[String]) -> Vec<&str> {
     mine.filter_map(|line| Some(line.split_once(": ")?.1)).collect()
 }
 
-/// Waits until a turn runs that says so first, and then rests for a while.
-fn begin(client: &mut Client, session: &str, ms: u32) -> u64 {
-    let prompt = client.prompt(session, &format!("say Busy.\nsleep {ms}\nsay Over."));
-    client.hears(session, "Busy.");
-    prompt
+/// Begins a turn that goes on until its question is answered.
+fn begin(client: &mut Client, session: &str) -> (u64, Value) {
+    let prompt = client.prompt(session, "say Busy.\nask\nsay Over.");
+    (prompt, client.question("session/request_permission"))
 }
 
 #[test]
@@ -29,13 +28,14 @@ fn prompts_that_come_during_a_turn_wait_in_order() {
             let mut two = server.client(DOORS[(n + 1) % 3], Dialect::ALL[(n + 1) % 3], agent);
             let session = one.new_session();
             two.load(&session);
-            let first = begin(&mut one, &session, 300);
+            let (first, question) = begin(&mut one, &session);
             let second = one.prompt(&session, "say Second.");
             two.holds(&session, &["say Second."]);
             let third = two.prompt(&session, "say Third.");
             let held = one.holds(&session, &["say Second.", "say Third."]);
             assert!(held[0]["id"] != held[1]["id"] && held[0]["from"] != held[1]["from"], "{held:?}");
             assert!(!one.is_answered(second) && !two.is_answered(third));
+            one.choose(&question, "allow-once");
             one.end_of(&session, first);
             assert_eq!(one.end_of(&session, second), "end_turn");
             assert_eq!(two.end_of(&session, third), "end_turn");
@@ -58,7 +58,7 @@ fn a_prompt_that_waits_is_taken_back_by_its_sender_or_by_any_driver() {
             let mut two = server.client(DOORS[(n + 1) % 3], Dialect::V2, agent);
             let session = one.new_session();
             two.load(&session);
-            let first = begin(&mut one, &session, 300);
+            let (first, question) = begin(&mut one, &session);
             let mine = one.prompt(&session, "say Mine.");
             let ours = one.prompt(&session, "say Ours.");
             let last = one.prompt(&session, "say Last.");
@@ -71,6 +71,7 @@ fn a_prompt_that_waits_is_taken_back_by_its_sender_or_by_any_driver() {
             gone(dialect, &one.answer(ours));
             two.holds(&session, &["say Last."]);
             assert_eq!(code(&two.call("_parlor/unhold", params)), -32602);
+            one.choose(&question, "allow-once");
             one.end_of(&session, first);
             one.end_of(&session, last);
             let truth = server.truth(&session);
@@ -97,7 +98,7 @@ fn cancelling_ends_the_turn_and_takes_back_all_that_waits() {
             let mut two = server.client(Door::Unix, Dialect::V1, agent);
             let session = one.new_session();
             two.load(&session);
-            let first = begin(&mut one, &session, 60_000);
+            let (first, _) = begin(&mut one, &session);
             let second = one.prompt(&session, "say Second.");
             two.holds(&session, &["say Second."]);
             let third = two.prompt(&session, "say Third.");
@@ -121,20 +122,22 @@ fn a_prompt_with_a_key_counts_once() {
             let key = json!({ "parlor/key": "k-1" });
             let mut one = server.client(DOORS[n % 3], dialect, agent);
             let session = one.new_session();
-            one.prompt_with(&session, "say Once.\nsleep 150", key.clone());
-            one.hears(&session, "Once.");
+            one.prompt_with(&session, "ask", key.clone());
+            one.question("session/request_permission");
             drop(one);
             // Its connection was lost before it had an answer, or after.
             let mut again = server.client(DOORS[(n + 1) % 3], dialect, agent);
             again.load(&session);
-            let prompt = again.prompt_with(&session, "say Once.\nsleep 150", key.clone());
+            let prompt = again.prompt_with(&session, "ask", key.clone());
+            let question = again.question("session/request_permission");
+            again.choose(&question, "allow-once");
             let answer = again.answer(prompt).unwrap();
             if dialect == Dialect::V1 {
                 assert_eq!(answer["stopReason"], "end_turn");
             }
             let other = again.prompt_with(&session, "say Another.", json!({ "parlor/key": "k-2" }));
             again.end_of(&session, other);
-            let prompt = again.prompt_with(&session, "say Once.\nsleep 150", key);
+            let prompt = again.prompt_with(&session, "ask", key);
             let later = again.answer(prompt).unwrap();
             assert_eq!(later["messageId"], answer["messageId"]);
             let truth = server.truth(&session);
@@ -188,6 +191,32 @@ fn one_connection_takes_part_in_several_sessions() {
             let listed: Vec<_> =
                 listed["sessions"].as_array().unwrap().iter().map(|one| one["sessionId"].clone()).collect();
             assert!(sessions.iter().all(|session| listed.contains(&json!(session))), "{listed:?}");
+        }
+    }
+}
+
+#[test]
+fn who_closes_the_session_takes_back_what_it_sent() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in Dialect::ALL {
+            let mut one = server.client(DOORS[n % 3], Dialect::V2, agent);
+            let mut two = server.client(DOORS[(n + 1) % 3], dialect, agent);
+            let session = one.new_session();
+            two.load(&session);
+            let (first, question) = begin(&mut one, &session);
+            let second = two.prompt(&session, "say Second.");
+            one.holds(&session, &["say Second."]);
+            let third = one.prompt(&session, "say Third.");
+            two.holds(&session, &["say Second.", "say Third."]);
+            assert_eq!(two.call("session/close", json!({ "sessionId": session })), Ok(json!({})));
+            gone(dialect, &two.answer(second));
+            one.holds(&session, &["say Third."]);
+            one.choose(&question, "allow-once");
+            one.end_of(&session, first);
+            one.end_of(&session, third);
+            let truth = server.truth(&session);
+            assert_eq!(asked(&truth)[1..], ["say Third."], "{truth:#?}");
         }
     }
 }

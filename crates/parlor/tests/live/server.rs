@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
 use crate::client::{Client, Guest};
@@ -169,4 +169,11 @@ pub(crate) fn ends(process: &mut Child) -> ExitStatus {
         assert!(Instant::now() < deadline, "the process does not end");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Whether a process runs that is not this one's child; one that ended and is not yet buried does not.
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let is_dead = status.is_ok_and(|status| status.contains(") Z "));
+    !is_dead && test_kill_process(pid).is_ok()
 }

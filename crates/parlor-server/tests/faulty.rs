@@ -1,0 +1,201 @@
+//! A store that fails: nothing is acknowledged that is not stored, and everybody is told.
+
+mod processes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parlor_server::config::{AgentConfig, Agents, Config};
+use parlor_server::doors::streams;
+use parlor_server::hub::{Door, Hub, Options, Peer, Role};
+use parlor_store::{ErrorKind, FaultyStore, Filter, MemoryStore, Store};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+
+/// A v1 agent that answers each prompt with a word.
+const AGENT: &str = r#"
+while read -r line; do
+    id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+    case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":1,"agentCapabilities":{}}' ;;
+    *'"session/new"'*) result='{"sessionId":"s"}' ;;
+    *'"session/prompt"'*)
+        echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"word"}}}}'
+        result='{"stopReason":"end_turn"}' ;;
+    *) continue ;;
+    esac
+    echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
+done
+"#;
+
+#[test]
+#[ignore = "the helper of the tests here"]
+fn as_watcher() {
+    processes::watch();
+}
+
+/// A client of a hub in the same process.
+struct Client {
+    write: WriteHalf<DuplexStream>,
+    read: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    next: u64,
+    /// What else came while it waited for an answer.
+    heard: Vec<Value>,
+}
+
+impl Client {
+    async fn connect(hub: &Arc<Hub>, version: u64) -> Self {
+        let (here, there) = tokio::io::duplex(1 << 20);
+        let peer = Peer {
+            door: Door::Unix,
+            role: Role::Driver,
+            agent: None,
+            dialect: None,
+            env: Vec::new(),
+            cwd: None,
+        };
+        let hub = Arc::clone(hub);
+        tokio::spawn(async move {
+            let (read, write) = tokio::io::split(there);
+            streams(&hub, peer, read, write).await;
+        });
+        let (read, write) = tokio::io::split(here);
+        let mut client = Self { write, read: BufReader::new(read).lines(), next: 0, heard: Vec::new() };
+        let params = match version {
+            1 => json!({ "protocolVersion": 1, "clientCapabilities": {} }),
+            _ => json!({ "protocolVersion": 2, "info": { "name": "t", "version": "1" }, "capabilities": {} }),
+        };
+        client.call("initialize", params).await.unwrap();
+        client
+    }
+
+    async fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        self.next += 1;
+        let request = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params });
+        self.write.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+        loop {
+            let line = self.line().await;
+            if line["method"].is_null() && line["id"] == self.next {
+                let error = line.get("error").cloned();
+                return error.map_or_else(|| Ok(line["result"].clone()), Err);
+            }
+            self.heard.push(line);
+        }
+    }
+
+    async fn line(&mut self) -> Value {
+        let line = tokio::time::timeout(processes::PATIENCE, self.read.next_line()).await;
+        serde_json::from_str(&line.expect("a line must come").unwrap().expect("the hub goes on")).unwrap()
+    }
+
+    async fn prompt(&mut self, session: &Value, text: &str) -> Result<Value, Value> {
+        let prompt = json!([{ "type": "text", "text": text }]);
+        self.call("session/prompt", json!({ "sessionId": session, "prompt": prompt })).await
+    }
+
+    /// Reads until the session is idle, and says why.
+    async fn until_idle(&mut self) -> Value {
+        loop {
+            let heard = std::mem::take(&mut self.heard);
+            let idle = heard.into_iter().find(|line| line["params"]["update"]["state"] == "idle");
+            if let Some(mut idle) = idle {
+                return idle["params"]["update"].take();
+            }
+            let line = self.line().await;
+            self.heard.push(line);
+        }
+    }
+}
+
+async fn hub() -> (Arc<Hub>, Arc<FaultyStore<MemoryStore>>) {
+    let store = Arc::new(FaultyStore::new(MemoryStore::default()));
+    let mut agent = AgentConfig::new("words", ["sh", "-c", AGENT].map(str::to_owned).to_vec());
+    agent.version = Some(1);
+    let options = Options {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        agents: Agents::new(vec![agent], &Config::default()).unwrap(),
+        watcher: processes::watcher(),
+        idle: Duration::from_secs(60),
+    };
+    (Hub::new(options).await.unwrap(), store)
+}
+
+fn new() -> Value {
+    json!({ "cwd": "/", "mcpServers": [] })
+}
+
+fn is_about_the_store(error: &Value) {
+    assert!(error["message"].as_str().unwrap().contains("cannot be stored"), "{error}");
+}
+
+/// Joins a session and returns the texts of its messages.
+async fn join(client: &mut Client, session: &Value) -> Vec<String> {
+    let from = json!({ "type": "start" });
+    let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [], "replayFrom": from });
+    client.call("session/resume", params).await.unwrap();
+    let heard = std::mem::take(&mut client.heard);
+    let updates = heard.iter().map(|line| &line["params"]["update"]);
+    let texts = updates.filter_map(|update| update["content"][0]["text"].as_str());
+    texts.map(str::to_owned).collect()
+}
+
+/// The texts of the messages of a session, as somebody is told who was not there.
+async fn texts(hub: &Arc<Hub>, session: &Value) -> Vec<String> {
+    join(&mut Client::connect(hub, 2).await, session).await
+}
+
+#[tokio::test]
+async fn a_prompt_that_cannot_be_stored_is_not_accepted() {
+    let (hub, store) = hub().await;
+    let (mut alice, mut bob) = (Client::connect(&hub, 2).await, Client::connect(&hub, 2).await);
+    let session = alice.call("session/new", new()).await.unwrap()["sessionId"].clone();
+    assert_eq!(join(&mut bob, &session).await, [""; 0]);
+    alice.prompt(&session, "one").await.unwrap();
+    assert_eq!(alice.until_idle().await["stopReason"], "end_turn");
+    assert_eq!(bob.until_idle().await["stopReason"], "end_turn");
+
+    store.fail_next(1, ErrorKind::Full);
+    is_about_the_store(&alice.prompt(&session, "two").await.unwrap_err());
+    for client in [&mut alice, &mut bob] {
+        let idle = client.until_idle().await;
+        assert_eq!(idle["stopReason"], "error");
+        is_about_the_store(&idle["error"]);
+    }
+    assert_eq!(texts(&hub, &session).await, ["one", "word"], "it is as it was last stored");
+
+    alice.prompt(&session, "three").await.unwrap();
+    assert_eq!(alice.until_idle().await["stopReason"], "end_turn");
+    assert_eq!(texts(&hub, &session).await, ["one", "word", "three", "word"]);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn the_answer_of_an_agent_that_cannot_be_stored_ends_the_turn() {
+    let (hub, store) = hub().await;
+    let mut client = Client::connect(&hub, 1).await;
+    let session = client.call("session/new", new()).await.unwrap()["sessionId"].clone();
+    client.prompt(&session, "one").await.unwrap();
+    // Everything fails, so that it does not matter how the writes are gathered.
+    store.fail_next(usize::MAX, ErrorKind::Io);
+    is_about_the_store(&client.prompt(&session, "two").await.unwrap_err());
+    is_about_the_store(&client.prompt(&session, "three").await.unwrap_err());
+    client.call("_parlor/status", json!({})).await.unwrap();
+    store.fail_next(0, ErrorKind::Io);
+    client.prompt(&session, "four").await.unwrap();
+    assert_eq!(texts(&hub, &session).await, ["one", "word", "four", "word"]);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_stored_does_not_begin() {
+    let (hub, store) = hub().await;
+    let mut client = Client::connect(&hub, 2).await;
+    store.fail_next(usize::MAX, ErrorKind::Full);
+    is_about_the_store(&client.call("session/new", new()).await.unwrap_err());
+    assert_eq!(store.sessions(&Filter::default(), None, 10).unwrap(), []);
+    store.fail_next(0, ErrorKind::Full);
+    let session = client.call("session/new", new()).await.unwrap()["sessionId"].clone();
+    client.prompt(&session, "one").await.unwrap();
+    assert_eq!(client.until_idle().await["stopReason"], "end_turn");
+    hub.stop().await;
+}

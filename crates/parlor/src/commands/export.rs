@@ -1,0 +1,64 @@
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use parlor_dialect::view;
+
+use crate::failure::Failure;
+use crate::library::{self, Library};
+use crate::setup::Common;
+use crate::{markdown, output};
+
+/// Write a session to a file or to standard output
+///
+/// `json` is one object in the shape that `parlor fold` prints. `jsonl` is one session update of protocol version 2 a
+/// line, which `parlor fold` reads back to the same transcript. `markdown` is for people.
+#[derive(Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    common: Common,
+    /// The session: its id, the beginning of it, or `latest`
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// How to write it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Json)]
+    format: Format,
+    /// The file to write; standard output if none is named
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The same as `--format json`
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Json,
+    Jsonl,
+    Markdown,
+}
+
+impl Export {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let library = Library::open(&self.common)?;
+        let opened = library.read(&library.find(&self.session)?)?;
+        let text = match self.format {
+            Format::Json => format!("{}\n", view::transcript(&library::in_v2(&opened)).as_str()),
+            Format::Jsonl => library::updates(&opened).into_iter().map(|update| update + "\n").collect(),
+            Format::Markdown => markdown::session(&opened.row, &library::in_v2(&opened)),
+        };
+        match &self.output {
+            None if self.format == Format::Markdown => {
+                output::print(|out| out.write_all(text.as_bytes()))?;
+            }
+            None => output::print_text(&text)?,
+            Some(path) => {
+                let written =
+                    std::fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+                written.map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,124 @@
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::mpsc;
+
+use clap::Args;
+use parlor_json::{Json, JsonStr, Object};
+use parlor_server::data_dir::{DataDir, DataDirError};
+use parlor_server::doors::hello::Hello;
+use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
+
+use crate::client::{self, Client};
+use crate::failure::Failure;
+use crate::library::{Library, id_of, title_of};
+use crate::output::{self, count, short_path};
+use crate::render::safe;
+use crate::setup::{self, Common};
+
+/// Delete sessions, for good
+///
+/// A running server ends the turns of these sessions and deletes them; without one they are deleted from the store.
+/// Sessions that were forked from them keep what they share. Asks first, on a terminal.
+#[derive(Args)]
+pub(crate) struct Rm {
+    #[command(flatten)]
+    common: Common,
+    /// The sessions: their ids, the beginnings of them, or `latest`
+    #[arg(value_name = "SESSION", required = true)]
+    sessions: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Print the ids of the deleted sessions as a JSON list
+    #[arg(long)]
+    json: bool,
+}
+
+impl Rm {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let library = Library::open(&self.common)?;
+        // All are looked up before any is deleted.
+        let mut rows: Vec<SessionRow> = Vec::new();
+        for name in &self.sessions {
+            let row = library.find(name)?;
+            if rows.iter().all(|other| other.id != row.id) {
+                rows.push(row);
+            }
+        }
+        if !self.yes && !ask(&library, &rows)? {
+            return Err(Failure::failed("nothing was deleted"));
+        }
+        drop(library);
+        let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
+        if client::answers(&data.socket()) {
+            setup::runtime()?
+                .block_on(through_server(&data, &rows))
+                .map_err(|error| Failure::server(&error))?;
+        } else {
+            from_store(&data, &rows)?;
+        }
+        let ids: Vec<_> = rows.iter().map(id_of).collect();
+        if self.json {
+            output::print_json(&ids)?;
+        } else {
+            output::print(|out| ids.iter().try_for_each(|id| writeln!(out, "deleted {}", safe(id))))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Asks the person at the terminal.
+fn ask(library: &Library, rows: &[SessionRow]) -> Result<bool, Failure> {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        let failure = Failure::bad_input("nobody is here to ask whether the sessions are to be deleted");
+        return Err(failure.hint("--yes deletes them without asking"));
+    }
+    let mut err = anstream::stderr();
+    let asked = (|| {
+        for row in rows {
+            let title = match title_of(row) {
+                Some(title) => title,
+                None => library.first_words(row).ok().flatten().unwrap_or_default(),
+            };
+            writeln!(err, "  {}  {}  {}", safe(&id_of(row)), safe(&title), safe(&short_path(&row.cwd)))?;
+        }
+        write!(err, "Delete {} for good? [y/N] ", count(rows.len(), "session"))?;
+        err.flush()?;
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line)?;
+        Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    })();
+    asked.map_err(|error: io::Error| Failure::writing(&error))
+}
+
+async fn through_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), client::Error> {
+    let mut client = Client::connect(&data.socket(), &Hello::new()).await?;
+    client.initialize().await?;
+    for row in rows {
+        let mut params = Object::default();
+        let id = JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id));
+        params.set("sessionId", Json::from(&id));
+        client.call("session/delete", &params).await?;
+    }
+    Ok(())
+}
+
+fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), Failure> {
+    let _lock = data.lock().map_err(|error| {
+        let is_locked = matches!(error, DataDirError::Locked { .. });
+        let failure = Failure::failed(error);
+        if is_locked {
+            failure.hint("a server is about to start or to end: try again in a moment")
+        } else {
+            failure
+        }
+    })?;
+    let store = SqliteStore::open(&data.database()).map_err(Failure::failed)?;
+    let writes = rows.iter().map(|row| StoreWrite::Delete { session: row.id.clone() }).collect();
+    let (sender, done) = mpsc::channel();
+    store.write(Batch { writes, durable: true }, Box::new(move |result| drop(sender.send(result))));
+    match done.recv() {
+        Ok(result) => result.map_err(Failure::failed),
+        Err(_) => Err(Failure::failed("the store is gone")),
+    }
+}

@@ -1,0 +1,134 @@
+//! A session as Markdown.
+
+use std::fmt::Write;
+
+use parlor_json::{Json, Members, elements, text};
+use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript};
+use parlor_store::SessionRow;
+
+use crate::library::{id_of, title_of};
+use crate::output::timestamp;
+use crate::render::{block_text, field, mark, members_of, tool_text};
+
+/// All of a session, with what is known of it on top.
+pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
+    let mut out = String::new();
+    let title = title_of(row).unwrap_or_else(|| "Session".to_owned());
+    let _ = writeln!(out, "# {}\n", line(&title));
+    for (name, value) in [
+        ("Session", id_of(row)),
+        ("Agent", row.agent.clone()),
+        ("Directory", row.cwd.clone()),
+        ("Begun", timestamp(row.created_at)),
+        ("Last change", timestamp(row.active_at)),
+    ] {
+        let _ = writeln!(out, "- {name}: {}", code(&value));
+    }
+    let mut speaker = None;
+    for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
+        let now = if matches!(entry.id(), EntryId::Message(Role::User, _)) { "User" } else { "Agent" };
+        // One heading for all that the agent does until the user speaks again.
+        if speaker.replace(now) != Some(now) || now == "User" {
+            let _ = writeln!(out, "\n## {now}");
+        }
+        out.push('\n');
+        self::entry(entry, &mut out);
+    }
+    out
+}
+
+fn entry(entry: &Entry, out: &mut String) {
+    let body = entry.body();
+    match entry.id() {
+        EntryId::Message(Role::Thought, _) => quote(&content(&body.content), out),
+        EntryId::Message(..) | EntryId::SessionMessage(_) => lines(&content(&body.content), out),
+        EntryId::ToolCall(id) => tool_call(&id.to_string(), body, out),
+        EntryId::Plan(_) => plan(body, out),
+        EntryId::Terminal(_) => {
+            let command = field(body, "command").unwrap_or_else(|| "terminal".to_owned());
+            fenced(&format!("$ {command}\n{}", String::from_utf8_lossy(&body.output)), "console", out);
+        }
+        EntryId::Compaction(_) => {
+            let _ = writeln!(out, "*The context was compacted.*");
+            quote(&content(&body.content), out);
+        }
+        EntryId::Subagent(id) => {
+            let title = field(body, "title").unwrap_or_else(|| id.to_string());
+            let _ = writeln!(out, "**Subagent** {}", line(&title));
+        }
+        EntryId::Note(_) => match field(body, "title") {
+            Some(title) => {
+                let _ = writeln!(out, "*{}*", line(&title));
+                lines(&field(body, "description").unwrap_or_default(), out);
+            }
+            None => fenced(body.fields.to_json().as_str(), "json", out),
+        },
+    }
+}
+
+fn tool_call(id: &str, body: &Body, out: &mut String) {
+    let title = field(body, "title").unwrap_or_else(|| id.to_owned());
+    let status = field(body, "status").unwrap_or_else(|| "pending".to_owned());
+    let kind = field(body, "kind").map(|kind| format!("{kind}, ")).unwrap_or_default();
+    let _ = writeln!(out, "{} **{}** ({})", mark(&status).0, line(&title), line(&format!("{kind}{status}")));
+    for item in body.content.iter() {
+        let (text, language) = tool_text(item.json);
+        if !text.trim().is_empty() {
+            out.push('\n');
+            fenced(&text, language, out);
+        }
+    }
+}
+
+fn plan(body: &Body, out: &mut String) {
+    let _ = writeln!(out, "**Plan**\n");
+    let plan = body.fields.get("plan").map_or("{}", Json::as_str);
+    let plan = members_of(plan);
+    for entry in plan.get("entries").and_then(elements).unwrap_or_default() {
+        let entry = Members::of(entry).unwrap_or_default();
+        let named = |name: &str| entry.get(name).and_then(text).unwrap_or_default();
+        let done = if named("status") == "completed" { 'x' } else { ' ' };
+        let _ = writeln!(out, "- [{done}] {}", line(&named("content")));
+    }
+    for name in ["content", "uri"] {
+        lines(&plan.get(name).and_then(text).unwrap_or_default(), out);
+    }
+}
+
+fn content(content: &Content) -> String {
+    let blocks: Vec<_> = content.joined().iter().map(|item| block_text(item.json)).collect();
+    blocks.join("\n\n")
+}
+
+/// Text as it is: what people and agents write is mostly Markdown.
+fn lines(text: &str, out: &mut String) {
+    out.extend(text.lines().map(|line| clean(line) + "\n"));
+}
+
+fn quote(text: &str, out: &mut String) {
+    out.extend(text.lines().map(|line| format!("> {}\n", clean(line))));
+}
+
+/// Text that is no Markdown, in a fence that is longer than any in it.
+fn fenced(text: &str, language: &str, out: &mut String) {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    let _ = writeln!(out, "{fence}{language}");
+    lines(text, out);
+    let _ = writeln!(out, "{fence}");
+}
+
+fn code(text: &str) -> String {
+    let text = line(text);
+    if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
+}
+
+/// Text in one line.
+fn line(text: &str) -> String {
+    clean(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Control characters have no meaning in Markdown, and one on a terminal.
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || *c == '\t').collect()
+}

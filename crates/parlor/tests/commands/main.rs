@@ -1,0 +1,8 @@
+//! The commands, as a person or a script uses them: with a server, without one, and with what is broken.
+
+mod help;
+mod looking;
+mod place;
+mod prompting;
+mod repairing;
+mod terminal;

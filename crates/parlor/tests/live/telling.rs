@@ -1,0 +1,258 @@
+//! What agents say besides messages, or in ways that not every dialect has words for.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Guest};
+use crate::doors::{DOORS, Door};
+use crate::server::{AGENTS, Server};
+
+/// One client of each dialect in one session, which the last of them began.
+fn three(server: &Server, agent: usize) -> ([Client; 3], String) {
+    let mut clients =
+        [0, 1, 2].map(|n| server.client(DOORS[(n + agent) % 3], Dialect::ALL[n], AGENTS[agent]));
+    let session = clients[2].new_session();
+    clients[0].load(&session);
+    clients[1].load(&session);
+    (clients, session)
+}
+
+fn each(script: &str, mut look: impl FnMut(&Server, &str, &mut [Client; 3], &str)) {
+    let server = Server::start();
+    for (agent, name) in AGENTS.into_iter().enumerate() {
+        let (mut clients, session) = three(&server, agent);
+        let marks = [clients[0].mark(), clients[1].mark()];
+        clients[2].turn(&session, script);
+        clients[0].idle(&session, marks[0]);
+        clients[1].idle(&session, marks[1]);
+        look(&server, name, &mut clients, &session);
+    }
+}
+
+#[test]
+fn an_accepted_prompt_is_answered_first_and_then_shown() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in [Dialect::V2, Dialect::Draft] {
+            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let session = client.new_session();
+            let prompt = client.prompt(&session, "say Hello.");
+            client.end_of(&session, prompt);
+            let place = |wanted: &dyn Fn(&Value) -> bool| client.heard.iter().position(wanted).unwrap();
+            let update = |kind: &'static str, value: Value| {
+                move |line: &Value| line["params"]["update"][kind] == value
+            };
+            let answer = place(&|line| line["id"] == prompt);
+            let message = place(&update("sessionUpdate", json!("user_message")));
+            let running = place(&update("state", json!("running")));
+            let said = place(&update("sessionUpdate", json!("agent_message_chunk")));
+            let idle = place(&update("state", json!("idle")));
+            assert!(answer < message && message < running && running < said && said < idle);
+            let given = &client.heard[answer]["result"];
+            let shown = &client.heard[message]["params"]["update"]["messageId"];
+            if dialect == Dialect::V2 {
+                assert_eq!(given["messageId"], *shown);
+            } else {
+                assert_eq!(*given, json!({}));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_said_after_the_turn_reaches_everybody() {
+    each("say Now.\nlater 20 Later.\nbackground 3", |server, agent, clients, session| {
+        clients[1].until("all of it", |client| {
+            let said = client.transcript(session);
+            let said: String =
+                said.iter().filter(|line| line.starts_with("agent_message")).cloned().collect();
+            (said.contains("Later.") && said.contains("Background update 3 of 3.")).then_some(())
+        });
+        // An agent that reports states says when it rests again.
+        clients[1]
+            .until("it rests", |client| (client.view(session)["state"]["state"] == "idle").then_some(()));
+        let truth = server.truth(session);
+        clients.iter_mut().for_each(|client| client.comes_to(session, &truth));
+        assert_eq!(clients[0].turn(session, "say More."), "end_turn", "{agent}");
+    });
+}
+
+#[test]
+fn titles_show_in_sessions_and_lists() {
+    each("title First\ntitle Second", |_, agent, clients, session| {
+        for client in clients.iter_mut() {
+            assert_eq!(client.view(session)["info"]["title"], "Second", "{agent}");
+            let listed = client.call("session/list", json!({})).unwrap();
+            assert_eq!(listed["sessions"][0]["title"], "Second", "{listed}");
+        }
+        clients[0].turn(session, "title");
+        for client in clients.iter_mut() {
+            client.until("the title is gone", |client| {
+                client.view(session)["info"].get("title").is_none_or(Value::is_null).then_some(())
+            });
+        }
+        let listed = clients[0].call("session/list", json!({})).unwrap();
+        assert!(listed["sessions"][0].get("title").is_none_or(Value::is_null), "{listed}");
+    });
+}
+
+#[test]
+fn metadata_is_merged_by_the_rules_of_the_agent_for_everybody() {
+    let script = "meta {\"a\":{\"b\":1,\"n\":{\"x\":1}},\"d\":1}\nmeta {\"a\":{\"c\":2},\"d\":null}";
+    each(script, |server, agent, clients, session| {
+        let a = match agent {
+            "v2" => json!({ "c": 2 }),
+            _ => json!({ "b": 1, "n": { "x": 1 }, "c": 2 }),
+        };
+        let mut late = Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent));
+        late.iter_mut().for_each(|client| drop(client.load(session)));
+        for client in clients.iter().chain(&late) {
+            let meta = &client.view(session)["info"]["_meta"];
+            assert_eq!((&meta["a"], meta.get("d")), (&a, None), "{agent} to {:?}: {meta}", client.dialect);
+        }
+    });
+}
+
+#[test]
+fn plans_are_worked_off_before_all_eyes() {
+    each("plan Look; Think; Act", |server, agent, clients, session| {
+        let mut late = Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent));
+        late.iter_mut().for_each(|client| drop(client.load(session)));
+        for client in clients.iter().chain(&late) {
+            let plans = client.view(session)["plans"].clone();
+            let entries = plans[0]["entries"].as_array().unwrap();
+            let done: Vec<_> = entries.iter().map(|one| (&one["content"], &one["status"])).collect();
+            assert_eq!(done.len(), 3);
+            assert!(done.iter().all(|(_, status)| **status == "completed"), "{agent}: {plans}");
+        }
+        if !matches!(agent, "v2" | "draft") {
+            return;
+        }
+        clients[1].turn(session, "unplan\nsay Gone.");
+        let truth = server.truth(session);
+        for client in clients.iter_mut() {
+            client.comes_to(session, &truth);
+            // v1 has no word for it; who comes anew is told of no plan.
+            if client.dialect == Dialect::V1 {
+                client.load(session);
+            }
+            let plans = client.view(session)["plans"].clone();
+            let left = plans.as_array().unwrap().iter().filter(|plan| plan["entries"] != json!([]));
+            assert_eq!(left.count(), 0, "{agent} to {:?}: {plans}", client.dialect);
+        }
+    });
+}
+
+#[test]
+fn what_is_taken_back_is_said_again_to_those_who_have_no_word_for_it() {
+    for (script, now) in [("redact", "The password is [redacted]."), ("redact clear", "")] {
+        each(&format!("{script}\nsay On."), |server, agent, clients, session| {
+            if !matches!(agent, "v2" | "draft") {
+                return;
+            }
+            let truth = server.truth(session);
+            assert!(truth[1].ends_with(&format!(": {now}")), "{truth:#?}");
+            clients[1].comes_to(session, &truth);
+            clients[2].comes_to(session, &truth);
+            // A v1 client has heard the password. It is told what stands for it now.
+            let original = truth[1].split('"').nth(1).unwrap();
+            let alias = |update: &&Value| update["_meta"]["parlor/replaces"] == original;
+            let said: Vec<_> = clients[0].updates(session, 0).filter(alias).cloned().collect();
+            assert_eq!(said.len(), 1, "{said:?}");
+            assert_eq!(said[0]["sessionUpdate"], "agent_message_chunk");
+            assert!(said[0]["messageId"] != original, "{said:?}");
+            assert_eq!(said[0]["content"]["text"], now);
+            // When it is told all from the beginning, there is only what is left. In v1 an empty message is none.
+            let left: Vec<_> = truth.into_iter().filter(|line| !line.ends_with(": ")).collect();
+            clients[0].load(session);
+            assert_eq!(clients[0].transcript(session), left);
+        });
+    }
+}
+
+#[test]
+fn modes_and_options_that_anybody_sets_reach_everybody() {
+    let server = Server::start();
+    for (agent, name) in AGENTS.into_iter().enumerate() {
+        let (mut clients, session) = three(&server, agent);
+        let mut late = [Dialect::V2, Dialect::V1].map(|dialect| server.client(Door::Unix, dialect, name));
+        for setter in 0..3 {
+            for (option, value, back) in [("mode", "code", "ask"), ("model", "large", "small")] {
+                for value in [value, back] {
+                    let marks = [0, 1, 2].map(|n| clients[n].mark());
+                    set(&mut clients[setter], &session, option, value);
+                    for (n, client) in clients.iter_mut().enumerate() {
+                        if n != setter {
+                            client.update(&session, marks[n], option, |update| shows(update, option, value));
+                        }
+                    }
+                    // One that comes again is told how it is now.
+                    let joined = late[0].load(&session);
+                    assert!(shows(&joined, option, value), "{joined}");
+                    let joined = late[1].load(&session);
+                    let mode = &joined["modes"]["currentModeId"];
+                    assert!(shows(&joined, option, value) || (option == "mode" && mode == value), "{joined}");
+                }
+            }
+        }
+        // The agent may change its mode by itself.
+        let marks = [0, 1, 2].map(|n| clients[n].mark());
+        clients[0].turn(&session, "mode code");
+        for (client, mark) in clients.iter_mut().zip(marks) {
+            client.update(&session, mark, "the mode", |update| shows(update, "mode", "code"));
+        }
+        let refused =
+            if clients[1].dialect == Dialect::V1 { "session/set_mode" } else { "session/set_config_option" };
+        let params = json!({ "sessionId": session, "configId": "mode", "value": "fly", "modeId": "fly" });
+        assert_eq!(crate::client::code(&clients[1].call(refused, params)), -32602);
+    }
+}
+
+fn set(client: &mut Client, session: &str, option: &str, value: &str) {
+    let params = json!({ "sessionId": session, "configId": option, "value": value });
+    if client.dialect == Dialect::V1 && option == "mode" {
+        client.call("session/set_mode", json!({ "sessionId": session, "modeId": value })).unwrap();
+    } else {
+        let answer = client.call("session/set_config_option", params).unwrap();
+        assert!(shows(&answer, option, value), "{answer}");
+    }
+}
+
+/// Whether an update or an answer says that an option has this value.
+fn shows(said: &Value, option: &str, value: &str) -> bool {
+    let is_it =
+        |one: &Value| (one["configId"] == option || one["id"] == option) && one["currentValue"] == value;
+    let listed = said["configOptions"].as_array().is_some_and(|list| list.iter().any(is_it));
+    listed
+        || (option == "mode"
+            && said["sessionUpdate"] == "current_mode_update"
+            && said["currentModeId"] == value)
+}
+
+#[test]
+fn a_prompt_that_the_agent_says_again_is_one_message() {
+    each("echo-user\nsay Heard.", |server, agent, clients, session| {
+        let truth = server.truth(session);
+        let mine = truth.iter().filter(|line| line.starts_with("user_message")).count();
+        assert_eq!(mine, 1, "{agent}: {truth:#?}");
+        clients.iter_mut().for_each(|client| client.comes_to(session, &truth));
+    });
+}
+
+#[test]
+fn long_sessions_come_in_lines_that_are_not_too_long() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        let mut speaker = server.client(Door::Unix, Dialect::V2, agent);
+        let session = speaker.new_session();
+        speaker.turn(&session, "stream 20 60000\nsay Short.");
+        let truth = server.truth(&session);
+        for dialect in Dialect::ALL {
+            let mut client = Guest::new(DOORS[n % 3], dialect, agent).counting().join(&server);
+            client.load(&session);
+            assert_eq!(client.transcript(&session), truth);
+            let longest = client.heard.iter().map(|line| line.to_string().len()).max().unwrap();
+            assert!((60_000..(1 << 20) + 1000).contains(&longest), "{longest}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The protocol's own SDK as the peer: its clients and its agents with parlor between them.
+//!
+//! Nobody here wrote it, so it reads what parlor says as others do.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enums of the protocol are open, and most of it is not looked at"
+)]
+
+mod agent;
+mod person;
+mod seen;
+mod server;
+
+use agent::{V1, V2};
+use person::{Door, Person, Version};
+use server::Server;
+
+/// The agents that each client talks to.
+const AGENTS: [&str; 4] = ["demo-v1", "demo-v2", V1, V2];
+
+/// A prompt whose turn ends only when it is cancelled.
+const WAIT: &str = "say Waiting.\nsleep 600000";
+
+/// What an SDK client of one version does with every agent, by one door; a client of the other version, by the other
+/// door, looks on.
+async fn story(version: Version, door: Door) {
+    let server = Server::start();
+    for agent in AGENTS {
+        one_story(&server, agent, version, door).await;
+    }
+}
+
+async fn one_story(server: &Server, agent: &str, version: Version, door: Door) {
+    let mut alice = Person::connect(server, agent, version, door).await;
+    let session = alice.new_session().await;
+
+    assert_eq!(alice.turn(&session, "stream 20 12").await, "end_turn", "{agent}");
+    let said = alice.seen().said();
+    let numbers: Vec<_> =
+        said.split_inclusive(' ').map(|piece| &piece[piece.len().saturating_sub(9)..]).collect();
+    let wanted: Vec<_> = (0..20).map(|number| format!("{number:08} ")).collect();
+    assert_eq!(numbers[..20], wanted, "{agent}: {said}");
+    assert_eq!(said.len(), 20 * 12, "{agent}: {said}");
+
+    assert_eq!(alice.turn(&session, "ask Delete it").await, "end_turn", "{agent}");
+    assert!(alice.seen().said().ends_with("You chose allow-once."), "{agent}: {}", alice.seen().said());
+    assert_eq!(alice.seen().asked, 1, "{agent}");
+
+    let turn = alice.begin_turn(&session, WAIT).await;
+    alice.until(|seen| seen.said().ends_with("Waiting.")).await;
+    alice.cancel(&session).await;
+    assert_eq!(alice.end_turn(turn).await, "cancelled", "{agent}");
+
+    assert!(alice.list().await.contains(&session), "{agent}");
+
+    // Another client is told all that was, in the same words, and then hears what comes.
+    let mut bob = Person::connect(server, agent, version.other(), door.other()).await;
+    bob.join(&session).await;
+    bob.until(|seen| seen.said() == alice.seen().said()).await;
+    let prompts = ["stream 20 12", "ask Delete it", WAIT];
+    assert_eq!(bob.seen().texts("user"), prompts, "{agent}");
+    assert_eq!(alice.turn(&session, "say hello both").await, "end_turn", "{agent}");
+    bob.until(|seen| seen.said().ends_with("hello both")).await;
+    assert_eq!(bob.seen().texts("user").last().map(String::as_str), Some("say hello both"), "{agent}");
+    assert_eq!(bob.turn(&session, "say hello from bob").await, "end_turn", "{agent}");
+    alice.until(|seen| seen.said().ends_with("hello from bob")).await;
+    assert_eq!(alice.seen().texts("user").last().map(String::as_str), Some("say hello from bob"), "{agent}");
+    assert_eq!(alice.seen().texts("agent"), bob.seen().texts("agent"), "{agent}");
+
+    // Both come back and are told the same. (A v1 client is not told its own prompts while it is there.)
+    let answers = bob.seen().texts("agent");
+    alice.leave().await;
+    bob.leave().await;
+    let mut alice = Person::connect(server, agent, version, door).await;
+    let mut bob = Person::connect(server, agent, version.other(), door.other()).await;
+    for person in [&mut alice, &mut bob] {
+        person.join(&session).await;
+        person.until(|seen| seen.texts("agent") == answers).await;
+        let prompts = ["stream 20 12", "ask Delete it", WAIT, "say hello both", "say hello from bob"];
+        assert_eq!(person.seen().texts("user"), prompts, "{agent}");
+    }
+    assert_eq!(alice.seen().ids(), bob.seen().ids(), "{agent}: messages have the same ids for all");
+    alice.leave().await;
+    bob.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_v1_client_on_stdio() {
+    story(Version::One, Door::Stdio).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_v2_client_on_stdio() {
+    story(Version::Two, Door::Stdio).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_v1_client_on_a_websocket() {
+    story(Version::One, Door::WebSocket).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_v2_client_on_a_websocket() {
+    story(Version::Two, Door::WebSocket).await;
+}
