@@ -8,7 +8,8 @@ use std::ops::Range;
 use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::session::Words;
 use parlor_session::{
-    Activity, Body, MessageId, MetaPatch, SessionId, Slot, State, Target, Transcript, Update, Upsert,
+    Activity, Body, EntryId, MessageId, MetaPatch, Naming, SessionId, Slot, State, Target, Transcript,
+    Update, Upsert,
 };
 use parlor_wire::{Outcome, RequestId, RpcError, span_of};
 use serde_json::value::RawValue;
@@ -161,8 +162,9 @@ impl<'a> AgentUpdate<'a> {
     /// Where the parts of the line stand that a server may have to replace.
     pub fn spans(&self, line: &str) -> Option<Spans> {
         let message = self.0.update.get("messageId").and_then(|id| span_of(line, id));
-        let first = self.0.update.raw().first()?.0;
-        Some(Spans { session: span_of(line, self.0.session)?, message, members: span_of(line, first)?.start })
+        let content = self.0.update.get("content").and_then(|content| span_of(line, content));
+        let members = span_of(line, self.0.update.raw().first()?.0)?.start;
+        Some(Spans { session: span_of(line, self.0.session)?, message, content, members })
     }
 
     /// What it says.
@@ -180,32 +182,91 @@ impl<'a> AgentUpdate<'a> {
 pub struct Spans {
     session: Range<usize>,
     message: Option<Range<usize>>,
+    content: Option<Range<usize>>,
     /// Where the members of the update begin.
     members: usize,
 }
 
 impl Spans {
-    /// The line for a peer that speaks as the agent does: the same bytes, with the ids of the session, and its end.
-    pub fn passed(&self, line: &str, session: &SessionId, message: Option<&MessageId>) -> String {
-        let mut parts = vec![(self.session.clone(), session.as_json().as_literal().to_owned())];
-        if let Some(message) = message {
+    /// Writes the line for a peer that speaks as the agent does: the same bytes, with the ids of the session, and its
+    /// end.
+    pub fn pass(&self, line: &str, session: &SessionId, message: Option<&MessageId>, passed: &mut String) {
+        let session = (self.session.clone(), session.as_json().as_literal());
+        let at_front = self.members..self.members;
+        let message = message.map(|message| {
             let literal = message.as_json().as_literal();
-            parts.push(match &self.message {
-                Some(span) => (span.clone(), literal.to_owned()),
-                None => (self.members..self.members, format!(r#""messageId":{literal},"#)),
-            });
+            self.message.as_ref().map_or((at_front, literal), |span| (span.clone(), literal))
+        });
+        let mut parts = [Some(session), message];
+        if let [Some(session), Some(message)] = &parts
+            && message.0.start < session.0.start
+        {
+            parts.reverse();
         }
-        parts.sort_by_key(|(span, _)| span.start);
-        let mut passed = String::with_capacity(line.len() + 64);
         let mut at = 0;
-        for (span, text) in parts {
+        for (span, literal) in parts.into_iter().flatten() {
             passed.push_str(&line[at..span.start]);
-            passed.push_str(&text);
+            if span.is_empty() {
+                passed.push_str(r#""messageId":"#);
+                passed.push_str(literal);
+                passed.push(',');
+            } else {
+                passed.push_str(literal);
+            }
             at = span.end;
         }
         passed.push_str(&line[at..]);
         passed.push('\n');
-        passed
+    }
+}
+
+/// How the last chunk of a message was said. The chunks of a stream differ in their content only, so that the next one
+/// can be read by looking for what is the same.
+#[derive(Debug)]
+pub struct Stream {
+    before: String,
+    after: String,
+    spans: Spans,
+    entry: EntryId,
+    extra: Option<Json>,
+}
+
+impl Stream {
+    /// What a line teaches about those that may follow it. A chunk without an id teaches nothing, because its message
+    /// depends on what else was said.
+    pub fn after(line: &str, spans: &Spans, decoded: &Decoded) -> Option<Self> {
+        let Update::Append { entry: entry @ EntryId::Message(..), extra, .. } = &decoded.update else {
+            return None;
+        };
+        let content = spans.content.clone()?;
+        let is_plain = decoded.naming == Naming::Silent && decoded.ignored.is_none();
+        let ids_first = spans.session.end <= content.start
+            && spans.message.as_ref().is_some_and(|message| message.end <= content.start);
+        (is_plain && ids_first).then(|| Self {
+            before: line[..content.start].to_owned(),
+            after: line[content.end..].to_owned(),
+            spans: spans.clone(),
+            entry: entry.clone(),
+            extra: extra.clone(),
+        })
+    }
+
+    /// Reads a line that differs from the last one only in its content; `None` if it does not.
+    pub fn read(&self, line: &str) -> Option<Decoded> {
+        let content = line.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
+        let item: &RawValue = serde_json::from_str(content).ok()?;
+        // White space around it would belong to the line and not to the item.
+        if !content.starts_with('{') || item.get().len() != content.len() {
+            return None;
+        }
+        let update =
+            Update::Append { entry: self.entry.clone(), item: Json::from(item), extra: self.extra.clone() };
+        Some(Decoded { update, naming: Naming::Silent, ignored: None })
+    }
+
+    /// Where the ids of such lines stand.
+    pub fn spans(&self) -> &Spans {
+        &self.spans
     }
 }
 

@@ -449,3 +449,49 @@ fn tool_calls_are_over_when_their_status_says_so() {
         }
     }
 }
+
+#[test]
+fn a_chunk_like_the_last_one_is_read_as_if_it_were_the_first() {
+    let line = |id: &str, content: &str, more: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","messageId":"{id}","content":{content}{more}}}}}}}"#
+        )
+    };
+    let text = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
+    for dialect in [V1, V2, Draft] {
+        let decoder = Decoder::new(dialect);
+        let mut fresh = || panic!("the chunks have ids");
+        let mut decode = |line: &str| {
+            let read = live::AgentUpdate::read(line)?;
+            let spans = read.spans(line)?;
+            Some((read.decode(&decoder, &mut fresh).ok()?, spans))
+        };
+        for more in ["", r#","_meta":{"a":1}"#] {
+            let first = line("m", &text("one"), more);
+            let (decoded, spans) = decode(&first).unwrap();
+            let stream = live::Stream::after(&first, &spans, &decoded).unwrap();
+            for content in [text("two"), text(r#"\",\"x"#), r#"{"type":"image"}"#.to_owned(), "{}".to_owned()]
+            {
+                let next = line("m", &content, more);
+                let (decoded, spans) = decode(&next).unwrap();
+                assert_eq!(stream.read(&next), Some(decoded), "{next}");
+                let (mut passed, mut expected) = (String::new(), String::new());
+                let (session, message) = ("session".into(), "message".into());
+                stream.spans().pass(&next, &session, Some(&message), &mut passed);
+                spans.pass(&next, &session, Some(&message), &mut expected);
+                assert_eq!(passed, expected);
+            }
+            let others = [
+                line("n", &text("two"), more),
+                line("m", "7", more),
+                line("m", " {} ", more),
+                line("m", r#"{"type":"text","text":"two}"#, more),
+                line("m", r#"{},"content":{}"#, more),
+                line("m", &text("two"), r#","_meta":{"a":2}"#),
+            ];
+            for other in others {
+                assert_eq!(stream.read(&other), None, "{other}");
+            }
+        }
+    }
+}

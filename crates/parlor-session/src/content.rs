@@ -48,6 +48,14 @@ impl Content {
         self.ends.push(Self::offset(self.text.len()));
     }
 
+    /// Appends a plain text block, by the literal of its text.
+    pub(crate) fn push_plain(&mut self, literal: &RawValue) {
+        self.text.push_str(PLAIN.0);
+        self.text.push_str(literal.get());
+        self.text.push_str(PLAIN.1);
+        self.ends.push(Self::offset(self.text.len()));
+    }
+
     /// How many items there are.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -193,7 +201,33 @@ impl<'a> FromIterator<&'a RawValue> for Content {
 /// The escaped text of a plain text block, one that has a `type` of `text`, a `text` and nothing else.
 /// Annotations, metadata and fields nobody knows make a block more than plain.
 pub fn plain_text(block: &str) -> Option<&str> {
-    plain_text_in(&Members::parse(block)?)
+    let literal = usual_text(block);
+    literal.map_or_else(
+        || plain_text_in(&Members::parse(block)?),
+        |literal| Some(&literal[1..literal.len() - 1]),
+    )
+}
+
+/// What stands before and behind the text of a plain text block that is written as nearly all are.
+const PLAIN: (&str, &str) = (r#"{"type":"text","text":"#, "}");
+
+/// The literal of the text of a plain text block, if the block is written in the usual way. It must be valid JSON.
+pub(crate) fn usual_text(block: &str) -> Option<&str> {
+    let literal = block.strip_prefix(PLAIN.0)?.strip_suffix(PLAIN.1)?;
+    is_one_string(literal).then_some(literal)
+}
+
+/// Whether a part of valid JSON is one string and nothing else: its first unescaped quote after the first ends it.
+fn is_one_string(part: &str) -> bool {
+    let inner = part.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let Some(mut rest) = inner.map(str::as_bytes) else { return false };
+    while let Some(place) = memchr::memchr2(b'"', b'\\', rest) {
+        if rest[place] == b'"' || place + 1 == rest.len() {
+            return false;
+        }
+        rest = &rest[place + 2..];
+    }
+    true
 }
 
 /// The escaped text of a plain text block whose members were read already; see [`plain_text`].
@@ -222,6 +256,21 @@ mod tests {
 
     fn content(array: &str) -> Content {
         Content::parse(serde_json::from_str(array).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_plain_block_is_known_however_it_is_written() {
+        for (block, text) in [
+            (r#"{"type":"text","text":"a\"b\\"}"#, Some(r#"a\"b\\"#)),
+            (r#"{"type":"text","text":""}"#, Some("")),
+            (r#"{"text":"a","type":"text"}"#, Some("a")),
+            (r#"{"type":"text","text":"a" }"#, Some("a")),
+            (r#"{"type":"text","text":"a","x":"b"}"#, None),
+            (r#"{"type":"text","text":7}"#, None),
+            (r#"{"type":"text","text":"a","text":"\\"}"#, None),
+        ] {
+            assert_eq!(plain_text(block), text, "{block}");
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use parlor_json::{Json, JsonStr, Object};
-use serde_json::value::RawValue;
 
+use crate::content::usual_text;
 use crate::news::{News, Numbers};
 use crate::{Activity, Body, Change, Content, Entry, EntryId, Role, Slot, State, Target, Transcript, Update};
 
@@ -392,16 +392,11 @@ impl Lines<'_> {
     }
 }
 
-const PLAIN: (&str, &str) = (r#"{"type":"text","text":"#, "}");
 const SEPARATOR: char = '\u{1e}';
 
 fn write_items(content: &Content, places: std::ops::Range<usize>, text: &mut String) {
     for item in content.range(places) {
-        let plain = item.json.strip_prefix(PLAIN.0).and_then(|rest| rest.strip_suffix(PLAIN.1));
-        let plain = plain.filter(|literal| {
-            serde_json::from_str::<&RawValue>(literal)
-                .is_ok_and(|value| value.get() == *literal && literal.starts_with('"'))
-        });
+        let plain = usual_text(item.json);
         match (plain, item.extra) {
             (Some(literal), None) => text.push_str(literal),
             (_, None) if item.json.starts_with('{') => push_line(text, item.json),
@@ -471,7 +466,11 @@ impl ContentReader {
                 body.output.extend_from_slice(&bytes);
                 Some(())
             }
-            "\"" => self.item(&format!("{}{line}{}", PLAIN.0, PLAIN.1), None, body, news),
+            "\"" => {
+                self.numbered(body, news);
+                body.content.push_plain(serde_json::from_str(line).ok()?);
+                Some(())
+            }
             "{" => self.item(line, None, body, news),
             "+" => match rest.split_once(SEPARATOR) {
                 Some((item, extra)) => self.item(item, Some(Json::parse(extra).ok()?), body, news),
@@ -482,12 +481,17 @@ impl ContentReader {
     }
 
     fn item(&mut self, json: &str, extra: Option<Json>, body: &mut Body, news: &mut News) -> Option<()> {
+        self.numbered(body, news);
+        body.content.push(serde_json::from_str(json).ok()?, extra);
+        Some(())
+    }
+
+    /// One more item is about to come.
+    fn numbered(&mut self, body: &Body, news: &mut News) {
         if let Numbering::Each(seq) = self.numbering {
             news.content.grew(body.content.len(), seq);
             self.numbering = Numbering::Each(seq + 1);
         }
-        body.content.push(serde_json::from_str(json).ok()?, extra);
-        Some(())
     }
 }
 

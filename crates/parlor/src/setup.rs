@@ -42,6 +42,14 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::failed(format_args!("cannot start: {error}")))
 }
 
+/// A runtime for a process that copies from here to there, all in one thread.
+pub(crate) fn small_runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format_args!("cannot start: {error}")))
+}
+
 /// How long a log may grow before the next start puts it aside.
 const LOG_LIMIT: u64 = 8 << 20;
 

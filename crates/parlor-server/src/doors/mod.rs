@@ -31,7 +31,7 @@ use crate::hub::Hub;
 
 pub use self::http::HttpOptions;
 pub use self::join::{Ended, join};
-pub use self::stdio::{stdio, streams};
+pub use self::stdio::{standard_input, standard_output, stdio, streams};
 
 /// The doors of a server, open. What waits at them is let in by [`serve`](Doors::serve).
 #[derive(Debug)]

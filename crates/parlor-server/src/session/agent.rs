@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parlor_dialect::live::{self, AgentUpdate};
-use parlor_dialect::{Decoder, Dialect, Losses};
+use parlor_dialect::live::{self, AgentUpdate, Spans, Stream};
+use parlor_dialect::{Decoded, Decoder, Dialect, Losses};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Effect, Input, Prompt, Reply, Step, TurnTaking};
 use parlor_session::{EntryId, SessionId, Target, Update, Upsert};
@@ -52,6 +52,7 @@ impl Actor {
     pub(super) fn bind(&mut self, bound: Bound, anew: bool) {
         let dialect = bound.agent.dialect;
         self.decoder = Decoder::new(dialect);
+        self.stream = None;
         let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
         let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
         data.set("agentDialect", json::string(dialect.name()));
@@ -74,6 +75,13 @@ impl Actor {
     }
 
     fn line(&mut self, line: &str) {
+        if let Some(stream) = self.stream.take()
+            && let Some(decoded) = stream.read(line)
+        {
+            self.said(line, decoded, Some(stream.spans()));
+            self.stream = Some(stream);
+            return;
+        }
         let read = AgentUpdate::read(line);
         let spans = read.as_ref().and_then(|read| read.spans(line));
         let decoded = match read {
@@ -85,13 +93,17 @@ impl Actor {
                 self.decoder.decode(update, &mut fresh)
             }
         };
-        let decoded = match decoded {
-            Ok(decoded) => decoded,
-            Err(bad) => {
-                tracing::warn!(session = %self.id, "an update of the agent is refused: {bad}");
-                return;
+        match decoded {
+            Ok(decoded) => {
+                self.stream = spans.as_ref().and_then(|spans| Stream::after(line, spans, &decoded));
+                self.said(line, decoded, spans.as_ref());
             }
-        };
+            Err(bad) => tracing::warn!(session = %self.id, "an update of the agent is refused: {bad}"),
+        }
+    }
+
+    /// What the agent said in a line. `spans` is where its ids stand.
+    fn said(&mut self, line: &str, decoded: Decoded, spans: Option<&Spans>) {
         if let Some(ignored) = &decoded.ignored {
             tracing::debug!(session = %self.id, "part of an update is ignored: {ignored}");
         }
@@ -104,9 +116,9 @@ impl Actor {
         let entry = entry_of(&decoded.update);
         let named = decoded.naming != parlor_session::Naming::Named;
         let naming = decoded.naming;
-        let mut step = Step::default();
-        let before = self.groups.marks();
+        let mut step = std::mem::take(&mut self.room);
         self.session.step(Input::Said(decoded.update, naming), &mut fresh, &mut step);
+        let before = self.marks_for(&step);
         let marks = if step.inserted.is_empty() && step.changes.len() == 1 {
             let source = spans.map(|spans| Source { line, spans, entry, named });
             let change = step.changes.remove(0);
@@ -114,7 +126,7 @@ impl Actor {
             self.unsaved.note(&change);
             self.changed(&change);
             self.tell(&change, meta.as_ref(), source.as_ref());
-            StepMarks { before, ended: self.groups.marks() }
+            StepMarks { before, ended: self.marks_for(&step) }
         } else {
             for change in &step.changes {
                 self.decoder.took(change, naming);

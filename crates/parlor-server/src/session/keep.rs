@@ -27,7 +27,6 @@ pub(crate) struct Failed(StoreError);
 impl Actor {
     /// A change was taken: looks whether it shows in lists.
     pub(super) fn changed(&mut self, change: &Change) {
-        self.last_active = Instant::now();
         match &change.update {
             Update::State(state) => {
                 let busy = state.activity.is_busy();
@@ -102,13 +101,17 @@ impl Actor {
             return vec![Write::Delete { session }];
         }
         if !self.unsaved.is_empty() {
-            let stale = self.row_written.elapsed() >= ACTIVITY;
-            self.due.row |= stale;
+            self.last_active = Instant::now();
+            if self.row_written.elapsed() >= ACTIVITY {
+                self.due.row = true;
+                self.row_stored = None;
+            }
         }
-        if self.due.row {
-            self.due.row = false;
+        // A short turn that begins and ends in one go leaves the row as it was.
+        if std::mem::take(&mut self.due.row) && self.row_stored.as_ref() != Some(&self.row) {
             self.row_written = Instant::now();
             self.row.active_at = now();
+            self.row_stored = Some(self.row.clone());
             writes.push(Write::Session(self.row.clone()));
         }
         if std::mem::take(&mut self.due.kept) {

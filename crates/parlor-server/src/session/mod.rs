@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parlor_dialect::live::Stream;
 use parlor_dialect::{Decoder, Dialect, Losses};
 use parlor_json::Object;
 use parlor_session::session::{
@@ -127,8 +128,12 @@ pub(crate) struct Actor {
     me: Inbox,
     session: Session,
     row: SessionRow,
+    /// The row as it was last written, unless it has to be written in any case.
+    row_stored: Option<SessionRow>,
     row_written: Instant,
     decoder: Decoder,
+    /// How the agent said its last chunk.
+    stream: Option<Stream>,
     agent: Option<Bound>,
     /// Whether an agent is being brought back. What it says meanwhile are old stories.
     starting: Option<Starting>,
@@ -155,6 +160,8 @@ pub(crate) struct Actor {
     /// What to do when all is stored.
     effects: Vec<Effect>,
     groups: Groups,
+    /// Room for what comes of one step, so that not every chunk has to make some.
+    room: Step,
     losses: Losses,
     last_active: Instant,
     /// The last change that the store has taken.
@@ -285,9 +292,9 @@ impl Actor {
 
     /// Lets the session take one thing.
     fn step(&mut self, input: Input) {
-        let mut step = Step::default();
-        let before = self.groups.marks();
+        let mut step = std::mem::take(&mut self.room);
         self.session.step(input, &mut fresh, &mut step);
+        let before = self.marks_for(&step);
         let marks = self.took(&mut step, before);
         self.effects(step, &marks);
     }
@@ -300,25 +307,32 @@ impl Actor {
             }
         }
         let mut ended = None;
-        for (place, change) in std::mem::take(&mut step.changes).into_iter().enumerate() {
-            if step.ended_after == Some(place) {
+        let ended_after = step.ended_after;
+        for (place, change) in step.changes.drain(..).enumerate() {
+            if ended_after == Some(place) {
                 ended = Some(self.groups.marks());
             }
             self.unsaved.note(&change);
             self.changed(&change);
             self.tell(&change, None, None);
         }
-        StepMarks { before, ended: ended.unwrap_or_else(|| self.groups.marks()) }
+        StepMarks { before, ended: ended.unwrap_or_else(|| self.marks_for(step)) }
+    }
+
+    /// Where things stand now, if anything of a step is going to be put there.
+    fn marks_for(&self, step: &Step) -> Marks {
+        if step.effects.is_empty() { Marks::default() } else { self.groups.marks() }
     }
 
     /// What a step wants done: clients hear of it with what changed, the rest waits until that is stored.
-    fn effects(&mut self, step: Step, marks: &StepMarks) {
-        self.due.kept |= step.upkeep;
-        self.due.durable |= step.durable;
-        for refused in step.refused {
+    fn effects(&mut self, mut step: Step, marks: &StepMarks) {
+        self.due.kept |= std::mem::take(&mut step.upkeep);
+        self.due.durable |= std::mem::take(&mut step.durable);
+        step.ended_after = None;
+        for refused in step.refused.drain(..) {
             tracing::warn!(session = %self.id, "an update was not taken: {refused}");
         }
-        for effect in step.effects {
+        for effect in step.effects.drain(..) {
             match effect {
                 Effect::Settle { prompt, by, outcome } => self.settle(prompt, by, &outcome, marks),
                 Effect::Ask(question, client) => self.ask(question, client),
@@ -336,6 +350,7 @@ impl Actor {
                 | Effect::Release => self.effects.push(effect),
             }
         }
+        self.room = step;
     }
 
     fn agent_dialect(&self) -> Dialect {

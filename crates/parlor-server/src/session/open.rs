@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parlor_dialect::{Decoder, Dialect, Losses, live};
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::session::{Input, Session};
+use parlor_session::session::{Input, Session, Step};
 use parlor_session::{SessionId, Unsaved};
 use parlor_wire::{RpcError, code};
 use tokio::sync::mpsc;
@@ -37,8 +37,10 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         held: session.held(),
         session,
         row,
+        row_stored: None,
         row_written: Instant::now(),
         decoder: Decoder::new(dialect),
+        stream: None,
         agent: None,
         starting: None,
         hand_over: false,
@@ -56,6 +58,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         due: Due { row: is_new, kept: false, answers: false, durable: is_new },
         effects: Vec::new(),
         groups: Groups::default(),
+        room: Step::default(),
         losses: Losses::default(),
         last_active: Instant::now(),
         stored: 0,

@@ -16,6 +16,8 @@ pub(crate) struct Seat {
     pub(crate) client: Arc<Client>,
     pub(crate) listener: Listener,
     pub(crate) pace: Pace,
+    /// Which group it belongs to, as of which order of the groups.
+    group: Option<(u64, usize)>,
     /// What is said to this client alone, with the place among what is said to all of its kind.
     own: Vec<(usize, String)>,
     /// What is said to it alone once it has been told all up to a change.
@@ -53,7 +55,19 @@ impl Seat {
             None => Listener::new(Dialect::V2, &parlor_json::Object::default()),
         };
         let pace = Pace::Behind { reading, answer, waiting: false };
-        Self { client, listener, pace, own: Vec::new(), later: VecDeque::new() }
+        Self { client, listener, pace, group: None, own: Vec::new(), later: VecDeque::new() }
+    }
+
+    /// The place of those who hear the same as this client.
+    pub(crate) fn group(&mut self, groups: &mut Groups) -> usize {
+        match self.group {
+            Some((order, group)) if order == groups.order() => group,
+            Some(_) | None => {
+                let group = groups.of(&self.client);
+                self.group = Some((groups.order(), group));
+                group
+            }
+        }
     }
 
     pub(crate) fn is_live(&self) -> bool {
@@ -74,7 +88,7 @@ impl Seat {
         if !self.is_live() {
             return;
         }
-        let group = groups.of(&self.client);
+        let group = self.group(groups);
         if self.own.is_empty() {
             self.client.outbox.push(groups.shared(group));
             return;

@@ -23,7 +23,13 @@ enum Kind {
 
 /// What is told in one go.
 #[derive(Default)]
-pub(crate) struct Groups(Vec<Group>);
+pub(crate) struct Groups {
+    all: Vec<Group>,
+    /// Changes when groups get other places.
+    order: u64,
+    /// Room for a line that is passed on.
+    passed: String,
+}
 
 struct Group {
     kind: Kind,
@@ -31,14 +37,22 @@ struct Group {
     shared: Option<Lines>,
     /// The ears of all of them.
     listener: Option<Listener>,
+    /// The last change that they were told of.
+    told: u64,
 }
 
 /// Where each group's text ended at some time.
+#[derive(Default)]
 pub(crate) struct Marks(Vec<usize>);
 
 impl Groups {
     pub(crate) fn marks(&self) -> Marks {
-        Marks(self.0.iter().map(|group| group.text.len()).collect())
+        Marks(self.all.iter().map(|group| group.text.len()).collect())
+    }
+
+    /// Until this changes, a group stays in its place.
+    pub(crate) fn order(&self) -> u64 {
+        self.order
     }
 
     pub(crate) fn of(&mut self, client: &Client) -> usize {
@@ -46,37 +60,39 @@ impl Groups {
             Some(terms) if terms.dialect != Dialect::V1 => Kind::Stateless(terms.dialect, terms.wants_seq),
             Some(_) | None => Kind::Alone(client.id),
         };
-        if let Some(place) = self.0.iter().position(|group| group.kind == kind) {
+        if let Some(place) = self.all.iter().position(|group| group.kind == kind) {
             return place;
         }
         let listener = match kind {
             Kind::Stateless(dialect, _) => Some(Listener::new(dialect, &Object::default())),
             Kind::Alone(_) => None,
         };
-        self.0.push(Group { kind, text: String::new(), shared: None, listener });
-        self.0.len() - 1
+        self.all.push(Group { kind, text: String::new(), shared: None, listener, told: 0 });
+        self.all.len() - 1
     }
 
     /// Where the next line of a client's group will stand, or stood at a mark.
     pub(crate) fn place(&mut self, client: &Client, marks: Option<&Marks>) -> usize {
         let group = self.of(client);
         // A group that was not there at the mark had said nothing.
-        marks.map_or(self.0[group].text.len(), |marks| marks.0.get(group).copied().unwrap_or(0))
+        marks.map_or(self.all[group].text.len(), |marks| marks.0.get(group).copied().unwrap_or(0))
     }
 
     pub(crate) fn shared(&mut self, place: usize) -> Lines {
-        let group = &mut self.0[place];
+        let group = &mut self.all[place];
         let text = &group.text;
         Arc::clone(group.shared.get_or_insert_with(|| text.as_str().into()))
     }
 
     /// Begins anew, for those who are still here.
     pub(crate) fn clear(&mut self, is_here: impl Fn(ClientId) -> bool) {
-        self.0.retain(|group| match group.kind {
+        let count = self.all.len();
+        self.all.retain(|group| match group.kind {
             Kind::Stateless(..) => true,
             Kind::Alone(client) => is_here(client),
         });
-        for group in &mut self.0 {
+        self.order += u64::from(self.all.len() != count);
+        for group in &mut self.all {
             group.text.clear();
             group.shared = None;
         }
@@ -86,7 +102,7 @@ impl Groups {
 /// The line of the agent that a change came with.
 pub(super) struct Source<'a> {
     pub(super) line: &'a str,
-    pub(super) spans: Spans,
+    pub(super) spans: &'a Spans,
     /// The entry as the agent names it, and whether it named it at all.
     pub(super) entry: Option<EntryId>,
     pub(super) named: bool,
@@ -106,24 +122,22 @@ impl Actor {
         // One alias for all who have to be told of a replacement.
         let mut alias = None;
         let mut mint = || alias.get_or_insert_with(fresh).clone();
-        let passed = source.and_then(|source| source.passed(change, &self.id));
-        let mut said_to: Vec<usize> = Vec::new();
+        let mut passed = std::mem::take(&mut self.groups.passed);
+        passed.clear();
+        let passes = source.is_some_and(|source| source.pass(change, &self.id, &mut passed));
         for seat in self.seats.values_mut().filter(|seat| seat.is_live()) {
-            let place = self.groups.of(&seat.client);
-            if said_to.contains(&place) {
+            let place = seat.group(&mut self.groups);
+            let group = &mut self.groups.all[place];
+            if group.told == change.seq {
                 continue;
             }
-            said_to.push(place);
-            let group = &mut self.groups.0[place];
+            group.told = change.seq;
             let (dialect, wants_seq) = match seat.client.terms() {
                 Some(terms) => (terms.dialect, terms.wants_seq),
                 None => (Dialect::V2, false),
             };
-            if dialect == from
-                && !wants_seq
-                && let Some(passed) = &passed
-            {
-                group.text.push_str(passed);
+            if passes && dialect == from && !wants_seq {
+                group.text.push_str(&passed);
                 // What a v1 client hears this way it has heard.
                 if dialect == Dialect::V1 && !is_chunk(&change.update) {
                     seat.listener.tell(&change.update, telling, &mut fresh, &mut Losses::default());
@@ -137,6 +151,7 @@ impl Actor {
                 group.text.push_str(&live::update_line(&self.id, &update, seq));
             }
         }
+        self.groups.passed = passed;
     }
 
     /// Says something to one client, after what it has been told so far.
@@ -165,30 +180,30 @@ impl Actor {
 }
 
 impl Source<'_> {
-    /// The agent's own line with the ids of the session, if it says just what changed.
-    fn passed(&self, change: &Change, session: &parlor_session::SessionId) -> Option<String> {
+    /// Writes the agent's own line with the ids of the session; `false` if it does not say just what changed.
+    fn pass(&self, change: &Change, session: &parlor_session::SessionId, passed: &mut String) -> bool {
         let renamed = |entry: &EntryId| self.entry.as_ref() != Some(entry);
         let mut message: Option<&MessageId> = None;
         match &change.update {
             Update::Append { entry: entry @ EntryId::Message(_, id), .. } => {
                 message = (!self.named || renamed(entry)).then_some(id);
             }
-            Update::Append { entry, .. } | Update::Remove { entry, .. } if renamed(entry) => return None,
+            Update::Append { entry, .. } | Update::Remove { entry, .. } if renamed(entry) => return false,
             Update::Upsert { target: Target::Entry(entry), .. } if renamed(entry) => {
-                let EntryId::Message(_, id) = entry else { return None };
+                let EntryId::Message(_, id) = entry else { return false };
                 message = Some(id);
             }
             // A terminal that parlor runs is not the client's.
             Update::Upsert { target: Target::Entry(EntryId::ToolCall(_)), .. }
                 if self.line.contains("\"terminal\"") =>
             {
-                return None;
+                return false;
             }
             // A title may have been cut.
             Update::Upsert { target: Target::Slot(Slot::Info), upsert }
                 if upsert.fields.get("title").is_some_and(|title| title.as_str().len() > 500) =>
             {
-                return None;
+                return false;
             }
             Update::Append { .. }
             | Update::Remove { .. }
@@ -197,7 +212,8 @@ impl Source<'_> {
             | Update::Note { .. }
             | Update::State(_) => {}
         }
-        Some(self.spans.passed(self.line, session, message))
+        self.spans.pass(self.line, session, message, passed);
+        true
     }
 }
 

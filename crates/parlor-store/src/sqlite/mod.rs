@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use self::queue::Queue;
 use self::read::Readers;
-use self::writer::Writer;
+use self::writer::{Shared, Writer};
 use crate::{Batch, Cursor, Done, EntryRow, Filter, SessionRow, SlotRow, Store, StoreError};
 
 /// Keeps sessions in an SQLite database.
 ///
-/// One thread writes. It puts all batches that wait into one transaction, so that many who write at once share the
-/// cost of a commit. Reads have connections of their own and do not wait for it.
+/// One connection writes. A small batch that need not be durable is written by whoever hands it in if nobody else
+/// writes; all others wait for a thread, which puts all that wait into one transaction, so that many who write at once
+/// share the cost of a commit. Reads have connections of their own and do not wait for it.
 ///
 /// A batch that was reported as done outlives the process. A durable one outlives a power cut too, and so does all
 /// that was done before it.
@@ -36,7 +36,7 @@ pub struct SqliteStore {
 }
 
 struct Handle {
-    queue: Arc<Queue>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -73,23 +73,22 @@ impl SqliteStore {
         if let Some(pages) = options.max_pages {
             conn.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
         }
-        let queue = Arc::new(Queue::default());
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
-        let writer = Writer::new(conn, PathBuf::from(log));
+        let shared = Arc::new(Shared::new(Writer::new(conn, PathBuf::from(log))));
         let thread = thread::Builder::new().name("store".to_owned()).spawn({
-            let queue = Arc::clone(&queue);
-            move || writer.run(queue)
+            let shared = Arc::clone(&shared);
+            move || shared.run()
         })?;
         let readers = Readers::new(path.to_owned());
-        Ok(Self { readers, writer: Some(Handle { queue, thread: Some(thread) }) })
+        Ok(Self { readers, writer: Some(Handle { shared, thread: Some(thread) }) })
     }
 }
 
 impl Store for SqliteStore {
     fn write(&self, batch: Batch, done: Done) {
         match &self.writer {
-            Some(writer) => writer.queue.push(batch, done),
+            Some(writer) => writer.shared.write(batch, done),
             None => done(Err(StoreError::invalid("the store was opened for reading only"))),
         }
     }
@@ -135,7 +134,7 @@ impl Drop for SqliteStore {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.queue.close();
+        self.shared.queue.close();
         let Some(thread) = self.thread.take() else { return };
         // A `done` may have held the store. The thread it runs in cannot wait for its own end, and goes on until all
         // is written.

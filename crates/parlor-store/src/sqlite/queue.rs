@@ -40,8 +40,8 @@ struct State {
     jobs: VecDeque<Job>,
     bytes: usize,
     closed: bool,
-    /// The thread that takes.
-    taker: Option<ThreadId>,
+    /// The thread that writes now: the one that takes, or that of somebody who found nothing to wait for.
+    writer: Option<ThreadId>,
 }
 
 impl Queue {
@@ -49,8 +49,8 @@ impl Queue {
     pub(super) fn push(&self, batch: Batch, done: Done) {
         let bytes = check::size(&batch);
         let mut state = self.lock();
-        // The thread that takes must not wait for itself: what a `done` writes is let in.
-        while state.is_full() && !state.closed && state.taker != Some(thread::current().id()) {
+        // The thread that writes must not wait for itself: what a `done` writes is let in.
+        while state.is_full() && !state.closed && state.writer != Some(thread::current().id()) {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.closed {
@@ -63,11 +63,33 @@ impl Queue {
         self.ready.notify_one();
     }
 
-    /// The batches of the next commit, once there are any; `None` when the queue was closed and is empty.
+    /// Whether nothing waits and nobody writes, so that the caller may write at once without overtaking anybody. If so,
+    /// it has to say when it has [written](Self::written).
+    pub(super) fn may_write(&self) -> bool {
+        let mut state = self.lock();
+        let is_free = state.jobs.is_empty() && state.writer.is_none() && !state.closed;
+        if is_free {
+            state.writer = Some(thread::current().id());
+        }
+        is_free
+    }
+
+    /// Whoever wrote has done so.
+    pub(super) fn written(&self) {
+        let mut state = self.lock();
+        state.writer = None;
+        let waits = !state.jobs.is_empty() || state.closed;
+        drop(state);
+        if waits {
+            self.ready.notify_one();
+        }
+    }
+
+    /// The batches of the next commit, once there are any; `None` when the queue was closed and is empty. Who takes some
+    /// has to say when they are [written](Self::written).
     pub(super) fn take(&self) -> Option<Vec<Job>> {
         let mut state = self.lock();
-        state.taker = Some(thread::current().id());
-        while state.jobs.is_empty() && !state.closed {
+        while state.writer.is_some() || (state.jobs.is_empty() && !state.closed) {
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let mut group = Vec::new();
@@ -80,6 +102,7 @@ impl Queue {
             }
         }
         state.bytes -= bytes;
+        state.writer = (!group.is_empty()).then(|| thread::current().id());
         drop(state);
         self.room.notify_all();
         (!group.is_empty()).then_some(group)

@@ -19,8 +19,8 @@ const APPLICATION: i64 = 0x7072_6c72;
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many pages the log has when SQLite begins to move them to the database: 8 MiB.
-const CHECKPOINT_PAGES: i64 = 2048;
+/// How many pages the log has, about, when they are moved to the database: 8 MiB.
+pub(super) const CHECKPOINT_PAGES: usize = 2048;
 
 /// How long the log file stays when all of it was moved: room that is there even when the disk is full.
 const LOG_KEPT: i64 = 16 << 20;
@@ -40,7 +40,8 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         ));
     }
     conn.pragma_update(None, "synchronous", "NORMAL")?;
-    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    // The writer sees to it, at a time at which nobody waits.
+    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     conn.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
     migrate(&mut conn)?;
     Ok(conn)

@@ -51,7 +51,8 @@ fn a_done_may_be_the_last_who_holds_the_store() {
         wait.recv().unwrap();
         drop(held);
     });
-    store.write(Batch { writes: vec![session("s")], durable: false }, first);
+    // A durable one is written by a thread of the store's.
+    store.write(Batch { writes: vec![session("s")], durable: true }, first);
     let second = Box::new(move |result| sender.send(result).unwrap());
     store.write(Batch { writes: vec![session("t")], durable: false }, second);
     drop(store);

@@ -53,7 +53,7 @@ fn one_that_makes_room_is_not_failed_by_its_neighbours() {
     let store = small(&path);
     write(&store, vec![session("s"), session("old"), entry("old", 1, 1, "h", &"o".repeat(800_000))]);
     let (go, wait) = mpsc::channel::<()>();
-    store.write(Batch::default(), Box::new(move |_| wait.recv().unwrap()));
+    store.write(Batch { durable: true, ..Batch::default() }, Box::new(move |_| wait.recv().unwrap()));
     let (sender, results) = mpsc::channel();
     let long = "l".repeat(600_000);
     for writes in [

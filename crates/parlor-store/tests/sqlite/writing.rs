@@ -16,7 +16,7 @@ fn a_bad_batch_in_a_group_fails_alone() {
     write(&store, vec![session("s"), entry("s", 1, 1, "h", "")]);
     // The writer is held up, so that what comes meanwhile becomes one group.
     let (go, wait) = mpsc::channel::<()>();
-    store.write(Batch::default(), Box::new(move |_| wait.recv().unwrap()));
+    store.write(Batch { durable: true, ..Batch::default() }, Box::new(move |_| wait.recv().unwrap()));
     let (sender, results) = mpsc::channel();
     for n in 0..10_u64 {
         let sender = sender.clone();
@@ -74,7 +74,7 @@ fn who_writes_too_much_waits() {
     let dir = tempdir().unwrap();
     let store = SqliteStore::open(&dir.path().join("db")).unwrap();
     let (go, wait) = mpsc::channel::<()>();
-    store.write(Batch::default(), Box::new(move |_| wait.recv().unwrap()));
+    store.write(Batch { durable: true, ..Batch::default() }, Box::new(move |_| wait.recv().unwrap()));
     std::thread::scope(|scope| {
         let (sender, progress) = mpsc::channel();
         let store = &store;

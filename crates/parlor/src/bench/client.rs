@@ -31,9 +31,10 @@ pub(crate) struct Client {
 const BUFFER: usize = 256 << 10;
 
 impl Client {
-    /// Talks to the agent's own pipes.
+    /// Talks to the agent's own pipes. Nobody translates there, so the agent speaks the client's version.
     pub(crate) fn direct(bench: &Bench) -> Result<Self, Failure> {
-        let [program, arguments @ ..] = &bench.agent()[..] else { return Err(Failure::failed("no agent")) };
+        let agent = bench.agent_of(bench.client);
+        let [program, arguments @ ..] = &agent[..] else { return Err(Failure::failed("no agent")) };
         let mut command = Command::new(program);
         command.args(arguments);
         Self::over_child(command, bench.client)

@@ -64,11 +64,7 @@ impl Bench {
         if self.quick { full / 10 } else { full }
     }
 
-    /// The command of the agent.
-    pub(crate) fn agent(&self) -> Vec<String> {
-        self.agent_of(self.agent)
-    }
-
+    /// The command of an agent that speaks a version.
     pub(crate) fn agent_of(&self, version: Version) -> Vec<String> {
         let version = match version {
             Version::V1 => "1",
@@ -87,7 +83,7 @@ impl Bench {
 
     /// Starts a server with the sessions of one that has ended.
     pub(crate) fn server_at(&self, data: PathBuf) -> Result<Server, Failure> {
-        let agent: Vec<_> = self.agent().iter().map(|word| format!("'{word}'")).collect();
+        let agent: Vec<_> = self.agent_of(self.agent).iter().map(|word| format!("'{word}'")).collect();
         let child = Command::new(&self.exe)
             .args(["serve", "--socket-only", "--data"])
             .arg(&data)

@@ -9,7 +9,7 @@ use parlor_dialect::Dialect;
 use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
 use parlor_server::doors::hello::{Agent, Hello};
-use parlor_server::doors::{Ended, join, stdio};
+use parlor_server::doors::{Ended, join, standard_input, standard_output, stdio};
 use parlor_server::hub::{AgentChoice, Door, Hub, Options, Peer, Role};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, SqliteStore, Store};
@@ -45,10 +45,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Acp {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let runtime = setup::runtime()?;
+        let runtime = if self.direct { setup::runtime()? } else { setup::small_runtime()? };
         let done =
             runtime.block_on(async { if self.direct { self.alone().await } else { self.joined().await } });
-        // Reading standard input cannot be interrupted.
+        // Reading standard input cannot always be interrupted.
         runtime.shutdown_background();
         done
     }
@@ -68,7 +68,7 @@ impl Acp {
             ..Hello::new()
         };
         ensure_server(&data, &self.common)?;
-        let ended = join(&data.socket(), hello, tokio::io::stdin(), tokio::io::stdout()).await;
+        let ended = join(&data.socket(), hello, standard_input(), standard_output()).await;
         match ended.map_err(|error| Failure::failed(format_args!("cannot join the server: {error}")))? {
             Ended::ByEditor => Ok(ExitCode::SUCCESS),
             Ended::ByServer => Err(Failure::failed("the server is gone")),

@@ -10,13 +10,17 @@ use crate::failure::Failure;
 
 pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
     const SIZE: usize = 40;
+    /// After this many turns a session is long, and an agent slower for it.
+    const SHORT: u32 = 50;
     let turns = bench.load(500);
     let mut sample = Sample::default();
     let mut once = |client: &mut Client| {
-        client.begin()?;
         client.heard.expect_chunks_of(SIZE);
         let mut took = Vec::new();
-        for _ in 0..turns {
+        for turn in 0..turns {
+            if turn % SHORT == 0 {
+                client.begin()?;
+            }
             took.push(client.turn(&format!("stream 1 {SIZE}"))?.as_secs_f64() * 1e6);
         }
         sample.faults.add(client.heard.faults(turns as usize, 1));
