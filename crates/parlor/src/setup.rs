@@ -36,7 +36,6 @@ impl Common {
 /// A runtime for a server or a client of one.
 pub(crate) fn runtime() -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format_args!("cannot start: {error}")))

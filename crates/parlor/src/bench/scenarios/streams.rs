@@ -67,11 +67,13 @@ pub(super) fn latency(bench: &Bench) -> Result<Sample, Failure> {
         Ok::<_, Failure>(microseconds(&client.heard))
     };
     let direct = once(&mut Client::direct(bench)?)?;
+    let relayed = once(&mut Client::relayed(bench)?)?;
     let server = bench.server()?;
     let parlor = once(&mut Client::acp(bench, &server)?)?;
     let socket = once(&mut Client::socket(bench, &server)?)?;
     let conductor = if bench.conductor { Some(once(&mut Client::conductor(bench)?)?) } else { None };
     sample.figure("direct p50", Unit::Microseconds, quantile(&direct, 0.5));
+    sample.figure("two relays p50", Unit::Microseconds, quantile(&relayed, 0.5));
     sample.figure("parlor p50", Unit::Microseconds, quantile(&parlor, 0.5));
     sample.figure("parlor p99", Unit::Microseconds, quantile(&parlor, 0.99));
     sample.figure("parlor p50 on the socket", Unit::Microseconds, quantile(&socket, 0.5));

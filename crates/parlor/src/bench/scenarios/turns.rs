@@ -1,10 +1,12 @@
 //! Short things: turns of a few words, and connecting.
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::time::Instant;
 
 use super::super::client::Client;
 use super::super::measure::quantile;
-use super::super::place::Bench;
+use super::super::place::{Bench, Server};
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
@@ -27,16 +29,35 @@ pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
         Ok::<_, Failure>(took)
     };
     let direct = once(&mut Client::direct(bench)?)?;
+    let relayed = once(&mut Client::relayed(bench)?)?;
     let server = bench.server()?;
     let parlor = once(&mut Client::acp(bench, &server)?)?;
     let conductor = if bench.conductor { Some(once(&mut Client::conductor(bench)?)?) } else { None };
+    let syncs = syncs(bench, &server)?;
     sample.figure("direct p50", Unit::Microseconds, quantile(&direct, 0.5));
+    sample.figure("two relays p50", Unit::Microseconds, quantile(&relayed, 0.5));
+    sample.figure("one sync of the disk p50", Unit::Microseconds, quantile(&syncs, 0.5));
     sample.figure("parlor p50", Unit::Microseconds, quantile(&parlor, 0.5));
     sample.figure("parlor p99", Unit::Microseconds, quantile(&parlor, 0.99));
     if let Some(conductor) = conductor {
         sample.figure("conductor p50", Unit::Microseconds, quantile(&conductor, 0.5));
     }
     Ok(sample)
+}
+
+/// How long the disk takes to make two pages safe, which each prompt has to wait for.
+fn syncs(bench: &Bench, server: &Server) -> Result<Vec<f64>, Failure> {
+    const PAGES: [u8; 8192] = [1; 8192];
+    let trouble = |error: io::Error| Failure::failed(format_args!("cannot write beside the server: {error}"));
+    let mut file = File::create(server.data.join("sync")).map_err(trouble)?;
+    let mut took = Vec::new();
+    for _ in 0..bench.load(500) {
+        file.write_all(&PAGES).map_err(trouble)?;
+        let begun = Instant::now();
+        file.sync_data().map_err(trouble)?;
+        took.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(took)
 }
 
 pub(super) fn connect(bench: &Bench) -> Result<Sample, Failure> {
