@@ -16,7 +16,9 @@ use parlor_json::{Json, JsonStr, Object};
 
 use crate::content::usual_text;
 use crate::news::{News, Numbers};
-use crate::{Activity, Body, Change, Content, Entry, EntryId, Role, Slot, State, Target, Transcript, Update};
+use crate::{
+    Activity, Body, Change, Content, Entry, EntryId, Role, Slot, State, Target, Transcript, Update, Upsert,
+};
 
 /// One thing to keep, in place of what was kept of it before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +143,7 @@ impl Unsaved {
             rows.push(Row::Slot {
                 name: slot_name(slot),
                 seq,
-                body: body_object(body, news).to_json().as_str().to_owned(),
+                body: body_object(body, news, 0).to_json().as_str().to_owned(),
             });
         }
         if let Some(state) = transcript.state().filter(|_| state) {
@@ -178,7 +180,7 @@ impl Transcript {
         let bad = || BadRow(format!("entry {created}"));
         let head = Json::parse(head).ok().and_then(|head| Object::parse(head.raw()).ok()).ok_or_else(bad)?;
         let id = entry_id(&head).ok_or_else(bad)?;
-        let (mut body, mut news) = read_body(&head).ok_or_else(bad)?;
+        let (mut body, mut news) = read_body(&head, created).ok_or_else(bad)?;
         // What comes after a removal is only added to the content, and the removal has left none.
         body.removed = head.get("removed").is_some() && content.is_empty();
         if inherited > 0 {
@@ -200,7 +202,7 @@ impl Transcript {
         if name == STATE {
             self.put_state(seq, read_state(&kept).ok_or_else(bad)?);
         } else if let Some(slot) = Slot::ALL.into_iter().find(|slot| slot_name(*slot) == name) {
-            let (body, news) = read_body(&kept).ok_or_else(bad)?;
+            let (body, news) = read_body(&kept, seq).ok_or_else(bad)?;
             self.put_slot(slot, seq, body, news);
         }
         Ok(())
@@ -208,8 +210,35 @@ impl Transcript {
 }
 
 fn head_text(entry: &Entry) -> String {
+    head_of(entry.id(), &body_object(entry.body(), entry.news(), entry.created()), entry.body().removed)
+}
+
+/// The head of an entry that comes to stand in another session under `id`; `None` if its own will do, because it says
+/// the same wherever it stands.
+pub(crate) fn moved_head(entry: &Entry, id: &EntryId, failed: Option<&Upsert>) -> Option<String> {
+    let news = entry.news();
+    let is_movable = news.cleared.is_empty() && later_numbers(news, entry.created()).is_none();
+    if is_movable && failed.is_none() && id == entry.id() {
+        return None;
+    }
+    let mut body = movable_body(entry.body());
+    if let Some(failed) = failed {
+        let mut fields = entry.body().fields.clone();
+        fields.merge_keys(&failed.fields);
+        body.set("fields", fields.to_json());
+    }
+    Some(head_of(id, &body, entry.body().removed))
+}
+
+/// A slot as it comes to stand in another session.
+pub(crate) fn moved_slot(transcript: &Transcript, slot: Slot, seq: u64) -> Option<Row> {
+    let body = transcript.slot(slot)?;
+    Some(Row::Slot { name: slot_name(slot), seq, body: movable_body(body).to_json().as_str().to_owned() })
+}
+
+fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
     let mut head = Object::default();
-    let (kind, id) = match entry.id() {
+    let (kind, id) = match id {
         EntryId::Message(Role::User, id) => ("user", Json::from(id.as_json())),
         EntryId::Message(Role::Agent, id) => ("agent", id.as_json().into()),
         EntryId::Message(Role::Thought, id) => ("thought", id.as_json().into()),
@@ -223,10 +252,10 @@ fn head_text(entry: &Entry) -> String {
     };
     head.set("kind", &JsonStr::new(kind));
     head.set("id", id);
-    for (name, value) in body_object(entry.body(), entry.news()).iter() {
+    for (name, value) in body.iter() {
         head.set(name.clone(), value.clone());
     }
-    if entry.body().removed {
+    if removed {
         head.set("removed", Json::parse("true").expect("it is JSON"));
     }
     head.to_json().as_str().to_owned()
@@ -250,19 +279,16 @@ fn entry_id(head: &Object) -> Option<EntryId> {
     })
 }
 
-/// All of a body but its content and output.
-fn body_object(body: &Body, news: &News) -> Object {
-    let mut object = Object::default();
-    object.set("fields", body.fields.to_json());
-    if let Some(meta) = &body.meta {
-        object.set("meta", meta.to_json());
+/// All of a body but its content and output. `made` is the change that made it.
+fn body_object(body: &Body, news: &News, made: u64) -> Object {
+    let mut object = movable_body(body);
+    if let Some(numbers) = later_numbers(news, made) {
+        object.set(
+            "seqs",
+            Json::parse(format!("[{}]", numbers.map(|number| number.to_string()).join(",")))
+                .expect("numbers are JSON"),
+        );
     }
-    let numbers = [news.fields, news.meta, news.content.replaced_at(), news.output.replaced_at()];
-    object.set(
-        "seqs",
-        Json::parse(format!("[{}]", numbers.map(|number| number.to_string()).join(",")))
-            .expect("numbers are JSON"),
-    );
     if !news.cleared.is_empty() {
         let names: Vec<_> = news.cleared.iter().map(JsonStr::as_literal).collect();
         object.set("cleared", Json::parse(format!("[{}]", names.join(","))).expect("names are JSON"));
@@ -270,17 +296,40 @@ fn body_object(body: &Body, news: &News) -> Object {
     object
 }
 
-fn read_body(object: &Object) -> Option<(Body, News)> {
+/// A body without the numbers of its changes, all of which came with it.
+fn movable_body(body: &Body) -> Object {
+    let mut object = Object::default();
+    object.set("fields", body.fields.to_json());
+    if let Some(meta) = &body.meta {
+        object.set("meta", meta.to_json());
+    }
+    object
+}
+
+/// The numbers of a body's parts, if any of them is later than the change that made it. Most bodies have none, and so
+/// say the same in whatever session they stand.
+fn later_numbers(news: &News, made: u64) -> Option<[u64; 4]> {
+    let numbers = [news.fields, news.meta, news.content.replaced_at(), news.output.replaced_at()];
+    numbers.iter().any(|number| *number > made).then_some(numbers)
+}
+
+fn read_body(object: &Object, made: u64) -> Option<(Body, News)> {
     let fields = Object::parse(object.get("fields")?.raw()).ok()?;
     let meta = match object.get("meta") {
         Some(meta) => Some(Object::parse(meta.raw()).ok()?),
         None => None,
     };
-    let seqs = parlor_json::elements(object.get("seqs")?.raw())?;
-    let seq = |place: usize| seqs.get(place)?.get().parse().ok();
-    let mut news = News { fields: seq(0)?, meta: seq(1)?, ..News::default() };
-    news.content.replaced(seq(2)?);
-    news.output.replaced(seq(3)?);
+    let [fields_at, meta_at, content_at, output_at] = match object.get("seqs") {
+        Some(seqs) => {
+            let seqs = parlor_json::elements(seqs.raw())?;
+            let seqs = seqs.into_iter().map(|seq| seq.get().parse().ok()).collect::<Option<Vec<_>>>()?;
+            seqs.try_into().ok()?
+        }
+        None => [made; 4],
+    };
+    let mut news = News { fields: fields_at, meta: meta_at, ..News::default() };
+    news.content.replaced(content_at);
+    news.output.replaced(output_at);
     if let Some(cleared) = object.get("cleared") {
         news.cleared = parlor_json::elements(cleared.raw())?
             .into_iter()

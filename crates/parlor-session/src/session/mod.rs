@@ -4,6 +4,7 @@
 //! which are what somebody with hands has to do. It waits for nothing and knows no clock.
 
 mod echo;
+mod fork;
 mod names;
 mod prompts;
 mod questions;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use parlor_json::{Json, JsonStr, Object};
 
 use self::echo::{Again, Echo, Echoes, Ending};
+pub use self::fork::{AgentsPoint, Fork, Moved, NotForked, Point};
 pub use self::names::Names;
 use self::prompts::Prompts;
 pub use self::prompts::{Held, Prompt, PromptId, Settled, Stage};

@@ -1,6 +1,6 @@
 //! Which names an agent uses for what the session knows under another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use parlor_json::{Json, JsonStr, Object};
 
@@ -135,6 +135,24 @@ impl Names {
     pub(crate) fn same(&mut self, role: Role, agents: MessageId, name: &MessageId) {
         if agents != *name && self.renamed.len() < MAX_RENAMED {
             self.renamed.insert(Agents::Message(role, agents), name.as_json().clone());
+        }
+    }
+
+    /// The names of the first entries only, as they are numbered where they stand alone.
+    pub(crate) fn up_to(&self, taken: &[Entry]) -> Self {
+        let names: HashSet<&JsonStr> = taken
+            .iter()
+            .filter_map(|entry| match entry.id() {
+                EntryId::Message(_, id) => Some(id.as_json()),
+                EntryId::ToolCall(id) => Some(id.as_json()),
+                _ => None,
+            })
+            .collect();
+        let renamed = self.renamed.iter().filter(|(_, name)| names.contains(name));
+        let strange = taken.iter().filter(|entry| entry.created() <= self.strange_upto);
+        Self {
+            renamed: renamed.map(|(agents, name)| (agents.clone(), name.clone())).collect(),
+            strange_upto: strange.count() as u64,
         }
     }
 

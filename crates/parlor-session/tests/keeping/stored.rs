@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use parlor_session::{BadRow, Change, EntryId, Reading, Row, Transcript, Unsaved, Update};
+use parlor_session::session::{Point, Session, Words};
+use parlor_session::{
+    BadRow, Change, EntryId, Reading, Role, Row, Slot, Transcript, Unsaved, Update, Upsert,
+};
 use proptest::prelude::*;
 
-use crate::conversations::{message, said, text, update, whole};
+use crate::conversations::{message, object, said, text, update, whole};
 
 /// What a store has of a session.
 #[derive(Debug, Default, Clone)]
@@ -79,7 +82,7 @@ fn rows_are_short() {
     ]);
     let contents: Vec<_> = kept.entries.values().map(|(_, _, content)| content.as_str()).collect();
     assert_eq!(contents, ["@1\n\"a\"\n\"b\"\n@4\n\"d\"\n", "@3\n\"c\"\n", "=5\n~b3V0\n"]);
-    assert_eq!(kept.entries[&1].1, r#"{"kind":"agent","id":"m","fields":{},"seqs":[0,0,0,0]}"#);
+    assert_eq!(kept.entries[&1].1, r#"{"kind":"agent","id":"m","fields":{}}"#);
 }
 
 #[test]
@@ -187,6 +190,28 @@ fn inherited_output_counts_as_having_come_with_the_entry() {
     assert_eq!(reading.next(&fork, 100), None);
 }
 
+/// Nothing is ever over, and what is not over fails.
+const WORDS: Words = Words {
+    is_final: |_| false,
+    failed: |_| Some(Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() }),
+};
+
+/// What a store has of a session that goes on from a point of another.
+fn fork_of(parent: &Kept, session: &Session, point: &Point) -> Transcript {
+    let fork = session.fork(point).unwrap();
+    let mut transcript = Transcript::default();
+    for moved in fork.entries {
+        let (_, head, content) = &parent.entries[&moved.from];
+        let head = moved.head.as_ref().unwrap_or(head);
+        transcript.restore_entry(moved.to, moved.to, head, content, content.len()).unwrap();
+    }
+    for row in fork.slots {
+        let Row::Slot { name, seq, body } = row else { panic!("{row:?}") };
+        transcript.restore_slot(name, seq, &body).unwrap();
+    }
+    transcript
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -221,5 +246,56 @@ proptest! {
         }
         kept.write(more.take(&again));
         prop_assert_eq!(&kept.read(), &again);
+    }
+
+    /// A fork at any message is what the session says up to there, numbered from 1, and nothing of it is news to who has
+    /// been told all of it.
+    #[test]
+    fn a_fork_is_the_beginning_of_its_session(
+        steps in prop::collection::vec(update(), 1..60),
+        place in any::<prop::sample::Index>(),
+    ) {
+        let (parent, kept) = kept(steps);
+        let messages: Vec<_> = parent.entries().iter().enumerate().filter_map(|(place, entry)| match entry.id() {
+            EntryId::Message(_, id) if !entry.body().removed => Some((place, id.clone())),
+            _ => None,
+        }).collect();
+        let session = Session::new(parent.clone(), WORDS, None);
+        let (end, point) = match messages.get(place.index(messages.len() + 1)) {
+            // A person and the agent use one id here, and the person's is looked for first.
+            Some((_, id)) => {
+                let (place, _) = messages.iter().find(|(place, other)| other == id
+                    && matches!(parent.entries()[*place].id(), EntryId::Message(Role::User, _))
+                ).or_else(|| messages.iter().find(|(_, other)| other == id)).unwrap();
+                (place + 1, Point::After(id.clone()))
+            }
+            None => (parent.entries().len(), Point::End),
+        };
+        let busy = parent.state().is_some_and(|state| state.activity.is_busy());
+        prop_assume!(!busy);
+        let fork = fork_of(&kept, &session, &point);
+        prop_assert_eq!(fork.entries().len(), end);
+        for ((number, entry), original) in (1..).zip(fork.entries()).zip(parent.entries()) {
+            prop_assert_eq!((entry.created(), entry.seq()), (number, number));
+            if !matches!(entry.id(), EntryId::Note(_)) {
+                prop_assert_eq!(entry.id(), original.id());
+            }
+            let mut fields = original.body().fields.clone();
+            if matches!(entry.id(), EntryId::ToolCall(_)) {
+                fields.merge_keys(&object(r#"{"status":"failed"}"#));
+            }
+            prop_assert_eq!(&entry.body().fields, &fields);
+            prop_assert_eq!(&entry.body().meta, &original.body().meta);
+            prop_assert_eq!(&entry.body().content, &original.body().content);
+            prop_assert_eq!(&entry.body().output, &original.body().output);
+            prop_assert_eq!(entry.body().removed, original.body().removed);
+        }
+        for slot in [Slot::Info, Slot::Commands, Slot::Options, Slot::Mode] {
+            prop_assert_eq!(fork.slot(slot), parent.slot(slot));
+        }
+        prop_assert!(fork.slot(Slot::Usage).is_none());
+        prop_assert!(fork.state().is_none());
+        let mut reading = Reading::new(fork.seq(), fork.seq());
+        prop_assert_eq!(reading.next(&fork, 1000), None);
     }
 }

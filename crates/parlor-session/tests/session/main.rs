@@ -4,6 +4,7 @@
 
 mod agents;
 mod echoes;
+mod forks;
 mod keys;
 mod limits;
 mod named_echoes;

@@ -4,7 +4,7 @@
 //! `cancel`, `ready one|queue [anew]`, `gone`, `released`, `accepted 7 [ID]`, `rejected 7`, `ended 7 REASON`,
 //! `ask 5 [form]`, `answer 5 by 1`, `err 5 by 1`, `unask 5`, `restart`; and what the agent says: `chunk ROLE [ID]: text`
 //! and `whole ROLE ID: text` with `image` for a block that is no text, `meta ROLE ID`, `tool ID STATUS`, `starts ID`,
-//! `title T`, `notice`, `state ACTIVITY [REASON]`. A chunk without an id gets one that begins with `~`.
+//! `title T`, `notice`, `state ACTIVITY [REASON]`; and `fork end`, `fork after ID`, `fork before ID`. A chunk without an id gets one that begins with `~`.
 //!
 //! What comes of it is indented: changes begin with `-`, the rest are effects and flags.
 
@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use expect_test::Expect;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
-    Answer, Client, ClientId, Effect, Input, Prompt, PromptId, QuestionId, Reply, Session, Settled, Step,
-    TurnTaking, Words,
+    Answer, Client, ClientId, Effect, Input, Point, Prompt, PromptId, QuestionId, Reply, Session, Settled,
+    Step, TurnTaking, Words,
 };
 use parlor_session::{
     Activity, Change, Content, EntryId, MessageId, MetaPatch, Namer, Naming, Patch, Role, Slot, State,
@@ -64,6 +64,10 @@ impl Stage {
             let _ = writeln!(told, "{line}");
             if line == "restart" {
                 self.restart();
+                continue;
+            }
+            if let Some(point) = line.strip_prefix("fork ") {
+                let _ = writeln!(told, "    {}", forked(&self.session, point));
                 continue;
             }
             let input = self.input(line);
@@ -192,6 +196,35 @@ impl Stage {
 }
 
 /// How these tests say that a tool call is over.
+/// What a session that goes on from a point begins with.
+fn forked(session: &Session, point: &str) -> String {
+    let point = match point.split_once(' ') {
+        Some(("after", id)) => Point::After(id.into()),
+        Some(("before", id)) => Point::BeforePrompt(id.into()),
+        _ => Point::End,
+    };
+    let fork = match session.fork(&point) {
+        Ok(fork) => fork,
+        Err(why) => return format!("{why:?}"),
+    };
+    let entries = session.transcript().entries();
+    let taken = fork.entries.iter().zip(entries).map(|(moved, entry)| {
+        assert_eq!(moved.from, entry.created());
+        let name = match entry.id() {
+            EntryId::Message(role, id) => format!("{role:?} {id}"),
+            other => format!("{other:?}"),
+        };
+        let head = moved.head.as_ref().map_or(String::new(), |head| format!(" as {head}"));
+        format!("{} {name}{head}", moved.to)
+    });
+    let taken: Vec<_> = taken.collect();
+    let slots: Vec<_> = fork.slots.iter().map(|slot| format!("{slot:?}")).collect();
+    let prompt =
+        fork.prompt.map_or(String::new(), |(id, content)| format!("; prompt {id} {}", content.as_str()));
+    let kept = fork.kept.to_json();
+    format!("{taken:?} {slots:?} kept {}; agent: {:?}{prompt}", kept.as_str(), fork.agents)
+}
+
 const WORDS: Words = Words {
     is_final: |body| body.fields.get("status").is_some_and(|status| status.as_str() != r#""open""#),
     failed: |body| {
