@@ -18,6 +18,7 @@ use parlor_wire::{
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
+use crate::session::fork::{Request, Why};
 use crate::session::{From, Message};
 
 /// How many sessions one connection may take part in.
@@ -170,6 +171,16 @@ impl Connection {
             "session/delete" => {
                 let session = session(&params)?;
                 self.reach(&session, Message::Delete { client: client(), id: id.clone() }).await
+            }
+            "session/fork" | "_parlor/edit" | "_parlor/regenerate" => {
+                let session = session(&params)?;
+                let why = match method {
+                    "session/fork" => Why::Fork,
+                    "_parlor/edit" => Why::Edit,
+                    _ => Why::Regenerate,
+                };
+                let request = Request { client: client(), id: id.clone(), params, why };
+                self.reach(&session, Message::Fork(Box::new(request))).await
             }
             "_parlor/unhold" => {
                 let session = session(&params)?;

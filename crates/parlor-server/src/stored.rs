@@ -1,7 +1,7 @@
 //! Sessions as they are in the store, for servers and for those who only look.
 
 use parlor_dialect::Dialect;
-use parlor_json::{Json, Object};
+use parlor_json::{Json, JsonStr, Object};
 use parlor_session::Transcript;
 use parlor_store::{ErrorKind, SessionRow, Store, StoreError};
 
@@ -13,6 +13,9 @@ pub(crate) const KEPT: &str = "session";
 
 /// The slot in which it keeps what people decided.
 pub(crate) const ANSWERS: &str = "answers";
+
+/// The slot in which it keeps under which other names clients were told of messages.
+pub(crate) const ALIASES: &str = "aliases";
 
 /// How much of a session is read at once.
 const PAGE: usize = 4 << 20;
@@ -28,6 +31,8 @@ pub struct Opened {
     pub kept: Option<Object>,
     /// What people last decided.
     pub answers: Option<String>,
+    /// Under which other names clients were told of messages.
+    pub aliases: Option<String>,
 }
 
 /// What is remembered of an agent from its last start.
@@ -56,23 +61,31 @@ pub fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
                 .map_err(damaged)?;
         }
     }
-    let (mut kept, mut answers) = (None, None);
+    let (mut kept, mut answers, mut aliases) = (None, None, None);
     for slot in store.slots(id, 0)? {
         if slot.name == KEPT {
             kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
         } else if slot.name == ANSWERS {
             answers = Some(slot.body);
+        } else if slot.name == ALIASES {
+            aliases = Some(slot.body);
         } else {
             transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
         }
     }
-    Ok(Some(Opened { row, transcript, kept, answers }))
+    Ok(Some(Opened { row, transcript, kept, answers, aliases }))
 }
 
 /// The dialect of the agent when the session was last written.
 pub fn dialect_of(row: &SessionRow) -> Option<Dialect> {
     let data = Json::parse(row.data.clone()).ok()?;
     json::text(&json::object(Some(data.raw())), "agentDialect")?.parse().ok()
+}
+
+/// The message at which a session was forked from its parent.
+pub fn forked_at(row: &SessionRow) -> Option<JsonStr> {
+    let data = Json::parse(row.data.clone()).ok()?;
+    json::literal(&json::object(Some(data.raw())), "forkedAt")
 }
 
 /// What an agent said of itself when it was last started.

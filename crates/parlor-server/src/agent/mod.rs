@@ -209,36 +209,9 @@ impl Agent {
         }
     }
 
-    /// What the agent can do, by the name of a method of version 1 or 2.
+    /// What the agent can do.
     pub(crate) fn offers(&self, what: Offer) -> bool {
-        let has = |holder: &Object, name: &str| holder.get(name).is_some_and(|value| !value.is_null());
-        match self.dialect {
-            Dialect::V1 => {
-                let capabilities = json::member(&self.info, "agentCapabilities").unwrap_or_default();
-                let session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
-                let prompt = json::member(&capabilities, "promptCapabilities").unwrap_or_default();
-                let flag =
-                    |holder: &Object, name: &str| holder.get(name).is_some_and(|on| on.as_str() == "true");
-                match what {
-                    Offer::Load => flag(&capabilities, "loadSession"),
-                    Offer::Resume => has(&session, "resume"),
-                    Offer::Close => has(&session, "close"),
-                    Offer::Delete => has(&session, "delete"),
-                    Offer::EmbeddedContext => flag(&prompt, "embeddedContext"),
-                }
-            }
-            Dialect::V2 | Dialect::Draft => {
-                let capabilities = json::member(&self.info, "capabilities").unwrap_or_default();
-                let session = json::member(&capabilities, "session").unwrap_or_default();
-                let prompt = json::member(&session, "prompt").unwrap_or_default();
-                match what {
-                    Offer::Load => false,
-                    Offer::Resume | Offer::Close => true,
-                    Offer::Delete => has(&session, "delete"),
-                    Offer::EmbeddedContext => has(&prompt, "embeddedContext"),
-                }
-            }
-        }
+        what.is_in(self.dialect, &self.info)
     }
 
     /// Ends the process and waits until nothing of it is left.
@@ -292,7 +265,48 @@ pub(crate) enum Offer {
     Resume,
     Close,
     Delete,
+    Fork,
+    ForkAtMessage,
     EmbeddedContext,
+}
+
+impl Offer {
+    /// Whether an agent that said this of itself offers it.
+    pub(crate) fn is_in(self, dialect: Dialect, info: &Object) -> bool {
+        let has = |holder: &Object, name: &str| holder.get(name).is_some_and(|value| !value.is_null());
+        let flag = |holder: &Object, name: &str| holder.get(name).is_some_and(|on| on.as_str() == "true");
+        let forks_at_message =
+            |session: &Object| json::member(session, "fork").is_some_and(|fork| flag(&fork, "atMessageId"));
+        match dialect {
+            Dialect::V1 => {
+                let capabilities = json::member(info, "agentCapabilities").unwrap_or_default();
+                let session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
+                let prompt = json::member(&capabilities, "promptCapabilities").unwrap_or_default();
+                match self {
+                    Self::Load => flag(&capabilities, "loadSession"),
+                    Self::Resume => has(&session, "resume"),
+                    Self::Close => has(&session, "close"),
+                    Self::Delete => has(&session, "delete"),
+                    Self::Fork => has(&session, "fork"),
+                    Self::ForkAtMessage => forks_at_message(&session),
+                    Self::EmbeddedContext => flag(&prompt, "embeddedContext"),
+                }
+            }
+            Dialect::V2 | Dialect::Draft => {
+                let capabilities = json::member(info, "capabilities").unwrap_or_default();
+                let session = json::member(&capabilities, "session").unwrap_or_default();
+                let prompt = json::member(&session, "prompt").unwrap_or_default();
+                match self {
+                    Self::Load => false,
+                    Self::Resume | Self::Close => true,
+                    Self::Delete => has(&session, "delete"),
+                    Self::Fork => has(&session, "fork"),
+                    Self::ForkAtMessage => forks_at_message(&session),
+                    Self::EmbeddedContext => has(&prompt, "embeddedContext"),
+                }
+            }
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -45,6 +45,9 @@ pub(super) async fn initialized(
     Ok(capabilities(dialect, &config.name, &agents.unwrap_or_default()))
 }
 
+/// Every session can be forked at any message, whatever its agent can do.
+const FORK: &str = r#"{"atMessageId":true}"#;
+
 /// What parlor says of itself to a client.
 fn capabilities(dialect: Dialect, agent: &str, agents: &Object) -> Object {
     let mut info = Object::default();
@@ -57,8 +60,12 @@ fn capabilities(dialect: Dialect, agent: &str, agents: &Object) -> Object {
         Dialect::V1 => {
             let mut capabilities = json::member(agents, "agentCapabilities").unwrap_or_default();
             capabilities.set("loadSession", json::json("true"));
-            capabilities
-                .set("sessionCapabilities", json::json(r#"{"list":{},"resume":{},"close":{},"delete":{}}"#));
+            capabilities.set(
+                "sessionCapabilities",
+                json::json(format!(
+                    r#"{{"list":{{}},"resume":{{}},"close":{{}},"delete":{{}},"fork":{FORK}}}"#
+                )),
+            );
             result.set("agentCapabilities", capabilities.to_json());
             result.set("agentInfo", info.to_json());
         }
@@ -72,6 +79,7 @@ fn capabilities(dialect: Dialect, agent: &str, agents: &Object) -> Object {
                 }
             }
             session.set("delete", json::json("{}"));
+            session.set("fork", json::json(FORK));
             capabilities.set("session", session.to_json());
             result.set("capabilities", capabilities.to_json());
             result.set("info", info.to_json());
@@ -138,7 +146,7 @@ async fn try_new(
         busy: false,
         data: data(client, params, agent.dialect).to_json().as_str().to_owned(),
     };
-    let opened = Opened { row, transcript: Transcript::default(), kept: None, answers: None };
+    let opened = Opened { row, transcript: Transcript::default(), kept: None, answers: None, aliases: None };
     let bound =
         Bound { agent, session: agents_session, replays: false, anew: false, result: Object::default() };
     hub.note_peer(session, &client.peer);

@@ -10,6 +10,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
+use crate::stored;
 
 /// How many sessions are listed at once.
 const PAGE: usize = 50;
@@ -69,6 +70,12 @@ fn info(row: &SessionRow) -> Object {
         info.set("updatedAt", json::string(&time.to_string()));
     }
     json::note(&mut info, "parlor/agent", json::string(&row.agent));
+    if let Some(parent) = &row.parent {
+        json::note(&mut info, "parlor/parent", json::json(parent.clone()));
+        if let Some(message) = stored::forked_at(row) {
+            json::note(&mut info, "parlor/forkedAt", Json::from(&message));
+        }
+    }
     json::note(&mut info, "parlor/busy", json::json(if row.busy { "true" } else { "false" }));
     info
 }

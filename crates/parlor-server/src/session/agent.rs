@@ -7,13 +7,15 @@ use parlor_dialect::live::{self, AgentUpdate, Spans, Stream};
 use parlor_dialect::{Decoded, Decoder, Dialect, Losses};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Effect, Input, Prompt, Reply, Step, TurnTaking};
-use parlor_session::{EntryId, SessionId, Target, Update, Upsert};
+use parlor_session::{Entry, EntryId, Role, SessionId, Target, Update, Upsert};
 use parlor_wire::{Outcome, RequestId, RpcError, code};
 
+use super::chosen::Chosen;
 use super::tell::{Source, meta_before};
 use super::{Actor, AgentCall, MOST_SILENCE, Message, SILENCE, Starting, StepMarks, fresh};
 use crate::agent::{Agent, Offer, Reply as AgentReply};
 use crate::config::chosen_env;
+use crate::context;
 use crate::hub::Shared;
 use crate::json;
 use crate::services::files;
@@ -62,6 +64,7 @@ impl Actor {
         self.agent = Some(bound);
         self.hand_over = anew && !self.session.transcript().entries().is_empty();
         self.step(Input::AgentReady { taking, anew: self.hand_over });
+        self.go_on_with_forks(None);
     }
 
     /// Updates of the agent, one a line.
@@ -205,32 +208,17 @@ impl Actor {
         }
     }
 
-    /// A prompt with the conversation so far in front of it, for an agent that knows nothing of it. The prompt itself is
-    /// in the conversation already.
+    /// A prompt with the conversation so far in front of it, for an agent that knows nothing of it. The prompt itself may
+    /// be in the conversation already.
     fn with_context(&self, content: &Json, embedded: bool) -> Json {
-        let text = crate::context::of(self.session.transcript());
-        if text.is_empty() {
-            return content.clone();
-        }
-        let block = if embedded {
-            let mut resource = Object::default();
-            resource.set("uri", json::string("parlor:conversation"));
-            resource.set("mimeType", json::string("text/markdown"));
-            resource.set("text", json::string(&text));
-            let mut block = Object::default();
-            block.set("type", json::string("resource"));
-            block.set("resource", resource.to_json());
-            block
-        } else {
-            let mut block = Object::default();
-            block.set("type", json::string("text"));
-            block.set("text", json::string(&text));
-            block
+        let transcript = self.session.transcript();
+        let entries = transcript.entries();
+        let is_prompt = |entry: &Entry| matches!(entry.id(), EntryId::Message(Role::User, _));
+        let end = match self.session.agent() {
+            Some(TurnTaking::OneByOne) => entries.iter().rposition(is_prompt).unwrap_or(entries.len()),
+            Some(TurnTaking::Queueing) | None => entries.len(),
         };
-        let mut blocks = vec![block.to_json().as_str().to_owned()];
-        let given = parlor_json::elements(content.raw()).unwrap_or_default();
-        blocks.extend(given.into_iter().map(|block| block.get().to_owned()));
-        json::json(format!("[{}]", blocks.join(",")))
+        context::in_front_of(content, &context::of(transcript, &entries[..end]), embedded)
     }
 
     pub(super) fn agent_answered(&mut self, call: AgentCall, reply: AgentReply) {
@@ -269,8 +257,9 @@ impl Actor {
         self.starting = Some(Starting { since: now, heard: now, bound: None });
         let (hub, row, me) = (Arc::clone(&self.hub), self.row.clone(), self.me.clone());
         let id = self.id.clone();
+        let chosen = Chosen::of(self.session.transcript(), self.decoder.dialect());
         tokio::spawn(async move {
-            let bound = bring_back(&hub, &row, &id, &me).await;
+            let bound = bring_back(&hub, &row, &id, &chosen, &me).await;
             let _ = me.send(Message::AgentReady(bound)).await;
         });
     }
@@ -291,6 +280,7 @@ impl Actor {
             }
             Err(error) => {
                 self.starting = None;
+                self.go_on_with_forks(Some(&error));
                 for held in self.session.held() {
                     self.step(Input::Rejected { prompt: held.id, error: json::error_object(&error) });
                 }
@@ -419,6 +409,7 @@ async fn bring_back(
     hub: &Arc<Shared>,
     row: &parlor_store::SessionRow,
     id: &SessionId,
+    chosen: &Chosen,
     me: &super::Inbox,
 ) -> Result<Bound, RpcError> {
     let config = hub.config_of(row).ok_or_else(|| {
@@ -460,10 +451,11 @@ async fn bring_back(
     }
     let (method, params) = convert("session/new", &params)?;
     let result = agent.call(&method, &params).await.map_err(|error| RpcError::from_raw(error.raw()))?;
-    let result = json::object(Some(result.raw()));
+    let mut result = json::object(Some(result.raw()));
     let session = json::session_of(&result)
         .ok_or_else(|| RpcError::new(code::INTERNAL_ERROR, "the agent began a session without an id"))?;
     agent.link(&session, me);
+    chosen.choose(&agent, &session, &mut result).await;
     Ok(Bound { agent, session, replays: false, anew: true, result })
 }
 

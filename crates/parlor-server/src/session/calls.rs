@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, Object};
-use parlor_session::SessionId;
 use parlor_session::session::{Answer, ClientId, Input, Prompt, PromptId, QuestionId, Reply, Settled};
+use parlor_session::{SessionId, Update};
 use parlor_wire::{RequestId, RpcError, cancel_line, code, write};
 
 use super::tell::Marks;
@@ -30,6 +30,16 @@ impl Actor {
         self.next_prompt += 1;
         self.prompts.insert(prompt, (client.id, id));
         self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more: params, key }));
+    }
+
+    /// A client says something without asking what comes of it. Should the agent not want it, the session says so.
+    pub(super) fn speak(&mut self, client: &Arc<Client>, content: Json) {
+        self.attach(client);
+        let prompt = PromptId(self.next_prompt);
+        self.next_prompt += 1;
+        self.unasked.insert(prompt);
+        let more = Object::default();
+        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more, key: None }));
     }
 
     pub(super) fn take_back(&mut self, client: ClientId, id: &RequestId) {
@@ -59,6 +69,9 @@ impl Actor {
 
     /// Tells the sender of a prompt what came of it.
     pub(super) fn settle(&mut self, prompt: PromptId, by: ClientId, outcome: &Settled, marks: &StepMarks) {
+        if self.unasked.remove(&prompt) {
+            return self.settle_unasked(outcome);
+        }
         let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
             return;
         };
@@ -108,6 +121,21 @@ impl Actor {
             }
         };
         self.say_at(client, line, place);
+    }
+
+    /// What came of a prompt that nobody waits for is seen in the session, unless it never came into it.
+    fn settle_unasked(&mut self, outcome: &Settled) {
+        let error = match outcome {
+            Settled::Accepted { .. } | Settled::Ended { .. } | Settled::TakenBack => return,
+            Settled::Rejected(error) => RpcError::from_raw(error.raw()),
+            Settled::NoRoom(refused) => {
+                RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"))
+            }
+            Settled::TooMany { limit } => {
+                RpcError::new(code::INTERNAL_ERROR, format!("{limit} prompts wait in this session already"))
+            }
+        };
+        self.step(Input::Noted(Update::State(live::failed_state(&error))));
     }
 
     /// Passes on what only the agent can do.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_dialect::Dialect;
 use parlor_dialect::live::{self, Telling};
-use parlor_json::Object;
+use parlor_json::{Json, Object};
 use parlor_session::session::{Client as Part, ClientId, Input};
 use parlor_session::{EntryId, MessageId, Reading, Role, Slot, Target, Update, Upsert};
 use parlor_wire::{RequestId, RpcError, code};
@@ -22,6 +22,8 @@ const LINE: usize = 1 << 20;
 pub(crate) enum From {
     /// Everything, of a session that has just begun: its id comes first.
     New,
+    /// Nothing that was, of a session that has just begun as a fork, and what is to be noted in the answer.
+    Forked(Vec<(&'static str, Json)>),
     /// Everything.
     Start,
     /// Nothing that was.
@@ -44,9 +46,10 @@ impl Actor {
         let seq = transcript.seq();
         let since = match from {
             From::New | From::Start => 0,
-            From::Now => seq,
+            From::Now | From::Forked(_) => seq,
             From::After(after) => *after,
             From::Message(message) => {
+                let message = self.unaliased(message.clone());
                 let roles = [Role::User, Role::Agent, Role::Thought];
                 let found = roles
                     .into_iter()
@@ -74,10 +77,11 @@ impl Actor {
         }
         // Who is there already leaves its seat and comes again.
         self.unseat(client.id);
-        let is_new = *from == From::New;
-        let upto = if is_new { 0 } else { seq };
-        let is_blank = *from == From::Now;
-        let answer = Some(Answer { id, is_new, is_blank });
+        let upto = if *from == From::New { 0 } else { seq };
+        let is_new = matches!(from, From::New | From::Forked(_));
+        let is_blank = matches!(from, From::Now | From::Forked(_));
+        let notes = if let From::Forked(notes) = from { notes.clone() } else { Vec::new() };
+        let answer = Some(Answer { id, is_new, is_blank, notes });
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode]);
         self.seats.insert(client.id, Seat::new(client, reading, answer));
@@ -167,6 +171,15 @@ impl Actor {
     }
 
     fn pump(&mut self, id: ClientId) {
+        let mut aliases = Vec::new();
+        self.read_on(id, &mut aliases);
+        for (alias, update) in aliases {
+            self.alias(alias, &update);
+        }
+    }
+
+    /// Lets a client read as much as there is room for. What it is told under other names is noted.
+    fn read_on(&mut self, id: ClientId, aliases: &mut Vec<(MessageId, Update)>) {
         let transcript = self.session.transcript();
         let from = self.decoder.dialect();
         let Some(seat) = self.seats.get_mut(&id) else { return };
@@ -188,11 +201,14 @@ impl Actor {
             let telling = Telling { from, transcript, meta_before: None };
             if let Some(update) = reading.next(transcript, LINE) {
                 let mut lines = String::new();
-                for said in listener.tell(&update, telling, &mut fresh, &mut self.losses) {
+                let mut alias = None;
+                let mut mint = || alias.get_or_insert_with(fresh).clone();
+                for said in listener.tell(&update, telling, &mut mint, &mut self.losses) {
                     let seq = wants_seq.then(|| reading.upto());
                     lines.push_str(&live::update_line(&self.id, &said, seq));
                 }
                 client.outbox.push(lines.into());
+                aliases.extend(alias.map(|alias| (alias, update)));
                 continue;
             }
             let told = reading.upto();
@@ -232,6 +248,9 @@ fn answer_line(
     let mut result = listener.session_fields(transcript, &mut losses);
     json::note(&mut result, "parlor/seq", json::json(transcript.seq().to_string()));
     json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
+    for (name, value) in &request.notes {
+        json::note(&mut result, name, value.clone());
+    }
     let mut lines = String::new();
     // A client that is told what was hears of the commands there.
     let commands = transcript.slot(Slot::Commands).filter(|_| request.is_blank);

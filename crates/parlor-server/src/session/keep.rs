@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{Actor, End, now};
 use crate::json;
-use crate::stored::{ANSWERS, KEPT};
+use crate::stored::{ALIASES, ANSWERS, KEPT};
 
 /// How many decisions are kept.
 const MAX_ANSWERS: usize = 100;
@@ -126,6 +126,11 @@ impl Actor {
             let body = Some(format!("[{}]", list.join(",")));
             writes.push(Write::Slot { session: session.clone(), name: ANSWERS.to_owned(), seq, body });
         }
+        if std::mem::take(&mut self.due.aliases) {
+            let seq = self.session.transcript().seq().max(1);
+            let body = Some(self.aliases.to_json());
+            writes.push(Write::Slot { session: session.clone(), name: ALIASES.to_owned(), seq, body });
+        }
         for row in self.unsaved.take(self.session.transcript()) {
             let session = session.clone();
             writes.push(match row {
@@ -138,6 +143,7 @@ impl Actor {
                 }
             });
         }
+        writes.extend(self.fork_writes());
         writes
     }
 
@@ -179,6 +185,7 @@ impl Actor {
             params.set("sessionId", session.as_json());
             agent.notify("session/cancel", &params);
         }
+        self.refuse_forks(&error);
         // A server that ends goes on doing so.
         if !matches!(self.ends, Some(End::Stopped(_))) {
             self.ends = Some(End::Failed(error));

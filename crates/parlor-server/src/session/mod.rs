@@ -4,22 +4,25 @@
 //! anybody: clients what changed, the agent what it is to do. Nothing here waits for a client or an agent.
 
 mod agent;
+mod aliases;
 mod calls;
+mod chosen;
+pub(crate) mod fork;
 mod join;
 mod keep;
 mod open;
 mod seat;
 mod tell;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parlor_dialect::live::Stream;
 use parlor_dialect::{Decoder, Dialect, Losses};
-use parlor_json::Object;
+use parlor_json::{Json, Object};
 use parlor_session::session::{
-    Answer, ClientId, Effect, Held, Input, PromptId, QuestionId, Reply as Decision, Session, Step,
+    Answer, ClientId, Effect, Held, Input, Inserted, PromptId, QuestionId, Reply as Decision, Session, Step,
 };
 use parlor_session::{MessageId, SessionId, Unsaved};
 use parlor_store::SessionRow;
@@ -32,6 +35,7 @@ use crate::hub::Shared;
 use crate::services::terminals::{TerminalEvent, Terminals};
 
 pub(crate) use self::agent::Bound;
+use self::aliases::Aliases;
 pub(crate) use self::join::From;
 pub(crate) use self::open::start;
 use self::seat::Seat;
@@ -69,6 +73,12 @@ pub(crate) enum Message {
     Cancel,
     /// The session is to go.
     Delete { client: Arc<Client>, id: RequestId },
+    /// The conversation is to go on elsewhere as well.
+    Fork(Box<fork::Request>),
+    /// A client takes part without having asked for what was.
+    Attach(Arc<Client>),
+    /// A client speaks, and what comes of it is seen in the session.
+    Say { client: Arc<Client>, content: Json },
     /// Something for the agent; without an id it wants no answer.
     Forward { client: Arc<Client>, id: Option<RequestId>, method: String, params: Object },
     /// A client answered a question.
@@ -145,6 +155,8 @@ pub(crate) struct Actor {
     leaving: Vec<ClientId>,
     /// Whose answer a prompt is.
     prompts: HashMap<PromptId, (ClientId, RequestId)>,
+    /// Prompts that nobody waits for an answer of.
+    unasked: HashSet<PromptId>,
     /// What the agent knows a prompt by.
     sent: HashMap<PromptId, RequestId>,
     next_prompt: u64,
@@ -155,6 +167,10 @@ pub(crate) struct Actor {
     next_question: u64,
     /// What people last decided, as JSON, the oldest first.
     answers: VecDeque<String>,
+    /// Forks that have yet to be stored, and stored ones that wait for the agent.
+    forks: Vec<fork::Planned>,
+    waiting_forks: Vec<fork::Planned>,
+    aliases: Aliases,
     unsaved: Unsaved,
     due: Due,
     /// What to do when all is stored.
@@ -187,6 +203,8 @@ struct Due {
     kept: bool,
     /// What people decided.
     answers: bool,
+    /// Under which other names messages were told.
+    aliases: bool,
     /// All of it must be safe from a power cut.
     durable: bool,
 }
@@ -247,6 +265,7 @@ impl Actor {
             self.flush();
             self.let_go();
             self.act();
+            self.forked();
             self.pump_all();
             if self.ends.is_some() {
                 break;
@@ -268,6 +287,9 @@ impl Actor {
             Message::Unhold { client, id, prompt } => self.unhold(&client, &id, prompt),
             Message::Cancel => self.step(Input::Cancelled),
             Message::Delete { client, id } => self.delete(&client, &id),
+            Message::Fork(request) => self.fork(&request),
+            Message::Attach(client) => self.attach(&client),
+            Message::Say { client, content } => self.speak(&client, content),
             Message::Forward { client, id, method, params } => {
                 self.forward(&client, id.as_ref(), &method, params);
             }
@@ -301,8 +323,9 @@ impl Actor {
 
     /// Notes what changed, and puts it into words for all who listen. `before` is where they were before the step.
     fn took(&mut self, step: &mut Step, before: Marks) -> StepMarks {
-        for (by, message, content) in step.inserted.drain(..) {
-            if let Some(seat) = self.seats.get_mut(&by) {
+        for Inserted { prompt, by, message, content } in step.inserted.drain(..) {
+            // Who did not send it in so many words is told what it says.
+            if let Some(seat) = self.seats.get_mut(&by).filter(|_| !self.unasked.contains(&prompt)) {
                 seat.listener.sent(&message, &content);
             }
         }
@@ -368,6 +391,7 @@ impl Actor {
         if self.seats.is_empty()
             && !background
             && self.starting.is_none()
+            && self.waiting_forks.is_empty()
             && self.last_active.elapsed() >= idle
         {
             self.ends = Some(End::Unused);
@@ -434,6 +458,7 @@ impl Message {
     /// Answers a request that nobody will look at.
     pub(crate) fn refuse(self, error: &RpcError) {
         let (client, id) = match self {
+            Self::Fork(request) => (request.client, request.id),
             Self::Join { client, id, .. }
             | Self::Close { client, id }
             | Self::Prompt { client, id, .. }
@@ -441,7 +466,9 @@ impl Message {
             | Self::Delete { client, id }
             | Self::Forward { client, id: Some(id), .. }
             | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => (client, id),
-            Self::Seated(_)
+            Self::Attach(_)
+            | Self::Say { .. }
+            | Self::Seated(_)
             | Self::Drained(_)
             | Self::Left(_)
             | Self::TakeBack { .. }

@@ -1,6 +1,6 @@
 //! Sessions that begin, and sessions that go on.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use parlor_wire::{RpcError, code};
 use tokio::sync::mpsc;
 
 use super::agent::Bound;
+use super::aliases::Aliases;
 use super::tell::Groups;
 use super::{Actor, Due, INBOX, Inbox};
 use crate::hub::Shared;
@@ -21,7 +22,7 @@ use crate::stored::{Opened, dialect_of};
 /// Starts the task of a session. `agent` is there if the session has just begun.
 pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Object)>) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
-    let Opened { row, transcript, kept, answers } = opened;
+    let Opened { row, transcript, kept, answers, aliases } = opened;
     let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
     let dialect = dialect_of(&row).unwrap_or(Dialect::V1);
     let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
@@ -48,14 +49,18 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         seats: BTreeMap::new(),
         leaving: Vec::new(),
         prompts: HashMap::new(),
+        unasked: HashSet::new(),
         sent: HashMap::new(),
         next_prompt,
         held_changed: false,
         questions: HashMap::new(),
         next_question: 0,
+        forks: Vec::new(),
+        waiting_forks: Vec::new(),
+        aliases: Aliases::restored(aliases.as_deref()),
         unsaved: Unsaved::default(),
         answers: stored_answers(answers.as_deref()),
-        due: Due { row: is_new, kept: false, answers: false, durable: is_new },
+        due: Due { row: is_new, kept: false, answers: false, aliases: false, durable: is_new },
         effects: Vec::new(),
         groups: Groups::default(),
         room: Step::default(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parlor_dialect::Dialect;
 use parlor_dialect::live::Listener;
+use parlor_json::Json;
 use parlor_session::Reading;
 use parlor_wire::RequestId;
 
@@ -46,6 +47,8 @@ pub(crate) struct Answer {
     pub(crate) is_new: bool,
     /// Whether the client wants to know nothing of what was.
     pub(crate) is_blank: bool,
+    /// What is to be noted in the metadata of the answer.
+    pub(crate) notes: Vec<(&'static str, Json)>,
 }
 
 impl Seat {

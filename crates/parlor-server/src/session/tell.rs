@@ -152,6 +152,9 @@ impl Actor {
             }
         }
         self.groups.passed = passed;
+        if let Some(alias) = alias {
+            self.alias(alias, &change.update);
+        }
     }
 
     /// Says something to one client, after what it has been told so far.

@@ -96,14 +96,10 @@ impl Session {
         };
         let taken = &entries[..end];
         let moved = (1..).zip(taken).map(|(to, entry)| {
-            let failed = match entry.id() {
-                EntryId::ToolCall(_) => (self.words.failed)(entry.body()),
-                _ => None,
-            };
-            let id = match entry.id() {
-                EntryId::Note(_) => &EntryId::Note(to),
-                other => other,
-            };
+            let is_call = matches!(entry.id(), EntryId::ToolCall(_));
+            let failed = is_call.then(|| (self.words.failed)(entry.body())).flatten();
+            let is_note = matches!(entry.id(), EntryId::Note(_));
+            let id = if is_note { &EntryId::Note(to) } else { entry.id() };
             Moved { from: entry.created(), to, head: moved_head(entry, id, failed.as_ref()) }
         });
         let last = taken.len().max(1) as u64;

@@ -198,12 +198,25 @@ pub struct Step {
     pub durable: bool,
     /// Whether the prompts that wait or other such things changed, which are stored beside the transcript.
     pub upkeep: bool,
-    /// Prompts that came into the conversation: who sent them, their message and what they say.
-    pub inserted: Vec<(ClientId, MessageId, Json)>,
+    /// Prompts that came into the conversation.
+    pub inserted: Vec<Inserted>,
     /// After how many of the changes a turn ended: who waited for that is told there, before the next turn's changes.
     pub ended_after: Option<usize>,
     /// Why something could not be taken.
     pub refused: Vec<Refused>,
+}
+
+/// A prompt that came into the conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inserted {
+    /// Which.
+    pub prompt: PromptId,
+    /// Who sent it.
+    pub by: ClientId,
+    /// The message that it is now.
+    pub message: MessageId,
+    /// What it says.
+    pub content: Json,
 }
 
 impl Session {
@@ -602,7 +615,7 @@ impl Session {
         } else {
             self.echo = Some(Echo::of(&message, &content));
         }
-        out.inserted.push((by, message.clone(), sent));
+        out.inserted.push(Inserted { prompt, by, message: message.clone(), content: sent });
         self.prompts.inserted(prompt, message);
         out.durable = true;
         out.upkeep = true;

@@ -145,7 +145,12 @@ impl Names {
             .filter_map(|entry| match entry.id() {
                 EntryId::Message(_, id) => Some(id.as_json()),
                 EntryId::ToolCall(id) => Some(id.as_json()),
-                _ => None,
+                EntryId::Plan(_)
+                | EntryId::Terminal(_)
+                | EntryId::Compaction(_)
+                | EntryId::Subagent(_)
+                | EntryId::SessionMessage(_)
+                | EntryId::Note(_) => None,
             })
             .collect();
         let renamed = self.renamed.iter().filter(|(_, name)| names.contains(name));

@@ -256,10 +256,14 @@ proptest! {
         place in any::<prop::sample::Index>(),
     ) {
         let (parent, kept) = kept(steps);
-        let messages: Vec<_> = parent.entries().iter().enumerate().filter_map(|(place, entry)| match entry.id() {
-            EntryId::Message(_, id) if !entry.body().removed => Some((place, id.clone())),
-            _ => None,
-        }).collect();
+        let mut messages = Vec::new();
+        for (place, entry) in parent.entries().iter().enumerate() {
+            if let EntryId::Message(_, id) = entry.id()
+                && !entry.body().removed
+            {
+                messages.push((place, id.clone()));
+            }
+        }
         let session = Session::new(parent.clone(), WORDS, None);
         let (end, point) = match messages.get(place.index(messages.len() + 1)) {
             // A person and the agent use one id here, and the person's is looked for first.

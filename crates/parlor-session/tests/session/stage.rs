@@ -210,9 +210,10 @@ fn forked(session: &Session, point: &str) -> String {
     let entries = session.transcript().entries();
     let taken = fork.entries.iter().zip(entries).map(|(moved, entry)| {
         assert_eq!(moved.from, entry.created());
-        let name = match entry.id() {
-            EntryId::Message(role, id) => format!("{role:?} {id}"),
-            other => format!("{other:?}"),
+        let name = if let EntryId::Message(role, id) = entry.id() {
+            format!("{role:?} {id}")
+        } else {
+            format!("{:?}", entry.id())
         };
         let head = moved.head.as_ref().map_or(String::new(), |head| format!(" as {head}"));
         format!("{} {name}{head}", moved.to)

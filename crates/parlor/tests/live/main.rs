@@ -5,6 +5,7 @@ mod asking;
 mod client;
 mod doors;
 mod editors;
+mod forks;
 mod joining;
 mod known;
 mod lasting;

@@ -1,0 +1,379 @@
+//! Sessions that go on from a point of another.
+//!
+//! A fork is stored together with what changed here, so that it is the conversation of one moment. Only then its agent
+//! is looked after: one that can fork by itself is asked to, and every other is given the conversation with the first
+//! prompt.
+
+use std::sync::Arc;
+
+use parlor_dialect::live::Listener;
+use parlor_dialect::{Dialect, Losses, live};
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::{AgentsPoint, Fork, NotForked, Point};
+use parlor_session::{MessageId, Row, SessionId};
+use parlor_store::{Copied, SessionRow, Write};
+use parlor_wire::{RequestId, RpcError, code};
+
+use super::{Actor, Bound, From, Message, now};
+use crate::agent::{Agent, Offer};
+use crate::client::Client;
+use crate::hub::Shared;
+use crate::json;
+use crate::stored::{self, KEPT};
+
+/// How many forks may wait for the agent to be brought back. One more goes without it.
+const MAX_WAITING: usize = 64;
+
+/// A client wants the conversation to go on elsewhere.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) client: Arc<Client>,
+    pub(crate) id: RequestId,
+    pub(crate) params: Object,
+    pub(crate) why: Why,
+}
+
+/// What the client wants of a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The fork itself.
+    Fork,
+    /// To say something else in place of a prompt.
+    Edit,
+    /// To ask the same again.
+    Regenerate,
+}
+
+/// A fork on its way.
+pub(super) struct Planned {
+    client: Arc<Client>,
+    /// The request, which is answered when the fork is there.
+    id: RequestId,
+    row: SessionRow,
+    /// What is written of it, until it is.
+    writes: Vec<Write>,
+    /// What the agent is asked, if it can fork by itself.
+    native: Option<Object>,
+    /// The answer, unless the agent has more to say.
+    answer: Object,
+    /// What is said in the new session at once.
+    prompt: Option<Json>,
+}
+
+/// How the agent of a fork knows the conversation.
+enum How {
+    /// It has forked by itself.
+    Native(Box<Bound>),
+    /// It is given the conversation with the first prompt; it may have failed to fork by itself.
+    Transcript(Option<RpcError>),
+}
+
+impl Actor {
+    pub(super) fn fork(&mut self, request: &Request) {
+        match self.plan(request) {
+            Ok(planned) => {
+                self.forks.push(planned);
+                self.due.durable = true;
+            }
+            Err(error) => request.client.outbox.push(json::error(&request.id, &error).into()),
+        }
+    }
+
+    fn plan(&self, request: &Request) -> Result<Planned, RpcError> {
+        let Request { client, id, params, why } = request;
+        let message = message_of(params)?.map(|message| self.unaliased(message));
+        let point = match (why, &message) {
+            (Why::Fork, None) => Point::End,
+            (Why::Fork, Some(message)) => Point::After(message.clone()),
+            (Why::Edit | Why::Regenerate, Some(message)) => Point::BeforePrompt(message.clone()),
+            (Why::Edit | Why::Regenerate, None) => {
+                return Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string"));
+            }
+        };
+        let fork = self.session.fork(&point).map_err(|why| not_forked(message.as_ref(), why))?;
+        let prompt = match why {
+            Why::Fork => None,
+            Why::Edit => Some(edited(params, message.as_ref(), &fork)?),
+            Why::Regenerate => Some(again(message.as_ref(), &fork)?),
+        };
+        let row = self.row_of_fork(client, params, *why, message.as_ref())?;
+        let native = self.native(&fork, &row);
+        let answer = self.answer_to_fork(client, &row, &fork);
+        let writes = self.writes_of_fork(&row, fork);
+        Ok(Planned { client: Arc::clone(client), id: id.clone(), row, writes, native, answer, prompt })
+    }
+
+    fn row_of_fork(
+        &self,
+        client: &Client,
+        params: &Object,
+        why: Why,
+        message: Option<&MessageId>,
+    ) -> Result<SessionRow, RpcError> {
+        let given = params.get("cwd").filter(|cwd| !cwd.is_null() && why == Why::Fork);
+        let cwd = match given.map(|_| json::text(params, "cwd").filter(|cwd| cwd.starts_with('/'))) {
+            None => self.row.cwd.clone(),
+            Some(Some(cwd)) => cwd,
+            Some(None) => {
+                return Err(RpcError::new(code::INVALID_PARAMS, "`cwd` must be an absolute path"));
+            }
+        };
+        let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
+        // A client that names servers says how the new session is made; else it is made as this one was.
+        if why == Why::Fork && params.get("mcpServers").is_some_and(|servers| !servers.is_null()) {
+            let mut given = params.clone();
+            for name in ["sessionId", "messageId", "cwd", "_meta"] {
+                given.remove(name);
+            }
+            data.set("params", given.to_json());
+            data.set("dialect", json::string(client.dialect().name()));
+        }
+        match message {
+            Some(message) => data.set("forkedAt", message.as_json()),
+            None => drop(data.remove("forkedAt")),
+        }
+        let id = SessionId::from(uuid::Uuid::now_v7().to_string().as_str());
+        let now = now();
+        Ok(SessionRow {
+            id: id.as_json().as_literal().to_owned(),
+            agent: self.row.agent.clone(),
+            agent_session: None,
+            cwd,
+            title: self.row.title.clone(),
+            parent: Some(self.row.id.clone()),
+            created_at: now,
+            active_at: now,
+            archived: false,
+            busy: false,
+            data: data.to_json().as_str().to_owned(),
+        })
+    }
+
+    /// What the agent is asked to do, if it can do it: for that it has to know all of the conversation.
+    fn native(&self, fork: &Fork, row: &SessionRow) -> Option<Object> {
+        let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
+        if self.hand_over || self.waiting_forks.len() >= MAX_WAITING {
+            return None;
+        }
+        let (offer, message) = match &fork.agents {
+            AgentsPoint::End => (Offer::Fork, None),
+            AgentsPoint::After(message) => (Offer::ForkAtMessage, Some(message)),
+            AgentsPoint::Start | AgentsPoint::Nameless => return None,
+        };
+        let (dialect, offers) = match &self.agent {
+            Some(bound) => (bound.agent.dialect, bound.agent.offers(offer)),
+            None => {
+                let known = self.hub.registry().remembered(&self.hub.config_of(&self.row)?)?;
+                (known.dialect, offer.is_in(known.dialect, &known.info))
+            }
+        };
+        if !offers {
+            return None;
+        }
+        let data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
+        let mut params = json::member(&data, "params").unwrap_or_default();
+        let from = json::text(&data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
+        params.set("sessionId", &agents);
+        params.set("cwd", json::string(&row.cwd));
+        let request =
+            live::request_to_agent("session/fork", &params, from, dialect, None, &mut Losses::default());
+        let (_, mut params) = request.ok()?;
+        if let Some(message) = message {
+            params.set("messageId", message.as_json());
+        }
+        Some(params)
+    }
+
+    fn answer_to_fork(&self, client: &Client, row: &SessionRow, fork: &Fork) -> Object {
+        let mut answer = Object::default();
+        answer.set("sessionId", json::json(row.id.clone()));
+        let initialize = client.terms().map(|terms| terms.initialize.clone()).unwrap_or_default();
+        let mut listener = Listener::new(client.dialect(), &initialize);
+        answer.add_missing(&listener.session_fields(self.session.transcript(), &mut Losses::default()));
+        json::note(&mut answer, "parlor/seq", json::json(fork.entries.len().max(1).to_string()));
+        json::note(&mut answer, "parlor/state", json::string("idle"));
+        let how = if fork.entries.is_empty() { "empty" } else { "transcript" };
+        json::note(&mut answer, FORK, json::string(how));
+        answer
+    }
+
+    fn writes_of_fork(&self, row: &SessionRow, fork: Fork) -> Vec<Write> {
+        let session = || row.id.clone();
+        let last = fork.entries.len().max(1) as u64;
+        let entries = fork.entries.into_iter();
+        let entries = entries.map(|moved| Copied { from: moved.from, to: moved.to, head: moved.head });
+        let mut writes = vec![
+            Write::Session(row.clone()),
+            Write::Copy { from: self.row.id.clone(), to: session(), entries: entries.collect() },
+        ];
+        for slot in fork.slots {
+            if let Row::Slot { name, seq, body } = slot {
+                writes.push(Write::Slot { session: session(), name: name.to_owned(), seq, body: Some(body) });
+            }
+        }
+        if !fork.kept.is_empty() {
+            let body = Some(fork.kept.to_json().as_str().to_owned());
+            writes.push(Write::Slot { session: session(), name: KEPT.to_owned(), seq: last, body });
+        }
+        writes
+    }
+
+    /// What has to be written for forks, after all that changed here.
+    pub(super) fn fork_writes(&mut self) -> impl Iterator<Item = Write> {
+        self.forks.iter_mut().flat_map(|planned| std::mem::take(&mut planned.writes))
+    }
+
+    /// Forks that are stored now get their agent.
+    pub(super) fn forked(&mut self) {
+        for planned in std::mem::take(&mut self.forks) {
+            if planned.native.is_some() && self.agent.is_none() {
+                self.waiting_forks.push(planned);
+                self.start_agent();
+            } else {
+                self.finish(planned, None);
+            }
+        }
+    }
+
+    /// Forks that waited for the agent go on, with it or without.
+    pub(super) fn go_on_with_forks(&mut self, error: Option<&RpcError>) {
+        for planned in std::mem::take(&mut self.waiting_forks) {
+            self.finish(planned, error);
+        }
+    }
+
+    fn finish(&self, planned: Planned, error: Option<&RpcError>) {
+        let hub = Arc::clone(&self.hub);
+        let agent = self.agent.as_ref().map(|bound| Arc::clone(&bound.agent));
+        let error = error.cloned();
+        tokio::spawn(async move {
+            let how = match (&planned.native, agent, error) {
+                (Some(params), Some(agent), _) => fork_at_agent(&agent, params).await,
+                (Some(_), None, error) => How::Transcript(error),
+                (None, _, _) => How::Transcript(None),
+            };
+            tell(&hub, planned, how).await;
+        });
+    }
+
+    /// Forks that could not be stored are not there.
+    pub(super) fn refuse_forks(&mut self, error: &RpcError) {
+        for planned in self.forks.drain(..) {
+            planned.client.outbox.push(json::error(&planned.id, error).into());
+        }
+    }
+}
+
+/// How the answer says what the agent knows.
+const FORK: &str = "parlor/fork";
+
+/// The message that params name; a null names none.
+fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {
+    match params.get("messageId").filter(|message| !message.is_null()) {
+        None => Ok(None),
+        Some(_) => match json::literal(params, "messageId") {
+            Some(message) => Ok(Some(message.into())),
+            None => Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string")),
+        },
+    }
+}
+
+/// Why there is no fork, for a client.
+fn not_forked(message: Option<&MessageId>, why: NotForked) -> RpcError {
+    let (reason, text) = match why {
+        NotForked::Unknown => ("unknown", "there is no such message in the session"),
+        NotForked::BeingWritten => ("being_written", "the agent is still writing this message"),
+        NotForked::NoPrompt => ("no_prompt", "nobody said anything before this message"),
+    };
+    bad_message(message, reason, text)
+}
+
+fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcError {
+    let mut data = Object::default();
+    if let Some(message) = message {
+        data.set("messageId", message.as_json());
+    }
+    data.set("reason", json::string(reason));
+    RpcError::new(code::INVALID_PARAMS, text).with_data(data.to_json())
+}
+
+/// What is said in place of a prompt.
+fn edited(params: &Object, message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+    if fork.prompt.as_ref().map(|(prompt, _)| prompt) != message {
+        return Err(bad_message(message, "not_a_prompt", "only what a person said can be edited"));
+    }
+    let blocks = |list: &&Json| parlor_json::elements(list.raw()).is_some_and(|blocks| !blocks.is_empty());
+    params.get("prompt").filter(blocks).cloned().ok_or_else(|| {
+        RpcError::new(code::INVALID_PARAMS, "`prompt` must be a list of content blocks, and not empty")
+    })
+}
+
+/// What is asked once more.
+fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+    let content = fork.prompt.as_ref().map(|(_, content)| content.clone());
+    content
+        .filter(|content| content.as_str() != "[]")
+        .ok_or_else(|| bad_message(message, "empty", "there is nothing left of the prompt"))
+}
+
+/// Has the agent fork by itself.
+async fn fork_at_agent(agent: &Arc<Agent>, params: &Object) -> How {
+    let failed = |error: RpcError| {
+        tracing::info!(agent = agent.name, "the agent could not fork: {}", error.message());
+        How::Transcript(Some(error))
+    };
+    match agent.call("session/fork", params).await {
+        Ok(result) => {
+            let mut result = json::object(Some(result.raw()));
+            let Some(session) = json::session_of(&result) else {
+                return failed(RpcError::new(code::INTERNAL_ERROR, "the agent forked without an id"));
+            };
+            result.remove("sessionId");
+            let agent = Arc::clone(agent);
+            How::Native(Box::new(Bound { agent, session, replays: false, anew: false, result }))
+        }
+        Err(error) => failed(RpcError::from_raw(error.raw())),
+    }
+}
+
+/// Answers who wanted the fork, lets it take part there, and says what is to be said.
+async fn tell(hub: &Arc<Shared>, planned: Planned, how: How) {
+    let Planned { client, id, row, mut answer, prompt, .. } = planned;
+    let Some(session) = JsonStr::from_literal(&row.id).map(SessionId::from) else { return };
+    hub.note_peer(&session, &client.peer);
+    let told = match how {
+        How::Native(bound) => {
+            let key = row.id.clone();
+            match hub.read(move |store| stored::open(store, &key)).await {
+                Ok(Some(opened)) => {
+                    let result = bound.result.clone();
+                    hub.begin(opened, &session, *bound, result);
+                    let notes = vec![(FORK, json::string("native"))];
+                    let from = From::Forked(notes);
+                    hub.send(&session, Message::Join { client: Arc::clone(&client), id: id.clone(), from })
+                        .await
+                }
+                Ok(None) => Err(crate::hub::no_session(&session)),
+                Err(error) => Err(error),
+            }
+        }
+        How::Transcript(error) => {
+            if let Some(error) = error {
+                json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
+            }
+            client.outbox.push(json::response(&id, &answer).into());
+            let attached = hub.send(&session, Message::Attach(Arc::clone(&client))).await;
+            if let Err(error) = attached {
+                tracing::warn!(%session, "a fork cannot be opened: {}", error.message());
+            }
+            Ok(())
+        }
+    };
+    if let Err(error) = told {
+        client.outbox.push(json::error(&id, &error).into());
+        return;
+    }
+    if let Some(content) = prompt {
+        let _ = hub.send(&session, Message::Say { client, content }).await;
+    }
+}

@@ -1,0 +1,449 @@
+//! Conversations that go on from an earlier point: forked, edited, asked again.
+
+use std::iter;
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Guest};
+use crate::doors::{DOORS, Door};
+use crate::server::{AGENTS, Server};
+
+/// Agents that can fork by themselves, each as far as it goes.
+const FORKERS: &str = r#"
+[agents.at-message-v1]
+command = ["PARLOR", "demo-agent", "--version", "1", "--state", "HOME/a", "--offers", "resume,fork-at-message"]
+[agents.at-message-v2]
+command = ["PARLOR", "demo-agent", "--version", "2", "--state", "HOME/b", "--offers", "fork-at-message"]
+[agents.at-end-v1]
+command = ["PARLOR", "demo-agent", "--version", "1", "--state", "HOME/c", "--offers", "resume,fork"]
+[agents.at-end-v2]
+command = ["PARLOR", "demo-agent", "--version", "2", "--state", "HOME/d", "--offers", "fork"]
+[agents.no-ids]
+command = ["PARLOR", "demo-agent", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
+[agents.brief]
+command = ["PARLOR", "demo-agent", "--version", "1", "--offers", "none"]
+"#;
+
+fn fork(client: &mut Client, session: &str, message: Option<&str>) -> Result<Value, Value> {
+    let mut params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+    if let Some(message) = message {
+        params["messageId"] = json!(message);
+    }
+    client.call("session/fork", params)
+}
+
+fn id(answer: &Value) -> String {
+    answer["sessionId"].as_str().unwrap().to_owned()
+}
+
+/// The id of a message in a line of a transcript.
+fn message(line: &str) -> String {
+    let (_, rest) = line.split_once(' ').unwrap();
+    serde_json::from_str(rest.split_once(": ").unwrap().0).unwrap()
+}
+
+/// A conversation of two turns, and how everybody must know it.
+fn conversation(server: &Server, client: &mut Client) -> (String, Vec<String>) {
+    let session = client.new_session();
+    client.turn(&session, "think Hm.\nsay One.");
+    client.turn(&session, "say Two.");
+    let truth = server.truth(&session);
+    assert_eq!(truth.len(), 5, "{truth:#?}");
+    (session, truth)
+}
+
+fn sessions(client: &mut Client) -> Vec<Value> {
+    let listed = client.call("session/list", json!({ "_meta": { "parlor/agent": "*" } })).unwrap();
+    listed["sessions"].as_array().unwrap().clone()
+}
+
+/// What the fork's agent says that it was given with a prompt.
+fn whoami(client: &mut Client, session: &str) -> String {
+    client.turn(session, "whoami");
+    client.transcript(session).last().unwrap().clone()
+}
+
+#[test]
+fn every_session_can_be_forked_at_a_message_and_clients_are_told_so() {
+    let server = Server::start();
+    for dialect in Dialect::ALL {
+        let client = server.client(Door::Unix, dialect, "v1");
+        let offered = &client.heard[0]["result"];
+        let offered = match dialect {
+            Dialect::V1 => &offered["agentCapabilities"]["sessionCapabilities"]["fork"],
+            Dialect::V2 | Dialect::Draft => &offered["capabilities"]["session"]["fork"],
+        };
+        assert_eq!(*offered, json!({ "atMessageId": true }));
+    }
+}
+
+#[test]
+fn a_fork_holds_all_messages_up_to_and_including_the_given_one() {
+    let mut server = Server::start();
+    let mut forks = Vec::new();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            for (place, line) in truth.iter().enumerate() {
+                let answer = fork(&mut client, &session, Some(&message(line))).unwrap();
+                let forked = id(&answer);
+                assert_ne!(forked, session);
+                assert_eq!(answer["_meta"]["parlor/fork"], "transcript", "{answer}");
+                assert_eq!(answer["_meta"]["parlor/seq"], place + 1);
+                assert_eq!(answer["_meta"]["parlor/state"], "idle");
+                // The ids are kept, and no turn was started.
+                assert_eq!(server.truth(&forked), truth[..=place]);
+                forks.push((forked, truth[..=place].to_vec()));
+            }
+            let all = id(&fork(&mut client, &session, None).unwrap());
+            assert_eq!(server.truth(&all), truth);
+            assert_eq!(server.truth(&session), truth, "the parent stays as it was");
+            // What comes later crosses in neither direction.
+            client.turn(&all, "say Three.");
+            client.turn(&session, "say Four.");
+            let (in_fork, in_parent) = (server.truth(&all), server.truth(&session));
+            assert_eq!((in_fork[..5].to_vec(), in_parent[..5].to_vec()), (truth.clone(), truth));
+            assert!(in_fork.last().unwrap().ends_with("Three."));
+            assert!(in_parent.last().unwrap().ends_with("Four."));
+            assert_eq!((in_fork.len(), in_parent.len()), (7, 7));
+        }
+    }
+    server.restart();
+    for (forked, truth) in forks {
+        assert_eq!(server.truth(&forked), truth);
+    }
+}
+
+#[test]
+fn an_id_that_is_not_recognized_is_an_error_and_nothing_is_created() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let (session, _) = conversation(&server, &mut client);
+            let (_, others) = conversation(&server, &mut client);
+            let before = sessions(&mut client).len();
+            for unknown in ["nobody", "", &message(&others[0])] {
+                let error = fork(&mut client, &session, Some(unknown)).unwrap_err();
+                assert_eq!(error["code"], -32602);
+                assert_eq!(error["data"], json!({ "messageId": unknown, "reason": "unknown" }));
+            }
+            for params in [
+                json!({ "sessionId": session, "cwd": "/", "mcpServers": [], "messageId": 7 }),
+                json!({ "sessionId": session, "cwd": "here", "mcpServers": [] }),
+            ] {
+                assert_eq!(client.call("session/fork", params).unwrap_err()["code"], -32602);
+            }
+            assert_eq!(fork(&mut client, "nobody", None).unwrap_err()["code"], -32002);
+            assert_eq!(sessions(&mut client).len(), before);
+        }
+    }
+}
+
+#[test]
+fn a_running_turn_is_forked_where_it_is_finished_and_goes_on() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            let before = sessions(&mut client).len();
+            let mut other = server.client(Door::Unix, Dialect::V2, agent);
+            other.load(&session);
+            let prompt = client.prompt(&session, "think So.\nsay Hanging.\nsleep 60000");
+            other.hears(&session, "Hanging.");
+            let now = other.transcript(&session);
+            let [thought, hanging] =
+                [now[now.len() - 2].clone(), now[now.len() - 1].clone()].map(|m| message(&m));
+            let error = fork(&mut client, &session, Some(&hanging)).unwrap_err();
+            assert_eq!(error["code"], -32602);
+            assert_eq!(error["data"], json!({ "messageId": hanging, "reason": "being_written" }));
+            assert_eq!(sessions(&mut client).len(), before);
+            // At a thought; at what was asked; and at the last thing that is finished.
+            let at_thought = id(&fork(&mut client, &session, Some(&thought)).unwrap());
+            assert_eq!(server.truth(&at_thought), now[..now.len() - 1]);
+            let at_end = id(&fork(&mut client, &session, None).unwrap());
+            assert_eq!(server.truth(&at_end), now[..now.len() - 1]);
+            let earlier = id(&fork(&mut client, &session, Some(&message(&truth[2]))).unwrap());
+            assert_eq!(server.truth(&earlier), truth[..3]);
+            client.turn(&earlier, "say Elsewhere.");
+            assert!(dialect != Dialect::V1 || !client.is_answered(prompt));
+            client.cancel(&session);
+            assert_eq!(client.end_of(&session, prompt), "cancelled");
+            assert_eq!(server.truth(&session), now);
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_can_fork_does_it_itself() {
+    let server = Server::with(FORKERS);
+    for dialect in Dialect::ALL {
+        for (agent, at_message) in [
+            ("at-message-v1", "native"),
+            ("at-message-v2", "native"),
+            ("at-end-v1", "transcript"),
+            ("at-end-v2", "transcript"),
+        ] {
+            let mut client = server.client(Door::Unix, dialect, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            // The agent gives no ids to what it is told in version 1; to what it says itself, in both.
+            let answer = fork(&mut client, &session, Some(&message(&truth[2]))).unwrap();
+            assert_eq!(answer["_meta"]["parlor/fork"], at_message, "{agent}: {answer}");
+            let forked = id(&answer);
+            assert_eq!(server.truth(&forked), truth[..3]);
+            let knows = whoami(&mut client, &forked);
+            let expected = if at_message == "native" { "4 messages" } else { "resource" };
+            assert!(knows.contains(expected), "{agent}: {knows}");
+
+            let answer = fork(&mut client, &session, None).unwrap();
+            assert_eq!(answer["_meta"]["parlor/fork"], "native", "{agent}: {answer}");
+            assert!(answer["configOptions"].is_array() || dialect == Dialect::V1, "{answer}");
+            let forked = id(&answer);
+            assert_eq!(server.truth(&forked), truth);
+            let knows = whoami(&mut client, &forked);
+            assert!(knows.contains("6 messages"), "{agent}: {knows}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_fails_to_fork_is_given_the_conversation() {
+    let server = Server::with(FORKERS);
+    for dialect in Dialect::ALL {
+        let mut client = server.client(Door::Unix, dialect, "no-ids");
+        let (session, truth) = conversation(&server, &mut client);
+        let answer = fork(&mut client, &session, Some(&message(&truth[2]))).unwrap();
+        assert_eq!(answer["_meta"]["parlor/fork"], "transcript");
+        let why = answer["_meta"]["parlor/forkFailed"].as_str().unwrap();
+        assert!(why.contains("there is no message"), "{why}");
+        let forked = id(&answer);
+        assert_eq!(server.truth(&forked), truth[..3]);
+        assert!(whoami(&mut client, &forked).contains("resource"));
+    }
+}
+
+#[test]
+fn a_fork_needs_neither_its_parent_nor_a_running_agent() {
+    for agent in ["brief", "at-message-v1", "at-end-v2"] {
+        let mut server = Server::with(FORKERS);
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let (session, truth) = conversation(&server, &mut client);
+        server.restart();
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut chain = vec![session];
+        for end in [5, 4, 3, 1] {
+            let parent = chain.last().unwrap();
+            chain.push(id(&fork(&mut client, parent, Some(&message(&truth[end - 1]))).unwrap()));
+            assert_eq!(server.truth(chain.last().unwrap()), truth[..end], "{agent} {end}");
+        }
+        let listed = sessions(&mut client);
+        for pair in chain.windows(2) {
+            let info = listed.iter().find(|info| info["sessionId"] == pair[1]).unwrap();
+            assert_eq!(info["_meta"]["parlor/parent"], pair[0]);
+            assert!(info["_meta"]["parlor/forkedAt"].is_string());
+        }
+        // The eldest go first, and in between the server does.
+        for (place, gone) in chain[..4].iter().enumerate() {
+            client.call("session/delete", json!({ "sessionId": gone })).unwrap();
+            if place == 1 {
+                server.restart();
+                client = server.client(Door::Unix, Dialect::V2, agent);
+            }
+            assert_eq!(server.truth(chain.last().unwrap()), truth[..1]);
+        }
+        client.load(chain.last().unwrap());
+        assert_eq!(client.turn(chain.last().unwrap(), "say Alone."), "end_turn");
+    }
+}
+
+#[test]
+fn what_was_redacted_stays_so() {
+    let server = Server::start();
+    for dialect in Dialect::ALL {
+        let mut client = server.client(Door::Unix, dialect, "v2");
+        let session = client.new_session();
+        client.turn(&session, "redact");
+        client.turn(&session, "say Later.");
+        let truth = server.truth(&session);
+        assert!(truth[1].ends_with("[redacted]."), "{truth:#?}");
+        let forked = id(&fork(&mut client, &session, Some(&message(&truth[1]))).unwrap());
+        assert_eq!(server.truth(&forked), truth[..2]);
+        // The context that the agent is given does not have it either.
+        let (place, _) = (client.mark(), client.turn(&forked, "whoami"));
+        let told: Vec<_> = client.heard[place..].iter().map(Value::to_string).collect();
+        assert!(!told.join("\n").contains("swordfish"), "{told:?}");
+    }
+}
+
+#[test]
+fn a_message_may_be_named_by_the_alias_that_it_was_told_under() {
+    let mut server = Server::start();
+    let mut client = server.client(Door::Unix, Dialect::V1, "v2");
+    let session = client.new_session();
+    client.turn(&session, "redact");
+    client.turn(&session, "say Later.");
+    let truth = server.truth(&session);
+    let replaced = message(&truth[1]);
+    let restated = client
+        .update(&session, 0, "it is said again", |update| update["_meta"]["parlor/replaces"] == replaced);
+    let alias = restated["messageId"].as_str().unwrap();
+    assert_ne!(alias, replaced);
+    let forked = id(&fork(&mut client, &session, Some(alias)).unwrap());
+    assert_eq!(server.truth(&forked), truth[..2]);
+    server.restart();
+    let mut client = server.client(Door::Unix, Dialect::V1, "v2");
+    let forked = id(&fork(&mut client, &session, Some(alias)).unwrap());
+    assert_eq!(server.truth(&forked), truth[..2]);
+}
+
+#[test]
+fn titles_metadata_and_what_was_chosen_go_along() {
+    let server = Server::with(FORKERS);
+    for (agent, dialect) in [("v2", Dialect::V2), ("brief", Dialect::V1), ("at-message-v2", Dialect::V2)] {
+        let mut client = server.client(Door::Unix, dialect, agent);
+        let session = client.new_session();
+        client.turn(&session, "title Birds\nmeta {\"tags\":[\"a\"]}\nsay One.");
+        let option = json!({ "sessionId": session, "configId": "model", "value": "large" });
+        let mut option_v2 = option.clone();
+        option_v2["type"] = json!("id");
+        client
+            .call("session/set_config_option", if dialect == Dialect::V1 { option } else { option_v2 })
+            .unwrap();
+        let truth = server.truth(&session);
+        let answer = fork(&mut client, &session, Some(&message(&truth[0]))).unwrap();
+        let forked = id(&answer);
+        let model = |said: &Value| {
+            let options = said["configOptions"].as_array().unwrap_or_else(|| panic!("{said}"));
+            let named = |option: &&Value| option["configId"] == "model" || option["id"] == "model";
+            options.iter().find(named).unwrap()["currentValue"].clone()
+        };
+        if answer["_meta"]["parlor/fork"] == "transcript" {
+            assert_eq!(model(&answer), "large", "{agent}");
+        }
+        assert_eq!(client.turn(&forked, "say On."), "end_turn");
+        let joined = client.load(&forked);
+        assert_eq!(model(&joined), "large", "{agent}");
+        let info = client.view(&forked)["info"].clone();
+        assert_eq!(info["title"], "Birds");
+        assert_eq!(info["_meta"]["tags"], json!(["a"]));
+        let listed = sessions(&mut client);
+        let listed = listed.iter().find(|info| info["sessionId"] == forked).unwrap();
+        assert_eq!(listed["title"], "Birds");
+    }
+}
+
+fn edit(client: &mut Client, session: &str, message: &str, text: &str) -> Result<Value, Value> {
+    let prompt = json!([{ "type": "text", "text": text }]);
+    client.call("_parlor/edit", json!({ "sessionId": session, "messageId": message, "prompt": prompt }))
+}
+
+fn regenerate(client: &mut Client, session: &str, message: &str) -> Result<Value, Value> {
+    client.call("_parlor/regenerate", json!({ "sessionId": session, "messageId": message }))
+}
+
+#[test]
+fn a_prompt_is_edited_and_everything_before_it_kept() {
+    let server = Server::with(FORKERS);
+    for agent in AGENTS.into_iter().chain(["at-message-v1", "at-message-v2"]) {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(Door::Unix, dialect, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            for (place, how) in [(3, None), (0, Some("empty"))] {
+                let mark = client.mark();
+                let answer = edit(&mut client, &session, &message(&truth[place]), "say Instead.").unwrap();
+                if let Some(how) = how {
+                    assert_eq!(answer["_meta"]["parlor/fork"], how);
+                }
+                let forked = id(&answer);
+                client.idle(&forked, mark);
+                let after = server.truth(&forked);
+                assert_eq!(after[..place], truth[..place]);
+                let [prompt, said] = &after[place..] else { panic!("{after:#?}") };
+                assert!(prompt.starts_with("user_message") && prompt.ends_with("say Instead."), "{after:#?}");
+                assert!(said.starts_with("agent_message") && said.ends_with("Instead."), "{after:#?}");
+                // Who edited takes part and was told all of it, and of nothing before.
+                client.comes_to(&forked, &after[place..]);
+            }
+            assert_eq!(server.truth(&session), truth);
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_asked_for_again() {
+    let server = Server::start();
+    for agent in AGENTS {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(Door::Unix, dialect, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            // By the answer, by what was thought before it, by the question.
+            for (named, prompt) in [(4, 3), (3, 3), (2, 0), (1, 0), (0, 0)] {
+                let mark = client.mark();
+                let answer = regenerate(&mut client, &session, &message(&truth[named])).unwrap();
+                let forked = id(&answer);
+                client.idle(&forked, mark);
+                let after = server.truth(&forked);
+                assert_eq!(after[..prompt], truth[..prompt]);
+                let texts = |lines: &[String]| -> Vec<String> {
+                    lines.iter().map(|line| line.split_once(": ").unwrap().1.to_owned()).collect()
+                };
+                let end = if prompt == 0 { 3 } else { 5 };
+                assert_eq!(texts(&after[prompt..]), texts(&truth[prompt..end]));
+                // What is asked again is a message of its own.
+                let ids: Vec<_> = after[prompt..].iter().map(|line| message(line)).collect();
+                assert!(
+                    iter::zip(&ids, &truth[prompt..]).all(|(id, line)| *id != message(line)) || agent != "v2"
+                );
+            }
+            assert_eq!(server.truth(&session), truth);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_edited_or_asked_again_is_an_error() {
+    let server = Server::start();
+    for agent in AGENTS {
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let (session, truth) = conversation(&server, &mut client);
+        let before = sessions(&mut client).len();
+        let answer = message(&truth[2]);
+        let error = edit(&mut client, &session, &answer, "no").unwrap_err();
+        assert_eq!(
+            (error["code"].clone(), error["data"]["reason"].clone()),
+            (json!(-32602), json!("not_a_prompt"))
+        );
+        assert_eq!(edit(&mut client, &session, "nobody", "no").unwrap_err()["data"]["reason"], "unknown");
+        assert_eq!(regenerate(&mut client, &session, "nobody").unwrap_err()["data"]["reason"], "unknown");
+        let prompt = json!({ "sessionId": session, "messageId": message(&truth[0]), "prompt": [] });
+        assert_eq!(client.call("_parlor/edit", prompt).unwrap_err()["code"], -32602);
+        let nothing = json!({ "sessionId": session });
+        assert_eq!(client.call("_parlor/regenerate", nothing).unwrap_err()["code"], -32602);
+        assert_eq!(sessions(&mut client).len(), before);
+    }
+}
+
+#[test]
+fn who_only_watches_does_not_fork() {
+    let server = Server::start();
+    let mut client = server.client(Door::Unix, Dialect::V2, "v1");
+    let (session, truth) = conversation(&server, &mut client);
+    for dialect in Dialect::ALL {
+        let mut watcher = Guest::new(Door::Web, dialect, "v1").observing().join(&server);
+        let first = message(&truth[0]);
+        for error in [
+            fork(&mut watcher, &session, None).unwrap_err(),
+            edit(&mut watcher, &session, &first, "no").unwrap_err(),
+            regenerate(&mut watcher, &session, &first).unwrap_err(),
+        ] {
+            assert_eq!(
+                (error["code"].clone(), error["data"]["reason"].clone()),
+                (json!(-32600), json!("observer"))
+            );
+        }
+    }
+    assert_eq!(sessions(&mut client).len(), 1);
+}
