@@ -170,7 +170,8 @@ pub(crate) fn title_of(row: &SessionRow) -> Option<String> {
     row.title.as_deref().map(literal_text).filter(|title| !title.trim().is_empty())
 }
 
-fn literal_text(literal: &str) -> String {
+/// A JSON string as text.
+pub(crate) fn literal_text(literal: &str) -> String {
     JsonStr::from_literal(literal).map_or_else(|| literal.to_owned(), |text| text.to_text().into_owned())
 }
 

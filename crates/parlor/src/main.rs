@@ -15,6 +15,7 @@ mod render;
 mod screen;
 mod setup;
 mod table;
+mod turn;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,9 @@ enum Command {
     Ls(commands::ls::Ls),
     Show(commands::show::Show),
     Prompt(commands::prompt::Prompt),
+    Fork(commands::fork::Fork),
+    Edit(commands::fork::Edit),
+    Regenerate(commands::fork::Regenerate),
     Export(commands::export::Export),
     Rm(commands::rm::Rm),
     Status(commands::status::Status),
@@ -59,6 +63,9 @@ fn main() -> ExitCode {
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
         Command::Prompt(prompt) => prompt.run(),
+        Command::Fork(fork) => fork.run(),
+        Command::Edit(edit) => edit.run(),
+        Command::Regenerate(regenerate) => regenerate.run(),
         Command::Export(export) => export.run(),
         Command::Rm(rm) => rm.run(),
         Command::Status(status) => status.run(),

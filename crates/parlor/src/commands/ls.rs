@@ -1,14 +1,16 @@
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use parlor_server::data_dir::DataDir;
+use parlor_server::stored;
 use parlor_store::{Filter, SessionRow};
 use serde::Serialize;
 
 use crate::client;
 use crate::failure::Failure;
-use crate::library::{Library, id_of, title_of};
+use crate::library::{Library, id_of, literal_text, title_of};
 use crate::output::{self, DIM, GREEN, YELLOW, ago, short_path, timestamp};
 use crate::setup::Common;
 use crate::table::{Cell, Table};
@@ -30,6 +32,9 @@ pub(crate) struct Ls {
     /// How many to list; 0 for all
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
+    /// Show forks below the sessions that they were forked from
+    #[arg(long)]
+    tree: bool,
     /// Print a list of objects as JSON
     #[arg(long)]
     json: bool,
@@ -48,8 +53,12 @@ struct Listed {
     created_at: String,
     updated_at: String,
     parent: Option<String>,
+    forked_at: Option<String>,
     #[serde(skip)]
     active_at: i64,
+    /// The branches that lead to it in a tree.
+    #[serde(skip)]
+    branches: String,
 }
 
 impl Ls {
@@ -68,7 +77,11 @@ impl Ls {
         rows.truncate(limit);
         let runs =
             DataDir::look(&self.common.data_dir()?).is_some_and(|data| client::answers(&data.socket()));
-        let listed: Vec<_> = rows.iter().map(|row| list(&library, row, runs)).collect::<Result<_, _>>()?;
+        let mut listed: Vec<_> =
+            rows.iter().map(|row| list(&library, row, runs)).collect::<Result<_, _>>()?;
+        if self.tree {
+            listed = tree(listed);
+        }
         if self.json {
             output::print_json(&listed)?;
         } else if listed.is_empty() {
@@ -112,9 +125,38 @@ fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed
         },
         created_at: timestamp(row.created_at),
         updated_at: timestamp(row.active_at),
-        parent: row.parent.clone(),
+        parent: row.parent.as_deref().map(literal_text),
+        forked_at: stored::forked_at(row).map(|message| message.to_text().into_owned()),
         active_at: row.active_at,
+        branches: String::new(),
     })
+}
+
+/// Puts forks below the sessions that they were forked from. What is not listed has no place, so that its forks stand
+/// by themselves.
+fn tree(listed: Vec<Listed>) -> Vec<Listed> {
+    let ids: HashSet<String> = listed.iter().map(|session| session.session_id.clone()).collect();
+    let mut forks: HashMap<String, Vec<Listed>> = HashMap::new();
+    let mut roots = Vec::new();
+    for session in listed {
+        match session.parent.clone().filter(|parent| ids.contains(parent)) {
+            Some(parent) => forks.entry(parent).or_default().push(session),
+            None => roots.push(session),
+        }
+    }
+    let mut grown = Vec::new();
+    // The branches of those below, and what comes next, the last first.
+    let mut next: Vec<(String, Listed)> = roots.into_iter().rev().map(|root| (String::new(), root)).collect();
+    while let Some((below, session)) = next.pop() {
+        let forks = forks.remove(&session.session_id).unwrap_or_default();
+        for (place, mut fork) in forks.into_iter().rev().enumerate() {
+            let (branch, on) = if place == 0 { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            fork.branches = format!("{below}{branch}");
+            next.push((format!("{below}{on}"), fork));
+        }
+        grown.push(session);
+    }
+    grown
 }
 
 fn table(listed: &[Listed], id_length: usize) -> Table {
@@ -122,10 +164,10 @@ fn table(listed: &[Listed], id_length: usize) -> Table {
     let now = output::now();
     for session in listed {
         let id: String = session.session_id.chars().take(id_length).collect();
+        let branches = &session.branches;
         let title = match (&session.title, &session.first_prompt) {
-            (Some(title), _) => title.as_str().into(),
-            (None, Some(prompt)) => prompt.as_str().into(),
-            (None, None) => Cell::styled("(nothing said yet)", DIM),
+            (Some(words), _) | (None, Some(words)) => format!("{branches}{words}").into(),
+            (None, None) => Cell::styled(&format!("{branches}(nothing said yet)"), DIM),
         };
         let state = match session.state {
             "running" => Cell::styled("● running", GREEN),

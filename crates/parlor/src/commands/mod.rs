@@ -7,6 +7,7 @@ pub(crate) mod demo_agent;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod fold;
+pub(crate) mod fork;
 pub(crate) mod ls;
 pub(crate) mod prompt;
 pub(crate) mod rm;

@@ -40,6 +40,9 @@ fn the_commands_explain_themselves() {
 
                   [default: 50]
 
+              --tree
+                  Show forks below the sessions that they were forked from
+
               --json
                   Print a list of objects as JSON
 

@@ -1,0 +1,252 @@
+//! Sessions that go on from an earlier point: `fork`, `edit` and `regenerate`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use parlor_json::{Json, JsonStr, Object};
+use parlor_server::data_dir::DataDir;
+use parlor_server::doors::hello::Hello;
+use parlor_session::{EntryId, Role, SessionId, Transcript};
+use serde::Serialize;
+
+use super::{acp, prompt};
+use crate::client::{self, Client};
+use crate::failure::Failure;
+use crate::library::Library;
+use crate::output::{self, DIM};
+use crate::render::safe;
+use crate::setup::{self, Common};
+use crate::turn::Watching;
+
+/// Go on from a message of a session in a new one
+///
+/// The new session has everything up to and including the message, under the same ids, and starts no turn. The old one
+/// stays as it is. `parlor show SESSION` shows the ids of messages.
+#[derive(Args)]
+pub(crate) struct Fork {
+    #[command(flatten)]
+    common: Common,
+    /// The session: its id, the beginning of it, or `latest`
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// The last message of the new session: its id, or the beginning of it [default: the last one there is]
+    #[arg(long, value_name = "MESSAGE")]
+    at: Option<String>,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Say something else in place of an earlier prompt
+///
+/// A new session gets everything before the prompt, and then the new text; the old session stays as it is. The answer is
+/// printed as by `parlor prompt`.
+#[derive(Args)]
+#[command(after_help = "Example:\n  parlor edit latest latest 'What is in the other directory?'")]
+pub(crate) struct Edit {
+    #[command(flatten)]
+    common: Common,
+    /// The session: its id, the beginning of it, or `latest`
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// The prompt: the id of its message, the beginning of it, or `latest`
+    #[arg(value_name = "MESSAGE")]
+    message: String,
+    /// What to say; `-` reads it from standard input
+    #[arg(value_name = "TEXT")]
+    text: String,
+    #[command(flatten)]
+    watching: Watching,
+}
+
+/// Ask an earlier prompt again
+///
+/// A new session gets everything before the prompt, and then the same prompt; the old session stays as it is. The answer
+/// is printed as by `parlor prompt`.
+#[derive(Args)]
+pub(crate) struct Regenerate {
+    #[command(flatten)]
+    common: Common,
+    /// The session: its id, the beginning of it, or `latest`
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// The prompt, or anything that was answered to it: the id of the message, the beginning of it, or `latest`
+    #[arg(value_name = "MESSAGE", default_value = "latest")]
+    message: String,
+    #[command(flatten)]
+    watching: Watching,
+}
+
+/// What came of a fork, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Forked {
+    session_id: String,
+    parent: String,
+    message_id: Option<String>,
+    /// How the agent knows the conversation: `native`, `transcript` or `empty`.
+    fork: String,
+    /// Why the agent could not fork by itself, if it tried.
+    failed: Option<String>,
+}
+
+impl Fork {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let (session, transcript) = open(&self.common, &self.session)?;
+        let at = self.at.as_deref().map(|name| message(&transcript, name)).transpose()?;
+        let data = served(&self.common)?;
+        let runtime = setup::runtime()?;
+        let forked = runtime.block_on(async {
+            let mut client = connect(&data).await?;
+            let mut params = Object::default();
+            params.set("sessionId", session.as_json());
+            if let Some(at) = &at {
+                params.set("messageId", at);
+            }
+            let answer =
+                client.call("session/fork", &params).await.map_err(|error| Failure::server(&error))?;
+            Forked::new(&session, at.as_ref(), &answer)
+        })?;
+        if self.json {
+            output::print_json(&forked)?;
+        } else {
+            output::print(|out| {
+                writeln!(out, "{}", safe(&forked.session_id))?;
+                Ok(())
+            })?;
+            if let Some(failed) = &forked.failed {
+                let note = format!("the agent could not fork and will be given the conversation: {failed}");
+                anstream::eprintln!("{DIM}{}{DIM:#}", safe(&note));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Edit {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let (session, transcript) = open(&self.common, &self.session)?;
+        let message = message(&transcript, &self.message)?;
+        let mut params = Object::default();
+        params.set("sessionId", session.as_json());
+        params.set("messageId", &message);
+        params.set("prompt", prompt::words(&prompt::read(&self.text)?));
+        ask_again(&self.common, "_parlor/edit", &params, &self.watching)
+    }
+}
+
+impl Regenerate {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let (session, transcript) = open(&self.common, &self.session)?;
+        let mut params = Object::default();
+        params.set("sessionId", session.as_json());
+        params.set("messageId", &message(&transcript, &self.message)?);
+        ask_again(&self.common, "_parlor/regenerate", &params, &self.watching)
+    }
+}
+
+/// Has a new session begin with a prompt, and watches its turn.
+fn ask_again(
+    common: &Common,
+    method: &str,
+    params: &Object,
+    watching: &Watching,
+) -> Result<ExitCode, Failure> {
+    let data = served(common)?;
+    let runtime = setup::runtime()?;
+    let done = runtime.block_on(async {
+        let mut client = connect(&data).await?;
+        let answer = client.call(method, params).await.map_err(|error| Failure::server(&error))?;
+        let session = session_of(&answer)?;
+        let mut screen = watching.screen();
+        screen.note(&format!("session {session}"), DIM).map_err(|error| Failure::writing(&error))?;
+        watching.watch(client, session, screen, None).await
+    });
+    runtime.shutdown_background();
+    done
+}
+
+/// A session and what was said in it.
+fn open(common: &Common, name: &str) -> Result<(SessionId, Transcript), Failure> {
+    let library = Library::open(common)?;
+    let opened = library.read(&library.find(name)?)?;
+    let id = JsonStr::from_literal(&opened.row.id).unwrap_or_else(|| JsonStr::new(&opened.row.id));
+    Ok((SessionId::from(id), opened.transcript))
+}
+
+/// The message that is meant: by its id, by the beginning of its id if no other begins so, or the `latest` prompt.
+fn message(transcript: &Transcript, name: &str) -> Result<JsonStr, Failure> {
+    let messages = transcript.entries().iter().filter(|entry| !entry.body().removed);
+    let messages = messages.filter_map(|entry| match entry.id() {
+        EntryId::Message(role, id) => Some((*role, id.as_json())),
+        EntryId::ToolCall(_)
+        | EntryId::Plan(_)
+        | EntryId::Terminal(_)
+        | EntryId::Compaction(_)
+        | EntryId::Subagent(_)
+        | EntryId::SessionMessage(_)
+        | EntryId::Note(_) => None,
+    });
+    let messages: Vec<_> = messages.collect();
+    if name == "latest" {
+        let prompt = messages.iter().rfind(|(role, _)| *role == Role::User);
+        return prompt
+            .map(|(_, id)| (*id).clone())
+            .ok_or_else(|| Failure::bad_input("nothing was asked in this session yet"));
+    }
+    let exact = JsonStr::new(name);
+    if messages.iter().any(|(_, id)| **id == exact) {
+        return Ok(exact);
+    }
+    let begins = |id: &JsonStr| !name.is_empty() && id.to_text().starts_with(name);
+    let found: Vec<_> = messages.into_iter().filter(|(_, id)| begins(id)).collect();
+    match &found[..] {
+        [(_, id)] => Ok((*id).clone()),
+        // It may be a name that only the server knows.
+        [] => Ok(exact),
+        several => {
+            let count = several.len();
+            let ids: Vec<_> = several.iter().take(3).map(|(_, id)| id.to_text().into_owned()).collect();
+            Err(Failure::bad_input(format_args!("'{name}' is the beginning of {count} ids"))
+                .hint(format_args!("write more of the one that is meant: {}", ids.join(", "))))
+        }
+    }
+}
+
+/// The data directory of a server that runs.
+fn served(common: &Common) -> Result<DataDir, Failure> {
+    let data = DataDir::open(&common.data_dir()?).map_err(Failure::failed)?;
+    acp::ensure_server(&data, common)?;
+    Ok(data)
+}
+
+async fn connect(data: &DataDir) -> Result<Client, Failure> {
+    let server = |error: client::Error| Failure::server(&error);
+    let cwd = std::env::current_dir().ok();
+    let hello = Hello { env: acp::environment(), cwd, ..Hello::new() };
+    let mut client = Client::connect(&data.socket(), &hello).await.map_err(server)?;
+    client.initialize().await.map_err(server)?;
+    Ok(client)
+}
+
+fn session_of(answer: &Object) -> Result<SessionId, Failure> {
+    let id = answer.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
+    id.map(SessionId::from).ok_or_else(|| Failure::failed("the server made a session without an id"))
+}
+
+impl Forked {
+    fn new(parent: &SessionId, message: Option<&JsonStr>, answer: &Object) -> Result<Self, Failure> {
+        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
+        let noted = |name: &str| {
+            let note = meta.get(name).map(Json::raw).and_then(JsonStr::from_raw);
+            note.map(|note| note.to_text().into_owned())
+        };
+        Ok(Self {
+            session_id: session_of(answer)?.to_string(),
+            parent: parent.to_string(),
+            message_id: message.map(|id| id.to_text().into_owned()),
+            fork: noted("parlor/fork").unwrap_or_default(),
+            failed: noted("parlor/forkFailed"),
+        })
+    }
+}
