@@ -271,6 +271,27 @@ impl Shared {
         }
     }
 
+    /// Hands on what came for a session while it left its place: it is taken out of the store for that.
+    pub(crate) fn send_again(self: &Arc<Self>, id: &SessionId, messages: Vec<Message>) {
+        let matters = |message: &Message| !matches!(message, Message::Tick | Message::Left(_));
+        let messages: Vec<_> = messages.into_iter().filter(matters).collect();
+        if messages.is_empty() {
+            return;
+        }
+        let (hub, id) = (Arc::clone(self), id.clone());
+        tokio::spawn(async move {
+            for message in messages {
+                let asked = message.asked().map(|(client, request)| (Arc::clone(client), request.clone()));
+                if let Err(error) = hub.send(&id, message).await {
+                    tracing::warn!(session = %id, "what came last is lost: {}", error.message());
+                    if let Some((client, request)) = asked {
+                        client.outbox.push(json::error(&request, &error).into());
+                    }
+                }
+            }
+        });
+    }
+
     /// A session that has just begun.
     pub(crate) fn begin(
         self: &Arc<Self>,

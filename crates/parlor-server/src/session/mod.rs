@@ -422,6 +422,13 @@ impl Actor {
             self.ends = None;
             return Box::pin(self.run()).await;
         }
+        if matches!(self.ends, Some(End::Unused)) {
+            let mut late = Vec::new();
+            while let Some(message) = self.inbox.recv().await {
+                late.push(message);
+            }
+            self.hub.send_again(&self.id, late);
+        }
         if matches!(self.ends, Some(End::Deleted | End::Failed(_)) | None) {
             self.hub.forget_now(&self.id);
         }
@@ -456,16 +463,25 @@ impl Message {
     }
 
     /// Answers a request that nobody will look at.
-    pub(crate) fn refuse(self, error: &RpcError) {
-        let (client, id) = match self {
-            Self::Fork(request) => (request.client, request.id),
+    pub(crate) fn refuse(&self, error: &RpcError) {
+        if let Some((client, id)) = self.asked() {
+            client.outbox.push(crate::json::error(id, error).into());
+        }
+    }
+
+    /// Who waits for an answer to this, and to which request.
+    pub(crate) fn asked(&self) -> Option<(&Arc<Client>, &RequestId)> {
+        match self {
+            Self::Fork(request) => Some((&request.client, &request.id)),
             Self::Join { client, id, .. }
             | Self::Close { client, id }
             | Self::Prompt { client, id, .. }
             | Self::Unhold { client, id, .. }
             | Self::Delete { client, id }
             | Self::Forward { client, id: Some(id), .. }
-            | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => (client, id),
+            | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => {
+                Some((client, id))
+            }
             Self::Attach(_)
             | Self::Say { .. }
             | Self::Seated(_)
@@ -486,9 +502,8 @@ impl Message {
             | Self::Terminal(_)
             | Self::Served(..)
             | Self::Tick
-            | Self::End(_) => return,
-        };
-        client.outbox.push(crate::json::error(&id, error).into());
+            | Self::End(_) => None,
+        }
     }
 }
 
