@@ -373,6 +373,18 @@ impl Actor {
         });
     }
 
+    /// Ends what runs in a terminal that parlor runs for the agent.
+    pub(super) fn cancel_terminal(&self, params: &Object) -> Result<(), RpcError> {
+        let terminal = json::literal(params, "terminalId").map(|id| EntryId::Terminal(id.into()));
+        let shown = terminal.and_then(|terminal| self.session.transcript().get(&terminal));
+        let runs = shown.is_some_and(|shown| shown.body().fields.get("exitStatus").is_none());
+        let terminals = self.terminals.as_ref().filter(|_| runs);
+        let no_such = || RpcError::new(code::INVALID_PARAMS, "no such terminal runs in this session");
+        let ended = terminals.map(|terminals| terminals.serve("terminal/kill", params));
+        // It is asked to end already; there is nothing in the answer.
+        ended.map(drop).ok_or_else(no_such)
+    }
+
     /// A terminal that parlor runs for the agent is one that the agent shows.
     pub(super) fn terminal(&mut self, event: TerminalEvent) {
         let entry = |id: &str| Target::Entry(EntryId::Terminal(id.into()));
@@ -381,6 +393,7 @@ impl Actor {
                 let mut fields = Object::default();
                 fields.set("command", json::string(&command));
                 fields.set("cwd", json::string(&cwd.to_string_lossy()));
+                fields.set("capabilities", json::json(r#"{"cancel":{}}"#));
                 Update::Upsert { target: entry(&id), upsert: Upsert { fields, ..Upsert::default() } }
             }
             TerminalEvent::Output { id, bytes } => {
@@ -396,6 +409,7 @@ impl Actor {
                 }
                 let mut fields = Object::default();
                 fields.set("exitStatus", status.to_json());
+                fields.set("capabilities", Json::null());
                 Update::Upsert { target: entry(&id), upsert: Upsert { fields, ..Upsert::default() } }
             }
             TerminalEvent::Released { .. } => return,

@@ -147,6 +147,16 @@ impl Actor {
         mut params: Object,
     ) {
         self.attach(client);
+        if method == "terminal/cancel"
+            && let Some(id) = id
+            && self.agent_dialect() == Dialect::V1
+        {
+            let line = match self.cancel_terminal(&params) {
+                Ok(()) => json::response(id, &Object::default()),
+                Err(error) => json::error(id, &error),
+            };
+            return self.say(client.id, line);
+        }
         let refuse = |actor: &mut Self, error: &RpcError| {
             if let Some(id) = id {
                 actor.say(client.id, json::error(id, error));

@@ -187,6 +187,30 @@ fn files_are_the_editors_where_it_has_them_and_else_on_the_disk() {
 }
 
 #[test]
+fn a_terminal_that_parlor_runs_can_be_cancelled() {
+    let server = Server::start();
+    for dialect in [Dialect::V2, Dialect::Draft] {
+        let mut client = server.client(Door::Unix, dialect, "v1");
+        let session = client.new_session();
+        let prompt = client.prompt(&session, "terminal echo begun; sleep 1000\nsay On.");
+        let shown = client.update(&session, 0, "the terminal is shown", |update| {
+            update["sessionUpdate"] == "terminal_update" && update["terminalId"].is_string()
+        });
+        assert_eq!(shown["capabilities"], json!({ "cancel": {} }), "{shown}");
+        let params = json!({ "sessionId": session, "terminalId": shown["terminalId"] });
+        assert_eq!(client.call("terminal/cancel", params.clone()).unwrap(), json!({}));
+        assert_eq!(client.end_of(&session, prompt), "end_turn");
+        let terminals = client.view(&session)["terminals"].clone();
+        assert!(terminals[0]["exitStatus"]["signal"].is_string(), "{terminals}");
+        assert!(terminals[0].get("capabilities").is_none_or(serde_json::Value::is_null), "{terminals}");
+        // Once more, or one that is not there.
+        assert_eq!(client.call("terminal/cancel", params).unwrap_err()["code"], -32602);
+        let unknown = json!({ "sessionId": session, "terminalId": "none" });
+        assert_eq!(client.call("terminal/cancel", unknown).unwrap_err()["code"], -32602);
+    }
+}
+
+#[test]
 fn terminals_run_in_parlor_and_show_for_everybody() {
     let server = Server::start();
     for agent in 0..AGENTS.len() {
