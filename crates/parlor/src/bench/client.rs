@@ -141,6 +141,12 @@ impl Client {
         self.ask(method, &params).map(drop)
     }
 
+    /// Forks a session at its end.
+    pub(crate) fn fork(&mut self, session: &str) -> Result<(), Failure> {
+        self.ask("session/fork", &format!(r#"{{"sessionId":"{session}","cwd":"/","mcpServers":[]}}"#))
+            .map(drop)
+    }
+
     pub(crate) fn session(&self) -> &str {
         &self.session
     }

@@ -1,9 +1,10 @@
-//! Clients that come later.
+//! Clients that come later, and sessions that go on elsewhere.
 
 use std::time::{Duration, Instant};
 
 use super::super::client::Client;
 use super::super::heard::Faults;
+use super::super::measure::median;
 use super::super::place::{Bench, Server};
 use super::{Sample, Unit};
 use crate::failure::Failure;
@@ -92,5 +93,42 @@ pub(super) fn join_live(bench: &Bench) -> Result<Sample, Failure> {
     let mut sample = Sample { faults, ..Sample::default() };
     let slowest = joins.iter().copied().fold(0.0, f64::max);
     sample.figure("slowest join", Unit::Milliseconds, slowest);
+    Ok(sample)
+}
+
+pub(super) fn fork(bench: &Bench) -> Result<Sample, Failure> {
+    const TIMES: usize = 5;
+    /// How many messages the agent says in one turn.
+    const AT_ONCE: u32 = 100;
+    let server = bench.server()?;
+    let mut client = Client::socket(bench, &server)?;
+    client.begin()?;
+    client.heard.expect_chunks_of(SIZE);
+    let session = client.session().to_owned();
+    let turn = vec![format!("stream 1 {SIZE}"); AT_ONCE as usize].join("\n");
+    let mut sample = Sample::default();
+    let mut said = 0;
+    for (messages, name) in [
+        (100, "fork of 100 messages"),
+        (1000, "fork of 1,000 messages"),
+        (10_000, "fork of 10,000 messages"),
+        (100_000, "fork of 100,000 messages"),
+    ] {
+        if bench.quick && messages > 1000 {
+            break;
+        }
+        while said < messages {
+            client.turn(&turn)?;
+            said += AT_ONCE;
+        }
+        let mut took = Vec::new();
+        for _ in 0..TIMES {
+            let begun = Instant::now();
+            client.fork(&session)?;
+            took.push(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        sample.figure(name, Unit::Milliseconds, median(&took));
+    }
+    sample.faults.add(client.heard.faults(said as usize, 1));
     Ok(sample)
 }

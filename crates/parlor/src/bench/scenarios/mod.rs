@@ -117,6 +117,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         run: joining::join_live,
     },
     Scenario {
+        name: "fork",
+        about: "a session is forked at its end, by an agent that cannot do it itself",
+        aims: &[most("fork of 10,000 messages", 50.0)],
+        run: joining::fork,
+    },
+    Scenario {
         name: "stalled",
         about: "a client that does not read during 200,000 chunks of 40 bytes, and then does",
         aims: &[most("growth", 64.0)],
