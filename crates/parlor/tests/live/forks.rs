@@ -335,6 +335,45 @@ fn titles_metadata_and_what_was_chosen_go_along() {
     }
 }
 
+#[test]
+fn forking_triggers_no_response() {
+    let server = Server::with(FORKERS);
+    for agent in AGENTS.into_iter().chain(["at-message-v1", "at-message-v2", "at-end-v1", "at-end-v2"]) {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(Door::Unix, dialect, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            // At what a person said, which is what an agent would answer if it could not help it.
+            let mark = client.mark();
+            let forked = id(&fork(&mut client, &session, Some(&message(&truth[3]))).unwrap());
+            // By now the agent has had time for a whole turn elsewhere.
+            client.turn(&session, "say Three.");
+            let said = client.updates(&forked, mark).filter(|update| {
+                let kind = update["sessionUpdate"].as_str().unwrap();
+                kind.contains("message") || kind.starts_with("state") || kind == "tool_call"
+            });
+            assert_eq!(said.count(), 0, "{agent} {dialect:?}");
+            assert_eq!(client.load(&forked)["_meta"]["parlor/state"], "idle");
+            assert_eq!(client.transcript(&forked), truth[..4]);
+        }
+    }
+}
+
+#[test]
+fn a_prompt_is_edited_by_forking_at_the_answer_before_it() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            let forked = id(&fork(&mut client, &session, Some(&message(&truth[2]))).unwrap());
+            assert_eq!(client.turn(&forked, "say Better."), "end_turn");
+            let after = server.truth(&forked);
+            assert_eq!(after[..3], truth[..3]);
+            assert!(after[3].ends_with("say Better.") && after[4].ends_with(": Better."), "{after:#?}");
+        }
+    }
+}
+
 fn edit(client: &mut Client, session: &str, message: &str, text: &str) -> Result<Value, Value> {
     let prompt = json!([{ "type": "text", "text": text }]);
     client.call("_parlor/edit", json!({ "sessionId": session, "messageId": message, "prompt": prompt }))
