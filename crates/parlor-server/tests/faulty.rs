@@ -199,3 +199,19 @@ async fn a_session_that_cannot_be_stored_does_not_begin() {
     assert_eq!(client.until_idle().await["stopReason"], "end_turn");
     hub.stop().await;
 }
+
+#[tokio::test]
+async fn a_fork_that_cannot_be_stored_is_not_made() {
+    let (hub, store) = hub().await;
+    let mut client = Client::connect(&hub, 2).await;
+    let session = client.call("session/new", new()).await.unwrap()["sessionId"].clone();
+    client.prompt(&session, "one").await.unwrap();
+    assert_eq!(client.until_idle().await["stopReason"], "end_turn");
+    store.fail_next(1, ErrorKind::Full);
+    let fork = json!({ "sessionId": session });
+    is_about_the_store(&client.call("session/fork", fork.clone()).await.unwrap_err());
+    assert_eq!(store.sessions(&Filter::default(), None, 10).unwrap().len(), 1);
+    let forked = client.call("session/fork", fork).await.unwrap()["sessionId"].clone();
+    assert_eq!(texts(&hub, &forked).await, ["one", "word"]);
+    hub.stop().await;
+}
