@@ -220,7 +220,7 @@ impl Transcript {
     }
 
     /// The number of the change that reported the state, 0 if none did.
-    pub(crate) fn state_seq(&self) -> u64 {
+    pub fn state_seq(&self) -> u64 {
         self.state.as_ref().map_or(0, |state| state.seq)
     }
 

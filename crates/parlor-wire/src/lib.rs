@@ -42,6 +42,7 @@
 
 mod error;
 mod framing;
+pub mod hello;
 mod id;
 mod malformed;
 mod message;

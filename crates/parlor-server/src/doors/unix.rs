@@ -13,7 +13,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::guests::{Guest, Guests};
-use super::hello::{Hello, Welcome};
+use super::hello::{Hello, Welcome, to_peer};
 use super::lines::{Bounds, Conversation, Incoming};
 use super::{DoorError, pause_after};
 use crate::data_dir::Lock;
@@ -78,7 +78,11 @@ async fn receive(stream: UnixStream, hub: &Arc<Hub>, guest: Guest, patience: Dur
         First::Nothing => return Ok(()),
         First::Message(conversation) => *conversation,
         First::Hello(Ok(peer)) => {
-            write.write_all(Welcome::come_in().to_line().as_bytes()).await?;
+            write
+                .write_all(
+                    Welcome::come_in(env!("CARGO_PKG_VERSION"), std::process::id()).to_line().as_bytes(),
+                )
+                .await?;
             Conversation::begin(hub, *peer)
         }
         First::Hello(Err(why)) => return write.write_all(Welcome::refused(why).to_line().as_bytes()).await,
@@ -102,7 +106,7 @@ async fn first_words(incoming: &mut Incoming<OwnedReadHalf>, hub: &Arc<Hub>) -> 
                 Frame::TooLong { .. } | Frame::NotUtf8 { .. } => None,
             };
             if let Some(hello) = hello {
-                return Ok(First::Hello(hello.and_then(Hello::to_peer).map(Box::new)));
+                return Ok(First::Hello(hello.and_then(to_peer).map(Box::new)));
             }
             let mut conversation = Conversation::begin(hub, nobody_in_particular());
             conversation.said(frame).await;

@@ -86,7 +86,7 @@ async fn an_editor_talks_to_a_real_server_and_leaves() {
 
 #[tokio::test]
 async fn the_hello_comes_first_and_lines_pass_as_they_are() {
-    let (mut played, mut editor) = play(&Welcome::come_in()).await;
+    let (mut played, mut editor) = play(&Welcome::come_in("1", 7)).await;
     let hello = Hello::read(&played.hello).unwrap().unwrap();
     assert_eq!(hello.agent, Some(Agent::Name("claude".into())));
     let odd = "{ \"jsonrpc\" : \"2.0\", \"method\":\"x\", \"params\": 1.0e2 }\r\n";
@@ -98,7 +98,7 @@ async fn the_hello_comes_first_and_lines_pass_as_they_are() {
 
 #[tokio::test]
 async fn when_the_server_dies_exactly_the_open_requests_are_answered() {
-    let (mut played, mut editor) = play(&Welcome::come_in()).await;
+    let (mut played, mut editor) = play(&Welcome::come_in("1", 7)).await;
     for id in 1..=4 {
         editor.stdin.write_all(format!("{}\n", request(id)).as_bytes()).await.unwrap();
         played.hear().await;
@@ -125,7 +125,7 @@ async fn when_the_server_dies_exactly_the_open_requests_are_answered() {
 
 #[tokio::test]
 async fn when_the_editor_says_no_more_the_rest_still_comes() {
-    let (mut played, editor) = play(&Welcome::come_in()).await;
+    let (mut played, editor) = play(&Welcome::come_in("1", 7)).await;
     let Editor { mut stdin, stdout, joined } = editor;
     stdin.write_all(request(1).as_bytes()).await.unwrap();
     drop(stdin);
@@ -142,7 +142,7 @@ async fn who_is_refused_learns_why() {
     let (_played, editor) = play(&Welcome::refused("not today")).await;
     assert_eq!(editor.end().await, (Ended::Refused("not today".into()), String::new()));
 
-    let (_played, editor) = play(&Welcome { parlor: 2, ..Welcome::come_in() }).await;
+    let (_played, editor) = play(&Welcome { parlor: 2, ..Welcome::come_in("1", 7) }).await;
     let (ended, _) = editor.end().await;
     assert!(matches!(&ended, Ended::Refused(why) if why.contains('2')), "{ended:?}");
 }
@@ -157,7 +157,7 @@ async fn without_a_server_it_is_an_error() {
 
 #[tokio::test]
 async fn a_reader_that_is_gone_ends_it() {
-    let (mut played, editor) = play(&Welcome::come_in()).await;
+    let (mut played, editor) = play(&Welcome::come_in("1", 7)).await;
     let Editor { stdin, stdout, joined } = editor;
     drop(stdout);
     played.to_editor.write_all(format!("{}\n", response(1)).as_bytes()).await.unwrap();
