@@ -1,0 +1,190 @@
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use parlor_dialect::{Dialect, live};
+use parlor_json::{Json, Object};
+use parlor_wire::hello::{Hello, Welcome};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+
+use crate::client::{Beginning, Client, initialize};
+use crate::transport::Transport;
+use crate::{Error, Version};
+
+/// How long a program gets to end when nothing more is said to it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The longest answer to a greeting.
+const WELCOME_LIMIT: u64 = 64 << 10;
+
+/// How to connect, and who is there.
+///
+/// The other side is asked for version 2 of the protocol first. One that speaks version 1 is connected to again in its own
+/// version, and translated: a [`Client`] is the same with both.
+#[derive(Debug, Clone)]
+pub struct Connector {
+    name: String,
+    version: String,
+    only: Option<Version>,
+    capabilities: Object,
+}
+
+impl Connector {
+    /// A client of this name and version.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { name: name.into(), version: version.into(), only: None, capabilities: Object::default() }
+    }
+
+    /// Speaks this version and no other.
+    #[must_use]
+    pub fn only(mut self, version: Version) -> Self {
+        self.only = Some(version);
+        self
+    }
+
+    /// What the client can do, as version 2 of the protocol has it, such as `elicitation`.
+    #[must_use]
+    pub fn capability(mut self, name: &str, value: Json) -> Self {
+        self.capabilities.set(name, value);
+        self
+    }
+
+    /// Starts a program and talks to its standard streams. What it writes to standard error goes where this process's
+    /// does. It ends with the client.
+    pub async fn spawn<A: AsRef<OsStr>>(
+        &self,
+        program: impl AsRef<OsStr>,
+        args: &[A],
+    ) -> Result<Client, Error> {
+        self.spawn_with(|| {
+            let mut command = Command::new(&program);
+            command.args(args);
+            command
+        })
+        .await
+    }
+
+    /// Starts a program in a way of one's own. It is started again if it turns out to speak another version.
+    pub async fn spawn_with(&self, command: impl Fn() -> Command) -> Result<Client, Error> {
+        self.connect(async || {
+            let mut command = command();
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+            let mut child = command.spawn().map_err(Error::Connect)?;
+            let (Some(write), Some(read)) = (child.stdin.take(), child.stdout.take()) else {
+                return Err(Error::Odd("a program without standard streams"));
+            };
+            Ok(Transport::over(read, write, Ends(Some(child))))
+        })
+        .await
+    }
+
+    /// Connects to the Unix socket of a server of parlor's. `hello` says which agent is wanted, and what to start it with.
+    pub async fn socket(&self, path: &Path, hello: &Hello) -> Result<(Client, Welcome), Error> {
+        let mut welcome = None;
+        let client = self
+            .connect(async || {
+                let stream = UnixStream::connect(path).await.map_err(Error::Connect)?;
+                let (read, mut write) = stream.into_split();
+                let mut read = BufReader::new(read);
+                write.write_all(hello.to_line().as_bytes()).await.map_err(Error::Connect)?;
+                let mut line = String::new();
+                let read_line = (&mut read).take(WELCOME_LIMIT).read_line(&mut line).await;
+                read_line.map_err(Error::Connect)?;
+                let said: Welcome = serde_json::from_str(&line).map_err(|_| Error::Odd("no greeting"))?;
+                if let Some(why) = said.error {
+                    return Err(Error::Refused(why));
+                }
+                welcome = Some(said);
+                Ok(Transport::over(read, write, ()))
+            })
+            .await?;
+        welcome.map(|welcome| (client, welcome)).ok_or(Error::Odd("no greeting"))
+    }
+
+    /// Connects to a `ws://` or `wss://` address, with a token if it wants one.
+    #[cfg(feature = "websocket")]
+    pub async fn url(&self, url: &str, token: Option<&str>) -> Result<Client, Error> {
+        use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+        use tokio_tungstenite::tungstenite::{self, http::HeaderValue};
+
+        let trouble = |error: tungstenite::Error| {
+            if let tungstenite::Error::Io(error) = error {
+                Error::Connect(error)
+            } else {
+                Error::Refused(error.to_string())
+            }
+        };
+        self.connect(async || {
+            let mut request = url.into_client_request().map_err(trouble)?;
+            if let Some(token) = token {
+                let value = HeaderValue::try_from(format!("Bearer {token}"))
+                    .map_err(|_| Error::Odd("a token that cannot be sent"))?;
+                request.headers_mut().insert("authorization", value);
+            }
+            let (socket, _) = tokio_tungstenite::connect_async(request).await.map_err(trouble)?;
+            Ok(Transport::over_websocket(socket))
+        })
+        .await
+    }
+
+    /// Talks over any two streams. There is only one of them, so the version is the one that was asked for, or 2.
+    pub async fn over<R, W>(&self, read: R, write: W) -> Result<Client, Error>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut streams = Some((read, write));
+        self.connect(async || {
+            let streams = streams.take();
+            let (read, write) = streams.ok_or_else(|| {
+                Error::Refused("the other side speaks version 1 of the protocol: ask for that".to_owned())
+            })?;
+            Ok(Transport::over(read, write, ()))
+        })
+        .await
+    }
+
+    /// Connects, if need be again in the other version.
+    async fn connect(
+        &self,
+        mut open: impl AsyncFnMut() -> Result<Transport, Error>,
+    ) -> Result<Client, Error> {
+        let dialects = match self.only {
+            Some(Version::V1) => &[Dialect::V1][..],
+            Some(Version::V2) => &[Dialect::V2],
+            None => &[Dialect::V2, Dialect::V1],
+        };
+        let params = initialize(&self.name, &self.version, &self.capabilities);
+        let mut last = Error::Odd("an agent of neither version");
+        for &dialect in dialects {
+            let transport = open().await?;
+            match Beginning::new(transport, dialect).initialize(&params, dialect).await {
+                Ok(client) if dialect == Dialect::V1 || live::speaks_v2(client.info()) => return Ok(client),
+                Ok(_) => last = Error::Refused("it speaks version 1 of the protocol".to_owned()),
+                // Some agents answer an unknown version with an error, or end.
+                Err(error @ (Error::Rpc(_) | Error::Gone)) => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// A program that was started, and has to end.
+struct Ends(Option<Child>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+                    let _ = child.kill().await;
+                }
+            });
+        }
+    }
+}

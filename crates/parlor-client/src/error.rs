@@ -1,0 +1,44 @@
+use std::fmt;
+use std::io;
+
+use parlor_wire::RpcError;
+
+/// Why the other side did not do what it was asked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no connection: a program that cannot be started, an address at which nobody listens.
+    Connect(io::Error),
+    /// The other side does not want this client.
+    Refused(String),
+    /// The connection is gone.
+    Gone,
+    /// It answered with an error.
+    Rpc(RpcError),
+    /// It answered something that makes no sense.
+    Odd(&'static str),
+    /// Too much was asked and is not answered yet.
+    Busy,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => write!(f, "no connection: {error}"),
+            Self::Refused(why) => write!(f, "the server refuses: {why}"),
+            Self::Gone => f.write_str("the connection is gone"),
+            Self::Rpc(error) => write!(f, "{} ({})", error.message(), error.code()),
+            Self::Odd(what) => write!(f, "the answer makes no sense: {what}"),
+            Self::Busy => f.write_str("too many requests have no answer yet"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Connect(error) => Some(error),
+            Self::Refused(_) | Self::Gone | Self::Rpc(_) | Self::Odd(_) | Self::Busy => None,
+        }
+    }
+}

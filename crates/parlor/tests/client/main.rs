@@ -1,0 +1,296 @@
+//! The library for clients, with agents of every version, directly and behind a server.
+
+mod server;
+
+use std::path::Path;
+use std::time::Duration;
+
+use parlor_client::{
+    Activity, Client, Connector, EntryId, Error, Hello, Prompt, Role, Session, Slot, State, Transcript,
+    Update, Version, Words,
+};
+use server::{PARLOR, Server};
+
+/// How long something may take that must happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const HERE: &str = "/";
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
+}
+
+/// Demo agents: version 1, version 1 without ids, version 2.
+const AGENTS: [&[&str]; 3] = [
+    &["demo-agent", "--version", "1"],
+    &["demo-agent", "--version", "1", "--no-message-ids"],
+    &["demo-agent", "--version", "2"],
+];
+
+fn connector() -> Connector {
+    Connector::new("test", "1")
+}
+
+async fn spawn(args: &[&str]) -> Client {
+    soon(connector().spawn(PARLOR, args)).await.unwrap()
+}
+
+/// What was said, one line for each message and tool call.
+fn said(transcript: &Transcript) -> Vec<String> {
+    let lines = transcript.entries().iter().filter_map(|entry| {
+        let body = entry.body();
+        if let EntryId::Message(role, _) = entry.id() {
+            return Some(format!("{role:?}: {}", body.content.to_text()));
+        }
+        let title = body.fields.get("title").map_or("", |title| title.as_str());
+        matches!(entry.id(), EntryId::ToolCall(_)).then(|| format!("tool: {title}"))
+    });
+    lines.collect()
+}
+
+async fn turn(session: &Session, text: &str) -> State {
+    let turn = soon(session.prompt(text)).await.unwrap();
+    soon(turn.end()).await.unwrap()
+}
+
+fn reason(state: &State) -> String {
+    state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_session_is_the_same_with_agents_of_either_version() {
+    for args in AGENTS {
+        let client = spawn(args).await;
+        assert_eq!(client.version(), if args.contains(&"2") { 2 } else { 1 });
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let end = turn(&session, "think Hm.\nsay One.\ntool Edit the notes\ntitle A title").await;
+        assert_eq!(reason(&end), "end_turn", "{args:?}");
+        assert_eq!(reason(&turn(&session, "say Two.").await), "end_turn");
+        let transcript = session.transcript();
+        assert_eq!(
+            said(&transcript),
+            [
+                "User: think Hm.\nsay One.\ntool Edit the notes\ntitle A title",
+                "Thought: Hm.",
+                "Agent: One.",
+                "tool: \"Edit the notes\"",
+                "User: say Two.",
+                "Agent: Two."
+            ],
+            "{args:?}"
+        );
+        assert_eq!(transcript.state().unwrap().activity, Activity::Idle);
+        assert!(transcript.slot(Slot::Info).unwrap().fields.get("title").is_some());
+        // In the words of version 2 with both.
+        assert!(transcript.slot(Slot::Options).is_none_or(|slot| slot.fields.get("configOptions").is_some()));
+    }
+}
+
+#[tokio::test]
+async fn news_come_once_and_make_up_the_transcript() {
+    for args in AGENTS {
+        let client = spawn(args).await;
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let mut news = session.news();
+        let watching = tokio::spawn(async move {
+            let mut text = String::new();
+            loop {
+                let update = soon(news.next()).await.unwrap();
+                match Words::of(&update).filter(|words| words.role == Role::Agent) {
+                    Some(words) => {
+                        // What is all of a message is so once, when it begins.
+                        assert!(!words.is_all || text.is_empty());
+                        text.push_str(&words.text);
+                    }
+                    None => {
+                        if matches!(update, Update::State(state) if state.activity == Activity::Idle) {
+                            return text;
+                        }
+                    }
+                }
+            }
+        });
+        turn(&session, "stream 500 20").await;
+        let text = soon(watching).await.unwrap();
+        let numbers: Vec<usize> = text
+            .as_bytes()
+            .chunks(20)
+            .map(|chunk| std::str::from_utf8(&chunk[..8]).unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(numbers, (0..500).collect::<Vec<_>>(), "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn permissions_are_asked_for_and_given() {
+    for args in AGENTS {
+        let client = spawn(args).await;
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        for (kind, chosen) in [("allow_once", "allow-once"), ("reject_once", "reject-once")] {
+            let turn = session.prompt("ask Delete the notes");
+            let (turn, question) = tokio::join!(soon(turn), soon(client.question()));
+            let question = question.unwrap();
+            assert_eq!(question.method(), "session/request_permission");
+            assert_eq!(question.session().as_ref(), Some(session.id()));
+            assert_eq!(question.title().as_deref(), Some("Delete the notes"), "{:?}", question.params());
+            let choice = question.choices().into_iter().find(|choice| choice.kind == kind).unwrap();
+            question.choose(&choice).await;
+            soon(turn.unwrap().end()).await.unwrap();
+            let last = said(&session.transcript()).pop().unwrap();
+            assert!(last.contains(chosen), "{args:?}: {last}");
+        }
+        // One that nobody answers is declined, and the turn goes on.
+        let (turn, question) = tokio::join!(soon(session.prompt("ask Again")), soon(client.question()));
+        drop(question.unwrap());
+        soon(turn.unwrap().end()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled() {
+    for args in AGENTS {
+        let client = spawn(args).await;
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let prompt = soon(session.prompt("say Well.\nsleep 60000")).await.unwrap();
+        session.cancel().await.unwrap();
+        assert_eq!(reason(&soon(prompt.end()).await.unwrap()), "cancelled", "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn errors_are_told_apart() {
+    let missing = connector().spawn("/nowhere/no-agent", &[""; 0]).await.unwrap_err();
+    assert!(matches!(missing, Error::Connect(_)), "{missing}");
+    let silent = soon(connector().spawn("true", &[""; 0])).await.unwrap_err();
+    assert!(matches!(silent, Error::Gone), "{silent}");
+    let client = spawn(AGENTS[2]).await;
+    let unknown = soon(client.load(&"nobody".into(), HERE.as_ref())).await.unwrap_err();
+    assert!(matches!(&unknown, Error::Rpc(error) if error.code() == -32002), "{unknown}");
+    let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+    let crash = soon(session.prompt("crash")).await;
+    if let Ok(turn) = crash {
+        assert!(matches!(soon(turn.end()).await, Err(Error::Gone)));
+    }
+    soon(client.gone()).await;
+    assert!(matches!(soon(session.prompt("say Hello?")).await, Err(Error::Gone)));
+    assert!(soon(client.question()).await.is_none());
+}
+
+#[tokio::test]
+async fn only_the_version_that_was_asked_for_is_spoken() {
+    let v1 = soon(connector().only(Version::V1).spawn(PARLOR, &["demo-agent"])).await.unwrap();
+    assert_eq!(v1.version(), 1);
+    let session = soon(v1.new_session(HERE.as_ref())).await.unwrap();
+    assert_eq!(reason(&turn(&session, "say One.").await), "end_turn");
+    let refused = soon(connector().only(Version::V2).spawn(PARLOR, AGENTS[0])).await.unwrap_err();
+    assert!(matches!(refused, Error::Refused(_)), "{refused}");
+}
+
+/// Every way into a server.
+async fn doors(server: &Server) -> Vec<Client> {
+    let (socket, welcome) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    assert_eq!(welcome.pid, Some(server.pid()));
+    let web = soon(connector().url(&server.url(), Some(&server.token()))).await.unwrap();
+    let old = connector().only(Version::V1);
+    let acp = soon(old.spawn_with(|| server.command(&["acp"]))).await.unwrap();
+    vec![socket, web, acp]
+}
+
+#[tokio::test]
+async fn all_doors_lead_to_the_same_session() {
+    let server = Server::start();
+    let clients = doors(&server).await;
+    let first = soon(clients[0].new_session(HERE.as_ref())).await.unwrap();
+    turn(&first, "say One.").await;
+    let mut sessions = vec![first.clone()];
+    for client in &clients[1..] {
+        sessions.push(soon(client.load(first.id(), HERE.as_ref())).await.unwrap());
+    }
+    for (n, session) in sessions.iter().enumerate() {
+        assert_eq!(reason(&turn(session, &format!("say From {n}.")).await), "end_turn");
+    }
+    let expected = said(&first.transcript());
+    assert_eq!(expected.len(), 8, "{expected:#?}");
+    for session in &sessions {
+        let mut news = session.news_since(0);
+        while said(&session.transcript()) != expected {
+            soon(news.next()).await.expect("it comes to know the rest");
+        }
+    }
+    let listed = soon(clients[1].list(None)).await.unwrap();
+    assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [first.id()]);
+}
+
+#[tokio::test]
+async fn a_session_is_forked_at_a_message() {
+    let server = Server::start();
+    for client in doors(&server).await {
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        turn(&session, "say One.").await;
+        turn(&session, "say Two.").await;
+        let answer = session.read(|transcript| {
+            let entry = transcript
+                .entries()
+                .iter()
+                .find(|entry| matches!(entry.id(), EntryId::Message(Role::Agent, _)));
+            let EntryId::Message(_, id) = entry.unwrap().id() else { unreachable!() };
+            id.clone()
+        });
+        let fork = soon(session.fork(Some(&answer), HERE.as_ref())).await.unwrap();
+        assert_ne!(fork.id(), session.id());
+        assert_eq!(said(&fork.transcript()), ["User: say One.", "Agent: One."]);
+        turn(&fork, "say Else.").await;
+        assert_eq!(said(&fork.transcript()).last().unwrap(), "Agent: Else.");
+        assert_eq!(said(&session.transcript()).len(), 4);
+        soon(fork.delete()).await.unwrap();
+        soon(session.close()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_made_up_for_without_doubling() {
+    let server = Server::start();
+    let (first, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let (other, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
+    turn(&session, "say One.").await;
+    let watched = soon(other.load(session.id(), HERE.as_ref())).await.unwrap();
+    let mut news = session.news();
+    // Lost in the middle of a message.
+    let streaming = soon(watched.prompt("stream 400 20 400")).await.unwrap();
+    soon(news.next()).await.unwrap();
+    let lost = session.clone();
+    first.disconnect().await;
+    while soon(news.next()).await.is_some() {}
+    let had = lost.transcript();
+    let (again, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let found = soon(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
+    soon(streaming.end()).await.unwrap();
+    soon(found.idle()).await.unwrap();
+    let expected = said(&watched.transcript());
+    let mut news = found.news_since(0);
+    while said(&found.transcript()) != expected {
+        soon(news.next()).await.expect("it comes to know the rest");
+    }
+    assert!(said(&had).len() >= 2 && said(&had) != expected);
+    // The old handle knows it too.
+    assert_eq!(said(&lost.transcript()), expected);
+
+    // A prompt with a key is taken once.
+    let prompt = Prompt::from("say Once.").key("k1");
+    for _ in 0..2 {
+        let turn = soon(found.prompt(prompt.clone())).await.unwrap();
+        soon(turn.end()).await.unwrap();
+    }
+    let once = said(&found.transcript()).iter().filter(|line| *line == "Agent: Once.").count();
+    assert_eq!(once, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_want_the_client_says_so() {
+    let server = Server::start();
+    let refused = soon(connector().url(&server.url(), Some("wrong"))).await.unwrap_err();
+    assert!(matches!(refused, Error::Refused(_)), "{refused}");
+    let nobody = soon(connector().socket(Path::new("/nowhere.sock"), &Hello::new())).await.unwrap_err();
+    assert!(matches!(nobody, Error::Connect(_)), "{nobody}");
+}
