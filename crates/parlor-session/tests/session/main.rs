@@ -14,3 +14,4 @@ mod questions;
 mod queueing;
 mod stage;
 mod taking_back;
+mod titles;
