@@ -1,11 +1,13 @@
 //! One running agent, as sessions see it.
 
+mod lists;
 mod reader;
 mod registry;
 mod start;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, Object};
@@ -21,6 +23,7 @@ use crate::outbox::{Outbox, OutboxReader, outbox};
 use crate::process::Process;
 use crate::session::{AgentCall, Inbox, Message};
 
+pub(crate) use self::lists::{Beginnings, Lists};
 pub(crate) use self::registry::Registry;
 pub(crate) use self::start::start;
 
@@ -43,6 +46,8 @@ pub(crate) struct Agent {
     stdin: Outbox,
     asked: Mutex<Asked<Waiting>>,
     links: Mutex<Links>,
+    /// The sessions that are being begun.
+    pub(crate) beginnings: Beginnings,
     /// The clients that asked for this agent.
     clients: Mutex<Vec<Weak<Client>>>,
     /// Why it is gone, once it is.
@@ -90,6 +95,7 @@ impl Agent {
             stdin,
             asked: Mutex::new(Asked::new(MAX_ASKED)),
             links: Mutex::default(),
+            beginnings: Beginnings::default(),
             clients: Mutex::default(),
             gone: watch::Sender::new(None),
             process,
@@ -106,6 +112,22 @@ impl Agent {
         match answer.await {
             Ok(reply) => reply,
             Err(_) => Err(json::error_object(&self.error())),
+        }
+    }
+
+    /// Asks the agent and waits for its answer up to a time; after that it is not wanted any more.
+    pub(crate) async fn call_until(&self, method: &str, params: &Object, until: Instant) -> Reply {
+        let (sender, answer) = oneshot::channel();
+        let id = self.ask(method, params, Waiting::Caller(sender))?;
+        match tokio::time::timeout_at(until.into(), answer).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(_)) => Err(json::error_object(&self.error())),
+            Err(_) => {
+                self.take_back(&id);
+                lock(&self.asked).answered(&id);
+                let message = format!("the agent '{}' took too long", self.name);
+                Err(json::error_object(&RpcError::new(code::INTERNAL_ERROR, message)))
+            }
         }
     }
 
@@ -176,6 +198,11 @@ impl Agent {
         lock(&self.links).sessions.remove(session);
     }
 
+    /// The sessions that it has for ours, as JSON writes their ids.
+    pub(crate) fn linked(&self) -> HashSet<String> {
+        lock(&self.links).sessions.keys().map(|id| id.as_json().as_literal().to_owned()).collect()
+    }
+
     /// Whether no session uses it.
     pub(crate) fn is_unused(&self) -> bool {
         lock(&self.links).sessions.is_empty() && lock(&self.asked).is_empty()
@@ -224,6 +251,8 @@ impl Agent {
                     Offer::Resume => has(&session, "resume"),
                     Offer::Close => has(&session, "close"),
                     Offer::Delete => has(&session, "delete"),
+                    Offer::Title => has(&session, "title"),
+                    Offer::List => has(&session, "list"),
                     Offer::EmbeddedContext => flag(&prompt, "embeddedContext"),
                 }
             }
@@ -233,8 +262,9 @@ impl Agent {
                 let prompt = json::member(&session, "prompt").unwrap_or_default();
                 match what {
                     Offer::Load => false,
-                    Offer::Resume | Offer::Close => true,
+                    Offer::Resume | Offer::Close | Offer::List => true,
                     Offer::Delete => has(&session, "delete"),
+                    Offer::Title => has(&session, "title"),
                     Offer::EmbeddedContext => has(&prompt, "embeddedContext"),
                 }
             }
@@ -292,6 +322,8 @@ pub(crate) enum Offer {
     Resume,
     Close,
     Delete,
+    Title,
+    List,
     EmbeddedContext,
 }
 

@@ -3,6 +3,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use parlor_server::data_dir::DataDir;
+use parlor_server::known;
 use parlor_store::{Filter, SessionRow};
 use serde::Serialize;
 
@@ -27,6 +28,9 @@ pub(crate) struct Ls {
     /// Only sessions that work in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
+    /// Only sessions that were put away
+    #[arg(long)]
+    archived: bool,
     /// How many to list; 0 for all
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
@@ -48,6 +52,8 @@ struct Listed {
     created_at: String,
     updated_at: String,
     parent: Option<String>,
+    /// Whether it is kept here, and not only by its agent.
+    adopted: bool,
     #[serde(skip)]
     active_at: i64,
 }
@@ -59,11 +65,11 @@ impl Ls {
         let filter = Filter {
             agent: self.agent.clone(),
             cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
-            archived: Some(false),
+            archived: Some(self.archived),
             ..Filter::default()
         };
         let limit = if self.limit == 0 { usize::MAX } else { self.limit };
-        let mut rows = library.sessions(&filter, limit.saturating_add(1))?;
+        let mut rows = library.list(&filter, limit.saturating_add(1))?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
         let runs =
@@ -87,7 +93,7 @@ impl Ls {
     }
 
     fn nothing(&self) -> &'static str {
-        if self.agent.is_some() || self.cwd.is_some() {
+        if self.agent.is_some() || self.cwd.is_some() || self.archived {
             "No session is like that."
         } else {
             "There are no sessions yet. Begin one with `parlor prompt --new TEXT`, or from an editor with `parlor acp`."
@@ -97,7 +103,8 @@ impl Ls {
 
 fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed, Failure> {
     let title = title_of(row);
-    let first_prompt = if title.is_none() { library.first_words(row)? } else { None };
+    let first_prompt =
+        if title.is_none() && !known::is_foreign(row) { library.first_words(row)? } else { None };
     Ok(Listed {
         session_id: id_of(row),
         title,
@@ -113,6 +120,7 @@ fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed
         created_at: timestamp(row.created_at),
         updated_at: timestamp(row.active_at),
         parent: row.parent.clone(),
+        adopted: !known::is_foreign(row),
         active_at: row.active_at,
     })
 }
@@ -123,6 +131,7 @@ fn table(listed: &[Listed], id_length: usize) -> Table {
     for session in listed {
         let id: String = session.session_id.chars().take(id_length).collect();
         let title = match (&session.title, &session.first_prompt) {
+            (None, None) if !session.adopted => Cell::styled("(without a title)", DIM),
             (Some(title), _) => title.as_str().into(),
             (None, Some(prompt)) => prompt.as_str().into(),
             (None, None) => Cell::styled("(nothing said yet)", DIM),
@@ -130,6 +139,7 @@ fn table(listed: &[Listed], id_length: usize) -> Table {
         let state = match session.state {
             "running" => Cell::styled("● running", GREEN),
             "interrupted" => Cell::styled("! interrupted", YELLOW),
+            _ if !session.adopted => Cell::styled("at the agent", DIM),
             _ => "".into(),
         };
         table.row([

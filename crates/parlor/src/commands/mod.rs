@@ -2,6 +2,7 @@
 
 pub(crate) mod acp;
 pub(crate) mod agents;
+pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod demo_agent;
 pub(crate) mod doctor;
@@ -13,5 +14,6 @@ pub(crate) mod rm;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod title;
 pub(crate) mod translate;
 pub(crate) mod watch;
