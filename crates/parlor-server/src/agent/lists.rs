@@ -1,6 +1,6 @@
 //! Which sessions an agent has that are not kept here, found out in the background: nobody ever waits for it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -129,6 +129,8 @@ impl Lists {
 /// All sessions that an agent has, as far as there is room; `None` if it does not say.
 async fn ask(agent: &Agent, until: Instant) -> Option<Vec<SessionRow>> {
     let mut rows = Vec::new();
+    // Where an agent counts places, a session that begins between two pages makes it list another one twice.
+    let mut seen = HashSet::new();
     let mut bytes = 0;
     let mut params = Object::default();
     for _ in 0..MAX_PAGES {
@@ -137,7 +139,8 @@ async fn ask(agent: &Agent, until: Instant) -> Option<Vec<SessionRow>> {
         for info in parlor_json::elements(page.get("sessions")?.raw())? {
             let Some(row) = known::row(&agent.name, &json::object(Some(info))) else { continue };
             let size = row.id.len() * 2 + row.cwd.len() + row.title.as_ref().map_or(0, String::len) + 64;
-            if size <= MAX_ROW && bytes + size <= MAX_BYTES && rows.len() < MAX_SESSIONS {
+            let fits = size <= MAX_ROW && bytes + size <= MAX_BYTES && rows.len() < MAX_SESSIONS;
+            if fits && seen.insert(row.id.clone()) {
                 bytes += size;
                 rows.push(row);
             }
