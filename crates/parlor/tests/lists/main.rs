@@ -5,16 +5,16 @@ mod adopting;
 #[expect(dead_code, reason = "these tests need a part of it")]
 mod client;
 #[path = "../live/doors.rs"]
-#[expect(dead_code, reason = "these tests need a part of it")]
 mod doors;
 #[path = "../live/known.rs"]
-#[expect(dead_code, reason = "these tests need a part of it")]
 mod known;
 mod pages;
+mod patience;
 #[path = "../live/server.rs"]
 #[expect(dead_code, reason = "these tests need a part of it")]
 mod server;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ pub(crate) fn server_with(sessions: &[(&str, Value)]) -> Server {
         ("cannot-load", "\"--version\", \"1\", \"--offers\", \"list\"", ""),
     ] {
         let command = format!("\"PARLOR\", \"demo-agent\", {options}, \"--state\", \"HOME/{name}\"");
-        config.push_str(&format!("[agents.{name}]\ncommand = [{command}]\n{rest}"));
+        let _ = write!(config, "[agents.{name}]\ncommand = [{command}]\n{rest}");
     }
     let server = Server::with(&config);
     sessions.iter().for_each(|(agent, session)| give(&server, agent, session));

@@ -5,8 +5,8 @@
 mod client;
 mod documents;
 #[path = "../live/doors.rs"]
-#[expect(dead_code, reason = "these tests need a part of it")]
 mod doors;
+mod help;
 #[path = "../live/known.rs"]
 #[expect(dead_code, reason = "these tests need a part of it")]
 mod known;
