@@ -1,13 +1,15 @@
 //! Whose title counts.
 
+use std::fs;
 use std::process::Command;
+use std::time::Instant;
 
 use parlor_dialect::Dialect;
 use serde_json::{Value, json};
 
 use crate::client::{Guest, code};
 use crate::doors::Door;
-use crate::server::{AGENTS, PARLOR, Server};
+use crate::server::{AGENTS, PARLOR, PATIENCE, Server};
 use crate::{each, joiner};
 
 #[test]
@@ -151,33 +153,25 @@ fn an_agent_that_wants_to_know_is_told_and_its_echo_is_not_its_own_title() {
     let server = Server::with(
         "[agents.told]\ncommand = [\"PARLOR\", \"demo-agent\", \"--state\", \"HOME/state\", \"--offers\", \"load,resume,list,title\"]\n",
     );
-    for version in Dialect::ALL {
-        let mut client = server.client(Door::Unix, version, "told");
+    let state = server.home().path().join("state");
+    for dialect in Dialect::ALL {
+        let mut client = server.client(Door::Unix, dialect, "told");
         let session = client.new_session();
         client.turn(&session, "title The agent's");
-        client.call("session/set_title", json!({ "sessionId": session, "title": "Mine" })).unwrap();
-        let state = server.home().path().join("state");
-        let knows = || {
-            let files = std::fs::read_dir(&state).unwrap().map(|file| file.unwrap().path());
-            files
-                .filter_map(|file| std::fs::read_to_string(file).ok())
-                .any(|text| text.contains(r#""title":"Mine""#))
-        };
-        let mut client = client;
-        client.until("the agent knows", |_| {
-            knows().then_some(()).or_else(|| {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-                None
-            })
-        });
+        let mine = format!("Mine {dialect}");
+        client.call("session/set_title", json!({ "sessionId": session, "title": mine })).unwrap();
+        let kept = format!("\"title\":\"{mine}\"");
+        let begun = Instant::now();
+        while !fs::read_dir(&state)
+            .unwrap()
+            .any(|file| fs::read_to_string(file.unwrap().path()).is_ok_and(|text| text.contains(&kept)))
+        {
+            assert!(begun.elapsed() < PATIENCE, "the agent does not hear of {mine}");
+        }
         // All that the agent said before the end of a turn is heard by then.
         client.turn(&session, "say Go on.");
         let cleared = client.call("_parlor/title", json!({ "sessionId": session })).unwrap();
         assert_eq!(cleared["title"], "The agent's");
-        client.call("session/delete", json!({ "sessionId": session })).unwrap();
-        for file in std::fs::read_dir(&state).unwrap() {
-            let _ = std::fs::remove_file(file.unwrap().path());
-        }
     }
 }
 
