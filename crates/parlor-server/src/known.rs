@@ -4,6 +4,7 @@
 //! deletes sessions can take one of them for its own. One that is loaded becomes a session like any other.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 use parlor_json::{Json, JsonStr, Object};
 use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError, Write};
@@ -64,7 +65,8 @@ pub fn of_all(store: &dyn Store) -> Result<Vec<SessionRow>, StoreError> {
     }
     sort(&mut rows);
     // Two agents may know the same session.
-    rows.dedup_by(|a, b| a.id == b.id);
+    let mut seen = HashSet::new();
+    rows.retain(|row| seen.insert(row.id.clone()));
     Ok(rows)
 }
 

@@ -149,8 +149,13 @@ impl Library {
 
     /// How many characters tell the ids apart, at least.
     pub(crate) fn id_length(&self) -> Result<usize, Failure> {
-        let mut ids: Vec<String> = self.list(&Filter::default(), usize::MAX)?.iter().map(id_of).collect();
+        let mut rows = self.sessions(&Filter::default(), usize::MAX)?;
+        if let Some(store) = self.store() {
+            rows.extend(known::of_all(store).map_err(reading)?);
+        }
+        let mut ids: Vec<String> = rows.iter().map(id_of).collect();
         ids.sort_unstable();
+        ids.dedup();
         let alike = |pair: &[String]| {
             let same = pair[0].chars().zip(pair[1].chars()).take_while(|(a, b)| a == b).count();
             same + 1

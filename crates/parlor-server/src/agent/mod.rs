@@ -12,7 +12,7 @@ use std::time::Instant;
 use parlor_dialect::Dialect;
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
-use parlor_wire::{Asked, RequestId, RpcError, code, write};
+use parlor_wire::{Asked, RequestId, RpcError, cancel_line, code, write};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{oneshot, watch};
@@ -105,30 +105,24 @@ impl Agent {
         agent
     }
 
-    /// Asks the agent and waits for its answer.
+    /// Asks the agent and waits for its answer. Who waits no more wants no answer any more.
     pub(crate) async fn call(&self, method: &str, params: &Object) -> Reply {
         let (sender, answer) = oneshot::channel();
-        self.ask(method, params, Waiting::Caller(sender))?;
+        let id = self.ask(method, params, Waiting::Caller(sender))?;
+        let _open = Open { agent: self, id };
         match answer.await {
             Ok(reply) => reply,
             Err(_) => Err(json::error_object(&self.error())),
         }
     }
 
-    /// Asks the agent and waits for its answer up to a time; after that it is not wanted any more.
+    /// The same, up to a time.
     pub(crate) async fn call_until(&self, method: &str, params: &Object, until: Instant) -> Reply {
-        let (sender, answer) = oneshot::channel();
-        let id = self.ask(method, params, Waiting::Caller(sender))?;
-        match tokio::time::timeout_at(until.into(), answer).await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(_)) => Err(json::error_object(&self.error())),
-            Err(_) => {
-                self.take_back(&id);
-                lock(&self.asked).answered(&id);
-                let message = format!("the agent '{}' took too long", self.name);
-                Err(json::error_object(&RpcError::new(code::INTERNAL_ERROR, message)))
-            }
-        }
+        let answer = tokio::time::timeout_at(until.into(), self.call(method, params)).await;
+        answer.unwrap_or_else(|_| {
+            let message = format!("the agent '{}' took too long", self.name);
+            Err(json::error_object(&RpcError::new(code::INTERNAL_ERROR, message)))
+        })
     }
 
     /// Asks the agent; the answer goes to a session. `None` if too much was asked already.
@@ -311,6 +305,21 @@ impl Agent {
         let sessions: Vec<_> = lock(&self.links).sessions.drain().collect();
         for (_, inbox) in sessions {
             let _ = inbox.send(Message::AgentGone(error.clone())).await;
+        }
+    }
+}
+
+/// A request that somebody waits for.
+struct Open<'a> {
+    agent: &'a Agent,
+    id: RequestId,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let waiting = lock(&self.agent.asked).answered(&self.id);
+        if waiting.is_some() {
+            self.agent.say(cancel_line(&self.id));
         }
     }
 }

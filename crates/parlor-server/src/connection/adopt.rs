@@ -4,7 +4,7 @@
 //! from then on the session is one like any other. If it cannot be had, nothing was stored.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::Object;
@@ -22,6 +22,9 @@ use crate::json;
 use crate::known;
 use crate::session::{self, Bound, From, INBOX, Inbox, MOST_SILENCE, Message, Replay, SILENCE};
 use crate::stored::{self, Opened};
+
+/// How long an agent that has not answered may be silent.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much an agent may tell of a session.
 const MAX_REPLAY: usize = 256 << 20;
@@ -188,13 +191,8 @@ async fn hear(
     let mut call = std::pin::pin!(agent.call(method, params));
     let mut answer: Option<(Object, Instant)> = None;
     loop {
-        let until = answer.as_ref().map(|(_, at)| (Instant::now() + SILENCE).min(*at + MOST_SILENCE));
-        let quiet = async {
-            match until {
-                Some(until) => tokio::time::sleep_until(until.into()).await,
-                None => std::future::pending().await,
-            }
-        };
+        let now = Instant::now();
+        let until = answer.as_ref().map_or(now + PATIENCE, |(_, at)| (now + SILENCE).min(*at + MOST_SILENCE));
         tokio::select! {
             biased;
             message = heard.recv() => match message {
@@ -218,10 +216,10 @@ async fn hear(
                 let result = reply.map_err(|error| RpcError::from_raw(error.raw()))?;
                 answer = Some((json::object(Some(result.raw())), Instant::now()));
             }
-            () = quiet => {
-                let (result, _) = answer.unwrap_or_else(|| (Object::default(), Instant::now()));
-                return Ok((lines, result));
-            }
+            () = tokio::time::sleep_until(until.into()) => return match answer {
+                Some((result, _)) => Ok((lines, result)),
+                None => Err(RpcError::new(code::INTERNAL_ERROR, "the agent does not answer")),
+            },
         }
     }
 }

@@ -19,8 +19,8 @@ use self::prompts::Prompts;
 pub use self::prompts::{Held, Prompt, PromptId, Settled, Stage};
 use self::questions::Questions;
 pub use self::questions::{Answer, QuestionId, Reply};
-pub use self::title::TITLE_MARK;
 use self::title::Titles;
+pub use self::title::{TITLE_MARK, kept_by_copies};
 use crate::{
     Activity, Body, Change, EntryId, MessageId, Naming, Refused, Role, Slot, State, Target, Transcript,
     Update, Upsert,

@@ -35,7 +35,7 @@ struct Shown<'a> {
 }
 
 impl Titles {
-    /// The titles that were kept. What was kept before there were several is the agent's.
+    /// The titles that were kept. Where none were, the transcript says which one shows, and whose it is.
     pub(super) fn restored(kept: Option<&Object>, transcript: &Transcript) -> Self {
         match kept.and_then(|kept| Object::parse(kept.get(KEY)?.raw()).ok()) {
             Some(titles) => Self {
@@ -45,8 +45,13 @@ impl Titles {
             },
             None => {
                 let info = transcript.slot(Slot::Info);
-                let agent = info.and_then(|info| string_member(&info.fields, TITLE));
-                Self { agent: agent.filter(has_words), ..Self::default() }
+                let title = info.and_then(|info| string_member(&info.fields, TITLE)).filter(has_words);
+                let mark = info.and_then(|info| string_member(info.meta.as_ref()?, TITLE_MARK));
+                match mark.as_ref().map(JsonStr::inner) {
+                    Some("person") => Self { person: title, ..Self::default() },
+                    Some("made") => Self { made: title, ..Self::default() },
+                    Some(_) | None => Self { agent: title, ..Self::default() },
+                }
             }
         }
     }
@@ -141,6 +146,12 @@ impl Titles {
         let upsert = Upsert { fields, meta, ..Upsert::default() };
         Some(Update::Upsert { target: Target::Slot(Slot::Info), upsert })
     }
+}
+
+/// What a copy of a session keeps of what the session keeps beside its transcript: whose titles there are. Prompts that
+/// wait and names of the agent's belong to the session itself.
+pub fn kept_by_copies(kept: &Object) -> Object {
+    kept.get(KEY).into_iter().map(|titles| (JsonStr::new(KEY), titles.clone())).collect()
 }
 
 /// A patch of the metadata that leaves the right mark there. Only this crate writes marks.

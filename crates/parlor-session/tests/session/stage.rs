@@ -48,9 +48,14 @@ impl Default for Stage {
 
 impl Stage {
     pub(crate) fn with(transcript: Transcript) -> Self {
+        Self::kept(transcript, None)
+    }
+
+    /// A session that goes on from what was kept of one.
+    pub(crate) fn kept(transcript: Transcript, kept: Option<&Object>) -> Self {
         let folded = transcript.clone();
         Self {
-            session: Session::new(transcript, WORDS, None),
+            session: Session::new(transcript, WORDS, kept),
             folded,
             minted: 0,
             namer: Namer::default(),

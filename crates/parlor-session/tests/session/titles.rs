@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use parlor_session::Naming;
-use parlor_session::session::{Input, TITLE_MARK};
+use parlor_session::session::{Input, TITLE_MARK, kept_by_copies};
 use parlor_session::{Limits, MetaPatch, Slot, Target, Transcript, Update, Upsert};
 
 use crate::stage::{Stage, check, object};
@@ -233,6 +233,22 @@ fn the_mark_says_whose_title_it_is_whatever_the_agent_does_to_its_metadata() {
     stage.play("person");
     assert_eq!(meta(&stage), "{}");
     assert_eq!(TITLE_MARK, "parlor/title");
+}
+
+#[test]
+fn a_copy_knows_whose_titles_there_are_and_nothing_else() {
+    let mut stage = Stage::default();
+    stage.play("ready queue\njoin 1\nprompt 1 by 1 Fix the bug\naccepted 1 m1\ntitle Bugs\nperson Mine\nprompt 2 by 1 held");
+    let (transcript, kept) = (stage.session.transcript().clone(), stage.session.kept());
+    assert!(kept.get("held").is_some());
+    let copied = kept_by_copies(&kept);
+    let mut copy = Stage::kept(transcript.clone(), Some(&copied));
+    assert_eq!(copy.session.kept(), copied);
+    assert_eq!(copy.play("person"), "person\n    - Info Bugs {\"parlor/title\":null}\n    durable\n");
+    // One that kept nothing still knows whose title shows.
+    let mut copy = Stage::kept(transcript, None);
+    assert_eq!(copy.play("title Other"), "title Other\n");
+    assert_eq!(copy.play("person"), "person\n    - Info Other {\"parlor/title\":null}\n    durable\n");
 }
 
 #[test]
