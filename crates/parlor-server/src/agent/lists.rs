@@ -204,6 +204,8 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
     use super::*;
 
     #[test]
@@ -217,5 +219,66 @@ mod tests {
         drop(first);
         assert_eq!(poll(), Poll::Ready(()));
         drop(second);
+    }
+
+    /// An agent that answers each request with the next of these pages.
+    fn agent(pages: Vec<&'static str>) -> Arc<Agent> {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let ((read, write), (their_read, mut their_write)) =
+            (tokio::io::split(ours), tokio::io::split(theirs));
+        tokio::spawn(async move {
+            let mut asked = BufReader::new(their_read).lines();
+            for page in pages {
+                let Ok(Some(line)) = asked.next_line().await else { return };
+                let id = json::object(Some(json::json(line).raw())).get("id").unwrap().clone();
+                let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{page}}}\n", id.as_str());
+                their_write.write_all(line.as_bytes()).await.unwrap();
+            }
+            // It stays until it is not needed any more.
+            while asked.next_line().await.is_ok_and(|line| line.is_some()) {}
+        });
+        Agent::over("a", read, write, None, |_| (parlor_dialect::Dialect::V2, Object::default()))
+    }
+
+    async fn listed(lists: &Lists, key: &str, is_so: impl Fn(&[SessionRow]) -> bool) -> Vec<String> {
+        loop {
+            let rows = lists.of_agent(key).unwrap();
+            if is_so(&rows) {
+                return rows.iter().map(|row| row.id.clone()).collect();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn all_pages_are_read_and_what_is_ours_is_left_out() {
+        let store: Arc<dyn Store> = Arc::new(parlor_store::MemoryStore::default());
+        let lists = Arc::new(Lists::new(Arc::clone(&store)));
+        let agent = agent(vec![
+            r#"{"sessions":[{"sessionId":"ours","cwd":"/"},{"sessionId":"old","cwd":"/"}],"nextCursor":"2"}"#,
+            r#"{"sessions":[{"sessionId":"old","cwd":"/"},{"sessionId":"new","cwd":"/","updatedAt":"2025-01-01T00:00:00Z"}]}"#,
+        ]);
+        // It is not stored yet, but a session has it.
+        let (inbox, _kept) = tokio::sync::mpsc::channel(1);
+        agent.link(&"ours".into(), &inbox);
+        lists.refresh(&agent, "key");
+        let ids = listed(&lists, "key", |rows| !rows.is_empty()).await;
+        assert_eq!(ids, [r#""new""#, r#""old""#]);
+        // Another server finds them in the store.
+        assert_eq!(listed(&Lists::new(store), "key", |_| true).await, ids);
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_fails_leaves_the_last_list() {
+        let lists = Arc::new(Lists::new(Arc::new(parlor_store::MemoryStore::default())));
+        let first = agent(vec![r#"{"sessions":[{"sessionId":"old","cwd":"/"}]}"#]);
+        lists.refresh(&first, "key");
+        listed(&lists, "key", |rows| rows.len() == 1).await;
+        lock(&lists.agents).get_mut("key").unwrap().asked = None;
+        lists.refresh(&agent(vec![r#"{"sessions":7}"#]), "key");
+        while lock(&lists.agents)["key"].asked.is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(listed(&lists, "key", |_| true).await, [r#""old""#]);
     }
 }
