@@ -144,6 +144,8 @@ loss_kinds! {
     UnknownUpdate = "unknown_update",
     /// Metadata holds a null, which the other dialect's merge rule takes for a removal.
     MetaNull = "meta_null",
+    /// A title was longer than a session takes and was cut.
+    TitleCut = "title_cut",
     /// The other version has no such method.
     Method = "method",
     /// A list that v2 wants filled is empty; what it belongs to was left out or refused.

@@ -4,7 +4,7 @@
 //! dialect with other metadata than everybody else, so the patch is made anew: the one that gives the stored
 //! result under the peer's own rule.
 
-use parlor_json::{Json, MAX_DEPTH, Object};
+use parlor_json::{Json, MAX_DEPTH, Object, Type};
 use parlor_session::{EntryId, MetaPatch, Patch, Slot, Target};
 
 use crate::{Dialect, LossKind, Losses};
@@ -66,6 +66,12 @@ pub(crate) fn say(
         (MetaPatch::Replace(meta), Rule::Replace)
         | (MetaPatch::MergeKeys(meta), Rule::Keys)
         | (MetaPatch::MergeDeep(meta), Rule::Deep) => return Patch::Value(meta.clone()),
+        // Where nothing is nested, both merges do the same.
+        (MetaPatch::MergeKeys(meta), Rule::Deep) | (MetaPatch::MergeDeep(meta), Rule::Keys)
+            if meta.iter().all(|(_, value)| value.type_of() != Type::Object) =>
+        {
+            return Patch::Value(meta.clone());
+        }
         (MetaPatch::Replace(_) | MetaPatch::MergeKeys(_) | MetaPatch::MergeDeep(_), _) => {}
     }
     let Some(after) = after else { return Patch::Clear };
@@ -132,6 +138,17 @@ mod tests {
             let got = say(&patch, rule, Some(&object(before)), Some(&after), &mut losses);
             assert_eq!(got, Patch::Value(object(said)), "{means:?} -> {rule:?}");
             assert_eq!(losses.as_slice(), []);
+        }
+    }
+
+    #[test]
+    fn a_flat_patch_is_passed_on_whatever_was_there() {
+        for (patch, rule) in [
+            (MetaPatch::MergeKeys(object(r#"{"a":null,"b":[{}]}"#)), Rule::Deep),
+            (MetaPatch::MergeDeep(object(r#"{"a":null,"b":[{}]}"#)), Rule::Keys),
+        ] {
+            let said = say(&patch, rule, None, Some(&object(r#"{"b":[{}]}"#)), &mut Losses::default());
+            assert_eq!(said, Patch::Value(object(r#"{"a":null,"b":[{}]}"#)));
         }
     }
 

@@ -1,7 +1,9 @@
 //! What a client asks, and who answers.
 
+mod adopt;
 mod begin;
 mod list;
+mod title;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -142,16 +144,17 @@ impl Connection {
             "session/load" | "session/resume" => {
                 let from = from(method, &params, dialect)?;
                 let session = session(&params)?;
-                return self.reach(&session, Message::Join { client: client(), id: id.clone(), from }).await;
+                let join = Message::Join { client: client(), id: id.clone(), from: from.clone() };
+                return match self.reach(&session, join).await {
+                    Err(error) if error.code() == code::RESOURCE_NOT_FOUND => {
+                        self.adopt(id, params, session, from)
+                    }
+                    reached => reached,
+                };
             }
             _ => {}
         }
-        if !self.client.drives() {
-            let mut data = Object::default();
-            data.set("reason", json::string("observer"));
-            let error = RpcError::new(code::INVALID_REQUEST, "this token may watch and nothing else");
-            return Err(error.with_data(data.to_json()));
-        }
+        self.may_act()?;
         match method {
             "session/new" => {
                 let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
@@ -182,6 +185,14 @@ impl Connection {
                 let request = Request { client: client(), id: id.clone(), params, why };
                 self.reach(&session, Message::Fork(Box::new(request))).await
             }
+            "session/set_title" | "_parlor/title" => {
+                let (session, title) = (session(&params)?, title::title(method, &params)?);
+                self.reach(&session, Message::Title { client: client(), id: id.clone(), title }).await
+            }
+            "session/archive" | "session/unarchive" | "_parlor/archive" => {
+                let (session, archived) = (session(&params)?, title::archived(method, &params)?);
+                self.reach(&session, Message::Archive { client: client(), id: id.clone(), archived }).await
+            }
             "_parlor/unhold" => {
                 let session = session(&params)?;
                 let prompt = params.get("id").and_then(|id| id.as_str().trim_matches('"').parse().ok());
@@ -207,6 +218,32 @@ impl Connection {
                 }
             },
         }
+    }
+
+    /// An observer may watch and nothing else.
+    fn may_act(&self) -> Result<(), RpcError> {
+        if self.client.drives() {
+            return Ok(());
+        }
+        let mut data = Object::default();
+        data.set("reason", json::string("observer"));
+        let error = RpcError::new(code::INVALID_REQUEST, "this token may watch and nothing else");
+        Err(error.with_data(data.to_json()))
+    }
+
+    /// Takes part in a session that nobody here knows, if an agent does.
+    fn adopt(
+        &mut self,
+        id: &RequestId,
+        params: Object,
+        session: SessionId,
+        from: From,
+    ) -> Result<(), RpcError> {
+        self.may_act()?;
+        self.touch(&session)?;
+        let (hub, client, id) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.clone());
+        tokio::spawn(async move { adopt::join(&hub, &client, &id, &params, &session, from).await });
+        Ok(())
     }
 
     async fn reach(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {

@@ -237,17 +237,31 @@ impl Shared {
 
     /// The inbox of a session, taken out of the store if it is not there.
     async fn inbox(self: &Arc<Self>, id: &SessionId) -> Result<Inbox, RpcError> {
+        self.open_or(id, async || Err(no_session(id))).await
+    }
+
+    /// The same; one that is not in the store either is to be had in another way. Whoever else wants it waits.
+    pub(crate) async fn open_or(
+        self: &Arc<Self>,
+        id: &SessionId,
+        otherwise: impl AsyncFnOnce() -> Result<Inbox, RpcError>,
+    ) -> Result<Inbox, RpcError> {
         let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
         let opened = cell.get_or_try_init(async || {
             let key = id.as_json().as_literal().to_owned();
             let opened = self.read(move |store| stored::open(store, &key)).await?;
-            opened.map(|opened| session::start(Arc::clone(self), opened, None)).ok_or_else(|| no_session(id))
+            match opened {
+                Some(opened) => Ok(session::start(Arc::clone(self), opened, None, None)),
+                None => otherwise().await,
+            }
         });
         match opened.await {
             Ok(inbox) => Ok(inbox.clone()),
             Err(error) => {
                 let mut sessions = lock(&self.sessions);
-                if sessions.get(id).is_some_and(|cell| !cell.initialized()) {
+                // Somebody else may be at it.
+                let is_ours = |other: &Arc<_>| Arc::ptr_eq(other, &cell) && Arc::strong_count(&cell) == 2;
+                if !cell.initialized() && sessions.get(id).is_some_and(is_ours) {
                     sessions.remove(id);
                 }
                 Err(error)
@@ -300,7 +314,7 @@ impl Shared {
         bound: Bound,
         result: parlor_json::Object,
     ) {
-        let inbox = session::start(Arc::clone(self), opened, Some((bound, result)));
+        let inbox = session::start(Arc::clone(self), opened, Some((bound, result)), None);
         let cell = Arc::new(OnceCell::new_with(Some(inbox)));
         lock(&self.sessions).insert(id.clone(), cell);
     }

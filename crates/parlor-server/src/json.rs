@@ -35,6 +35,16 @@ pub(crate) fn text(holder: &Object, name: &str) -> Option<String> {
     Some(literal(holder, name)?.to_text().into_owned())
 }
 
+/// A member that is true or false.
+pub(crate) fn flag(holder: &Object, name: &str) -> Option<bool> {
+    holder.get(name)?.as_str().parse().ok()
+}
+
+/// A time, from milliseconds since 1970.
+pub(crate) fn time(millis: i64) -> Option<Json> {
+    Some(string(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
+}
+
 /// The session that params are about.
 pub(crate) fn session_of(params: &Object) -> Option<SessionId> {
     literal(params, "sessionId").map(SessionId::from)

@@ -9,6 +9,7 @@ pub mod data_dir;
 pub mod doors;
 pub mod hub;
 mod json;
+pub mod known;
 pub mod outbox;
 pub mod probe;
 pub mod process;

@@ -2,7 +2,7 @@
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::Transcript;
+use parlor_session::{Slot, Transcript};
 use parlor_store::{ErrorKind, SessionRow, Store, StoreError};
 
 use crate::config::AgentConfig;
@@ -16,6 +16,9 @@ pub(crate) const ANSWERS: &str = "answers";
 
 /// The slot in which it keeps under which other names clients were told of messages.
 pub(crate) const ALIASES: &str = "aliases";
+
+/// The slot that has a session's title and metadata.
+const INFO: &str = "info";
 
 /// How much of a session is read at once.
 const PAGE: usize = 4 << 20;
@@ -74,6 +77,16 @@ pub fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
         }
     }
     Ok(Some(Opened { row, transcript, kept, answers, aliases }))
+}
+
+/// The metadata of a session.
+pub fn meta(store: &dyn Store, id: &str) -> Result<Option<Object>, StoreError> {
+    let mut transcript = Transcript::default();
+    for slot in store.slots(id, 0)?.iter().filter(|slot| slot.name == INFO) {
+        // What cannot be read is missed when the session is opened, and not before.
+        let _ = transcript.restore_slot(&slot.name, slot.seq, &slot.body);
+    }
+    Ok(transcript.slot(Slot::Info).and_then(|info| info.meta.clone()))
 }
 
 /// The dialect of the agent when the session was last written.

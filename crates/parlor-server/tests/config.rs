@@ -34,6 +34,7 @@ fn everything_can_be_said() {
         version = 2
         dialect = "draft"
         idle_minutes = 5
+        patience = 90
         [agents.short]
         command = "run 'two words' $HOME"
         [server]
@@ -55,6 +56,7 @@ fn everything_can_be_said() {
     assert_eq!(*short, AgentConfig::new("short", ["run", "two words", "$HOME"].map(str::to_owned).into()));
     assert_eq!(short.pass_env, DEFAULT_PASS_ENV);
     assert_eq!(short.idle, Duration::from_secs(30 * 60));
+    assert_eq!((mine.patience, short.patience), (Duration::from_secs(90), Duration::from_secs(60)));
     let http = config.server.http();
     assert_eq!((http.listen.port(), http.allow_remote), (0, true));
     assert_eq!(
@@ -81,6 +83,7 @@ fn mistakes_are_shown_with_their_line_and_what_is_allowed() {
         ),
         ("\n\ndefault = 1\n", "config.toml:3", &["`default`", "`default_agent`"]),
         ("[agents.a]\ncommands = 'x'\n", "config.toml:2", &["`commands`", "`command`", "`idle_minutes`"]),
+        ("[agents.a]\ncommand = 'x'\npatience = 0\n", "config.toml:3", &["at least 1 second"]),
         ("[agents.a]\ncommand = 7\n", "config.toml:2", &["a string, or a list of strings"]),
         ("[agents.a]\ncommand = ''\n", "config.toml:2", &["the command is empty"]),
         ("[agents.a]\ncommand = []\n", "config.toml:2", &["the command is empty"]),

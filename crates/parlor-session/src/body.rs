@@ -42,6 +42,17 @@ pub(crate) struct Patched {
     pub(crate) bytes: usize,
 }
 
+impl Upsert {
+    /// This patch of fields and metadata and then another one, as one. `stored` is the metadata that it will be
+    /// applied to.
+    #[must_use]
+    pub fn then(mut self, next: Self, stored: Option<&Object>) -> Self {
+        next.fields.iter().for_each(|(name, value)| self.fields.set(name.clone(), value.clone()));
+        self.meta = self.meta.then(next.meta, stored);
+        self
+    }
+}
+
 impl Body {
     /// What is left of an entry that was removed.
     pub(crate) fn tombstone() -> Self {

@@ -1,4 +1,4 @@
-use parlor_json::Object;
+use parlor_json::{MAX_DEPTH, Object};
 
 /// What an update says about stored metadata.
 ///
@@ -41,6 +41,143 @@ impl MetaPatch {
             Self::Replace(meta) => Some(meta.clone()),
             Self::MergeKeys(patch) => merged(Object::merge_keys, patch),
             Self::MergeDeep(patch) => merged(Object::merge_deep, patch),
+        }
+    }
+
+    /// This patch and then another one, as one patch. `stored` is the metadata that it will be applied to: a removal
+    /// that is followed by new members of the same name cannot be said as one merge, and so is said as the result.
+    #[must_use]
+    pub fn then(self, next: Self, stored: Option<&Object>) -> Self {
+        match (self, next) {
+            (first, Self::Keep) => first,
+            (_, next @ (Self::Clear | Self::Replace(_))) | (Self::Keep, next) => next,
+            (Self::MergeKeys(mut first), Self::MergeKeys(next)) => {
+                next.iter().for_each(|(name, value)| first.set(name.clone(), value.clone()));
+                Self::MergeKeys(first)
+            }
+            (Self::MergeDeep(first), Self::MergeDeep(next)) => match deep(&first, &next, MAX_DEPTH) {
+                Some(both) => Self::MergeDeep(both),
+                None => Self::MergeDeep(first).result(&Self::MergeDeep(next), stored),
+            },
+            (first, next) => first.result(&next, stored),
+        }
+    }
+
+    /// What two patches, one after the other, make of what is stored.
+    fn result(&self, next: &Self, stored: Option<&Object>) -> Self {
+        next.applied_to(self.applied_to(stored).as_ref()).map_or(Self::Clear, Self::Replace)
+    }
+}
+
+/// Two recursive merges as one; `None` if there is none that does the same to everything.
+fn deep(first: &Object, next: &Object, depth: usize) -> Option<Object> {
+    let mut both = first.clone();
+    for (name, new) in next.iter() {
+        let nested = Object::parse(new.raw()).ok().filter(|_| depth > 0);
+        let value = match (both.get_key(name), nested) {
+            (Some(old), Some(new)) => deep(&Object::parse(old.raw()).ok()?, &new, depth - 1)?.to_json(),
+            (_, None) | (None, Some(_)) => new.clone(),
+        };
+        both.set(name.clone(), value);
+    }
+    Some(both)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn object(text: &str) -> Object {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn patches_are_composed_by_their_own_rule() {
+        let stored = object(r#"{"a":{"x":1},"b":1}"#);
+        for (first, next, both) in [
+            (
+                MetaPatch::MergeDeep(object(r#"{"a":{"y":2},"b":null}"#)),
+                MetaPatch::MergeDeep(object(r#"{"a":{"x":null},"c":3}"#)),
+                MetaPatch::MergeDeep(object(r#"{"a":{"y":2,"x":null},"b":null,"c":3}"#)),
+            ),
+            (
+                MetaPatch::MergeKeys(object(r#"{"a":{"y":2},"b":null}"#)),
+                MetaPatch::MergeKeys(object(r#"{"a":{"x":null}}"#)),
+                MetaPatch::MergeKeys(object(r#"{"a":{"x":null},"b":null}"#)),
+            ),
+            // No merge removes a member and gives it others at once.
+            (
+                MetaPatch::MergeDeep(object(r#"{"a":null}"#)),
+                MetaPatch::MergeDeep(object(r#"{"a":{"y":2}}"#)),
+                MetaPatch::Replace(object(r#"{"b":1,"a":{"y":2}}"#)),
+            ),
+            (
+                MetaPatch::Clear,
+                MetaPatch::MergeDeep(object(r#"{"a":1}"#)),
+                MetaPatch::Replace(object(r#"{"a":1}"#)),
+            ),
+            (MetaPatch::MergeKeys(object(r#"{"a":1}"#)), MetaPatch::Clear, MetaPatch::Clear),
+            (MetaPatch::Clear, MetaPatch::Keep, MetaPatch::Clear),
+        ] {
+            assert_eq!(first.clone().then(next.clone(), Some(&stored)), both, "{first:?} then {next:?}");
+        }
+    }
+
+    fn nested() -> impl Strategy<Value = Object> {
+        let leaf = prop_oneof![
+            Just(serde_json::json!(1)),
+            Just(serde_json::json!([{ "a": null }])),
+            Just(serde_json::json!(null))
+        ];
+        let value = leaf.prop_recursive(3, 16, 3, |inner| {
+            prop::collection::btree_map("[a-c]", inner, 0..3).prop_map(|map| serde_json::json!(map))
+        });
+        prop::collection::btree_map("[a-c]", value, 0..3)
+            .prop_map(|map| object(&serde_json::json!(map).to_string()))
+    }
+
+    fn patch() -> impl Strategy<Value = MetaPatch> {
+        prop_oneof![
+            1 => Just(MetaPatch::Keep),
+            1 => Just(MetaPatch::Clear),
+            1 => nested().prop_map(MetaPatch::Replace),
+            1 => nested().prop_map(MetaPatch::MergeKeys),
+            4 => nested().prop_map(MetaPatch::MergeDeep),
+        ]
+    }
+
+    /// The same members in any order.
+    fn value(object: Option<Object>) -> Option<serde_json::Value> {
+        object.map(|object| serde_json::from_str(object.to_json().as_str()).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn composing_and_applying_is_applying_one_after_the_other(
+            stored in prop::option::of(nested()), patches in prop::collection::vec(patch(), 1..6),
+        ) {
+            let mut one_by_one = stored.clone();
+            let mut composed = MetaPatch::Keep;
+            for patch in patches {
+                one_by_one = patch.applied_to(one_by_one.as_ref());
+                composed = composed.then(patch, stored.as_ref());
+            }
+            prop_assert_eq!(value(composed.applied_to(stored.as_ref())), value(one_by_one));
+        }
+
+        #[test]
+        fn patches_of_one_rule_are_composed_whatever_is_stored(
+            stored in nested(), first in nested(), next in nested(),
+        ) {
+            let (mut merged, mut at_once) = (stored.clone(), stored);
+            merged.merge_deep(&first);
+            merged.merge_deep(&next);
+            if let Some(both) = deep(&first, &next, MAX_DEPTH) {
+                at_once.merge_deep(&both);
+                prop_assert_eq!(value(Some(at_once)), value(Some(merged)));
+            }
         }
     }
 }

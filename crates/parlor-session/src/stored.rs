@@ -231,9 +231,8 @@ pub(crate) fn moved_head(entry: &Entry, id: &EntryId, failed: Option<&Upsert>) -
 }
 
 /// A slot as it comes to stand in another session.
-pub(crate) fn moved_slot(transcript: &Transcript, slot: Slot, seq: u64) -> Option<Row> {
-    let body = transcript.slot(slot)?;
-    Some(Row::Slot { name: slot_name(slot), seq, body: movable_body(body).to_json().as_str().to_owned() })
+pub(crate) fn moved_slot(slot: Slot, body: &Body, seq: u64) -> Row {
+    Row::Slot { name: slot_name(slot), seq, body: movable_body(body).to_json().as_str().to_owned() }
 }
 
 fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {

@@ -3,6 +3,7 @@ use std::fmt;
 
 use parlor_json::JsonStr;
 
+use crate::body::Patched;
 use crate::news::News;
 use crate::{Body, Change, Content, EntryId, Slot, State, TITLE, Target, Update, Upsert};
 
@@ -192,6 +193,11 @@ impl Transcript {
         })
     }
 
+    /// How much it takes.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// The number of the last change.
     pub fn seq(&self) -> u64 {
         self.seq
@@ -272,17 +278,27 @@ impl Transcript {
         update
     }
 
-    fn upsert_slot(&mut self, slot: Slot, upsert: &Upsert, seq: u64) -> Result<(), Refused> {
+    /// Whether a patch of a slot would be taken.
+    pub fn would_take(&self, slot: Slot, upsert: &Upsert) -> Result<(), Refused> {
+        self.patched_slot(slot, upsert).map(drop)
+    }
+
+    fn patched_slot(&self, slot: Slot, upsert: &Upsert) -> Result<Patched, Refused> {
         if slot == Slot::Info {
             // Looked at before anything is merged: a patch that is too large alone is not worth the work.
             self.limits.check_meta(upsert.meta.size())?;
         }
-        let stored = &mut self.slots[slot.place()];
-        let patched = stored.value.patched(upsert);
+        let patched = self.slots[slot.place()].value.patched(upsert);
         if slot == Slot::Info {
             self.limits.check_meta(patched.meta_bytes)?;
         }
         self.limits.check_entry(patched.bytes)?;
+        Ok(patched)
+    }
+
+    fn upsert_slot(&mut self, slot: Slot, upsert: &Upsert, seq: u64) -> Result<(), Refused> {
+        let patched = self.patched_slot(slot, upsert)?;
+        let stored = &mut self.slots[slot.place()];
         stored.news.upserted(&stored.value, upsert, seq);
         stored.seq = seq;
         stored.value.take(patched, upsert);

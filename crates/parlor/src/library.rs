@@ -7,6 +7,7 @@ use parlor_dialect::live::{self, Listener, Telling};
 use parlor_dialect::{Dialect, Fold, Losses};
 use parlor_json::JsonStr;
 use parlor_server::data_dir::DataDir;
+use parlor_server::known;
 use parlor_server::stored::{self, Opened};
 use parlor_session::{EntryId, Reading, Role, SessionId, Transcript, text_of};
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
@@ -62,6 +63,49 @@ impl Library {
         Ok(rows)
     }
 
+    /// The sessions and those that only agents know, the latest first.
+    pub(crate) fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<SessionRow>, Failure> {
+        let Some(store) = self.store() else { return Ok(Vec::new()) };
+        let mut known = known::of_all(store).map_err(reading)?;
+        known.retain(|row| filter.agent.as_ref().is_none_or(|agent| *agent == row.agent));
+        let mut rows: Vec<SessionRow> = Vec::new();
+        while rows.len() < limit {
+            let after = rows.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
+            let wanted = PAGE.min(limit - rows.len());
+            let page = known::page(store, &known, filter, after.as_ref(), wanted).map_err(reading)?;
+            let is_last = page.len() < wanted;
+            rows.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The session that is meant, be it one that only its agent knows.
+    pub(crate) fn find_any(&self, name: &str) -> Result<SessionRow, Failure> {
+        match self.find_known(name)? {
+            Some(row) => Ok(row),
+            None => self.find(name),
+        }
+    }
+
+    /// The one session that only its agent knows and whose id is this, or begins so as no other one does.
+    fn find_known(&self, name: &str) -> Result<Option<SessionRow>, Failure> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let mut found = self.list(&Filter::default(), usize::MAX)?;
+        found.retain(|row| id_of(row).starts_with(name));
+        let exact = found.iter().position(|row| id_of(row) == name);
+        let one = match (exact, found.len()) {
+            (Some(place), _) => Some(found.swap_remove(place)),
+            (None, 1) => found.pop(),
+            (None, _) => None,
+        };
+        Ok(one.filter(known::is_foreign))
+    }
+
     /// The session that is meant: by its id, by the beginning of its id if no other begins so, or the `latest`.
     pub(crate) fn find(&self, name: &str) -> Result<SessionRow, Failure> {
         if name == "latest" {
@@ -80,6 +124,10 @@ impl Library {
         found.retain(|row| !name.is_empty() && id_of(row).starts_with(name));
         match found.len() {
             1 => Ok(found.remove(0)),
+            0 if self.find_known(name)?.is_some() => {
+                Err(Failure::bad_input(format_args!("only its agent knows the session '{name}' yet"))
+                    .hint("`parlor prompt` takes it over, and so does an editor that opens it"))
+            }
             0 => Err(Failure::bad_input(format_args!("there is no session '{name}'"))
                 .hint("`parlor ls` lists them; the latest one is called latest")),
             many => {
@@ -101,8 +149,13 @@ impl Library {
 
     /// How many characters tell the ids apart, at least.
     pub(crate) fn id_length(&self) -> Result<usize, Failure> {
-        let mut ids: Vec<String> = self.sessions(&Filter::default(), usize::MAX)?.iter().map(id_of).collect();
+        let mut rows = self.sessions(&Filter::default(), usize::MAX)?;
+        if let Some(store) = self.store() {
+            rows.extend(known::of_all(store).map_err(reading)?);
+        }
+        let mut ids: Vec<String> = rows.iter().map(id_of).collect();
         ids.sort_unstable();
+        ids.dedup();
         let alike = |pair: &[String]| {
             let same = pair[0].chars().zip(pair[1].chars()).take_while(|(a, b)| a == b).count();
             same + 1

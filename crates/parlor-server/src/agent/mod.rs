@@ -1,16 +1,18 @@
 //! One running agent, as sessions see it.
 
+mod lists;
 mod reader;
 mod registry;
 mod start;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
-use parlor_wire::{Asked, RequestId, RpcError, code, write};
+use parlor_wire::{Asked, RequestId, RpcError, cancel_line, code, write};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{oneshot, watch};
@@ -21,6 +23,7 @@ use crate::outbox::{Outbox, OutboxReader, outbox};
 use crate::process::Process;
 use crate::session::{AgentCall, Inbox, Message};
 
+pub(crate) use self::lists::{Beginnings, Lists};
 pub(crate) use self::registry::Registry;
 pub(crate) use self::start::start;
 
@@ -43,6 +46,8 @@ pub(crate) struct Agent {
     stdin: Outbox,
     asked: Mutex<Asked<Waiting>>,
     links: Mutex<Links>,
+    /// The sessions that are being begun.
+    pub(crate) beginnings: Beginnings,
     /// The clients that asked for this agent.
     clients: Mutex<Vec<Weak<Client>>>,
     /// Why it is gone, once it is.
@@ -90,6 +95,7 @@ impl Agent {
             stdin,
             asked: Mutex::new(Asked::new(MAX_ASKED)),
             links: Mutex::default(),
+            beginnings: Beginnings::default(),
             clients: Mutex::default(),
             gone: watch::Sender::new(None),
             process,
@@ -99,14 +105,24 @@ impl Agent {
         agent
     }
 
-    /// Asks the agent and waits for its answer.
+    /// Asks the agent and waits for its answer. Who waits no more wants no answer any more.
     pub(crate) async fn call(&self, method: &str, params: &Object) -> Reply {
         let (sender, answer) = oneshot::channel();
-        self.ask(method, params, Waiting::Caller(sender))?;
+        let id = self.ask(method, params, Waiting::Caller(sender))?;
+        let _open = Open { agent: self, id };
         match answer.await {
             Ok(reply) => reply,
             Err(_) => Err(json::error_object(&self.error())),
         }
+    }
+
+    /// The same, up to a time.
+    pub(crate) async fn call_until(&self, method: &str, params: &Object, until: Instant) -> Reply {
+        let answer = tokio::time::timeout_at(until.into(), self.call(method, params)).await;
+        answer.unwrap_or_else(|_| {
+            let message = format!("the agent '{}' took too long", self.name);
+            Err(json::error_object(&RpcError::new(code::INTERNAL_ERROR, message)))
+        })
     }
 
     /// Asks the agent; the answer goes to a session. `None` if too much was asked already.
@@ -174,6 +190,11 @@ impl Agent {
 
     pub(crate) fn unlink(&self, session: &SessionId) {
         lock(&self.links).sessions.remove(session);
+    }
+
+    /// The sessions that it has for ours, as JSON writes their ids.
+    pub(crate) fn linked(&self) -> HashSet<String> {
+        lock(&self.links).sessions.keys().map(|id| id.as_json().as_literal().to_owned()).collect()
     }
 
     /// Whether no session uses it.
@@ -258,6 +279,21 @@ impl Agent {
     }
 }
 
+/// A request that somebody waits for.
+struct Open<'a> {
+    agent: &'a Agent,
+    id: RequestId,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let waiting = lock(&self.agent.asked).answered(&self.id);
+        if waiting.is_some() {
+            self.agent.say(cancel_line(&self.id));
+        }
+    }
+}
+
 /// What an agent may be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
@@ -267,6 +303,8 @@ pub(crate) enum Offer {
     Delete,
     Fork,
     ForkAtMessage,
+    Title,
+    List,
     EmbeddedContext,
 }
 
@@ -289,6 +327,8 @@ impl Offer {
                     Self::Delete => has(&session, "delete"),
                     Self::Fork => has(&session, "fork"),
                     Self::ForkAtMessage => forks_at_message(&session),
+                    Self::Title => has(&session, "title"),
+                    Self::List => has(&session, "list"),
                     Self::EmbeddedContext => flag(&prompt, "embeddedContext"),
                 }
             }
@@ -298,10 +338,11 @@ impl Offer {
                 let prompt = json::member(&session, "prompt").unwrap_or_default();
                 match self {
                     Self::Load => false,
-                    Self::Resume | Self::Close => true,
+                    Self::Resume | Self::Close | Self::List => true,
                     Self::Delete => has(&session, "delete"),
                     Self::Fork => has(&session, "fork"),
                     Self::ForkAtMessage => forks_at_message(&session),
+                    Self::Title => has(&session, "title"),
                     Self::EmbeddedContext => has(&prompt, "embeddedContext"),
                 }
             }

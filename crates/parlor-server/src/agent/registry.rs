@@ -12,7 +12,7 @@ use parlor_store::{Batch, Store, Write};
 use parlor_wire::RpcError;
 use tokio::sync::Mutex;
 
-use super::{Agent, start};
+use super::{Agent, Lists, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
 use crate::json;
@@ -25,6 +25,8 @@ pub(crate) struct Registry {
     watcher: Watcher,
     store: Arc<dyn Store>,
     running: Mutex<HashMap<Key, Arc<Mutex<Slot>>>>,
+    /// The sessions that only agents know.
+    pub(crate) lists: Arc<Lists>,
 }
 
 /// What tells processes apart.
@@ -47,7 +49,8 @@ struct Slot {
 
 impl Registry {
     pub(crate) fn new(agents: Agents, watcher: Watcher, store: Arc<dyn Store>) -> Self {
-        Self { agents, watcher, store, running: Mutex::default() }
+        let lists = Arc::new(Lists::new(Arc::clone(&store)));
+        Self { agents, watcher, store, running: Mutex::default(), lists }
     }
 
     pub(crate) fn watcher(&self) -> &Watcher {
@@ -80,7 +83,24 @@ impl Registry {
         let agent = start::start(config, &env, &cwd, known, &self.watcher).await?;
         self.remember(config, &agent);
         slot.agent = Some(Arc::clone(&agent));
+        self.lists.refresh(&agent, &stored::key_of(config));
         Ok(agent)
+    }
+
+    /// Asks an agent that runs which sessions it has, now and then. Nobody waits for the answer.
+    pub(crate) async fn refresh_list(&self, config: &AgentConfig) {
+        let is_meant =
+            |key: &Key| key.command == config.command && key.speaks == (config.dialect, config.version);
+        let slots: Vec<_> = {
+            let running = self.running.lock().await;
+            running.iter().filter(|(key, _)| is_meant(key)).map(|(_, slot)| Arc::clone(slot)).collect()
+        };
+        for slot in slots {
+            let agent = slot.try_lock().ok().and_then(|slot| slot.agent.clone());
+            if let Some(agent) = agent.filter(|agent| !agent.is_gone()) {
+                return self.lists.refresh(&agent, &stored::key_of(config));
+            }
+        }
     }
 
     /// What an agent said of itself when it was last started.

@@ -18,9 +18,6 @@ use crate::process::{Command, Process, Watcher};
 /// How long a process gets to end by itself, and again after it was asked to.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
-/// How long an agent may take to say who it is.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// What came of a first conversation.
 struct Begun {
     process: Process,
@@ -110,7 +107,7 @@ async fn begin(
         stdin.write_all(line.as_bytes()).await.ok()?;
         first_answer(&mut stdout).await
     };
-    match tokio::time::timeout(PATIENCE, first).await {
+    match tokio::time::timeout(config.patience, first).await {
         Ok(Some(Ok(result))) => Ok(Begun { process, stdin, stdout, result }),
         Ok(Some(Err(error))) => {
             drop(stdin);

@@ -8,6 +8,9 @@ use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use super::env::DEFAULT_PASS_ENV;
 use super::{ConfigError, Preset};
 
+/// How long an agent may take to say who it is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How long a process that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
@@ -30,6 +33,8 @@ pub struct AgentConfig {
     pub dialect: Option<Dialect>,
     /// How long a process is kept that no session uses.
     pub idle: Duration,
+    /// How long it may take to say who it is.
+    pub patience: Duration,
 }
 
 /// How sessions share processes.
@@ -59,6 +64,8 @@ pub(super) struct Table {
     #[serde(default, deserialize_with = "dialect")]
     dialect: Option<Dialect>,
     idle_minutes: Option<u32>,
+    #[serde(default, deserialize_with = "patience")]
+    patience: Option<Duration>,
 }
 
 impl AgentConfig {
@@ -73,6 +80,7 @@ impl AgentConfig {
             version: None,
             dialect: None,
             idle: IDLE,
+            patience: PATIENCE,
         }
     }
 
@@ -130,6 +138,7 @@ impl Table {
             version: self.version.or_else(|| self.dialect.map(Dialect::version)),
             dialect: self.dialect,
             idle: self.idle_minutes.map_or(IDLE, |minutes| Duration::from_secs(60 * u64::from(minutes))),
+            patience: self.patience.unwrap_or(PATIENCE),
             ..usual
         })
     }
@@ -187,6 +196,13 @@ fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D:
     match u16::deserialize(deserializer)? {
         version @ (1 | 2) => Ok(Some(version)),
         other => Err(de::Error::custom(format!("there is no version {other} of the protocol, only 1 and 2"))),
+    }
+}
+
+fn patience<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(de::Error::custom("an agent needs at least 1 second to say who it is")),
+        seconds => Ok(Some(Duration::from_secs(seconds.into()))),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::session::{self, Bound, From, Message};
 use crate::stored::Opened;
 
 /// The agent that a client asked for.
-fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {
+pub(super) fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {
     hub.registry()
         .agents
         .chosen(client.peer.agent.as_ref())
@@ -63,7 +63,7 @@ fn capabilities(dialect: Dialect, agent: &str, agents: &Object) -> Object {
             capabilities.set(
                 "sessionCapabilities",
                 json::json(format!(
-                    r#"{{"list":{{}},"resume":{{}},"close":{{}},"delete":{{}},"fork":{FORK}}}"#
+                    r#"{{"list":{{}},"resume":{{}},"close":{{}},"delete":{{}},"archive":{{}},"title":{{}},"fork":{FORK}}}"#
                 )),
             );
             result.set("agentCapabilities", capabilities.to_json());
@@ -80,6 +80,8 @@ fn capabilities(dialect: Dialect, agent: &str, agents: &Object) -> Object {
             }
             session.set("delete", json::json("{}"));
             session.set("fork", json::json(FORK));
+            session.set("archive", json::json("{}"));
+            session.set("title", json::json("{}"));
             capabilities.set("session", session.to_json());
             result.set("capabilities", capabilities.to_json());
             result.set("info", info.to_json());
@@ -126,6 +128,7 @@ async fn try_new(
         live::request_to_agent("session/new", &params, dialect, agent.dialect, None, &mut losses).map_err(
             |loss| RpcError::new(code::INVALID_PARAMS, format!("the agent cannot be told this: {loss}")),
         )?;
+    let _beginning = agent.beginnings.begin();
     let result =
         agent.call(&method, &agents_params).await.map_err(|error| RpcError::from_raw(error.raw()))?;
     let mut result = json::object(Some(result.raw()));
@@ -155,7 +158,7 @@ async fn try_new(
 }
 
 /// What has to be known to give the session to an agent again.
-fn data(client: &Client, mut params: Object, agent: Dialect) -> Object {
+pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> Object {
     params.remove("cwd");
     params.remove("_meta");
     let mut data = Object::default();

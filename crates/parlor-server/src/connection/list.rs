@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object};
-use parlor_store::{Cursor, Filter, SessionRow};
+use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
 use parlor_wire::{RequestId, RpcError, code};
 
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
+use crate::known;
 use crate::stored;
 
 /// How many sessions are listed at once.
@@ -25,31 +26,78 @@ pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId
 
 async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Object, RpcError> {
     let asked = json::noted(params, "parlor/agent").and_then(|agent| JsonStr::from_raw(agent.raw()));
-    let agent = match asked.as_ref().map(JsonStr::to_text) {
+    let agents = &hub.registry().agents;
+    let chosen = match asked.as_ref().map(JsonStr::to_text) {
         Some(all) if all == "*" => None,
-        Some(named) => Some(named.into_owned()),
+        Some(named) => Some((named.clone().into_owned(), agents.get(&named).cloned())),
         None => {
-            let chosen = hub.registry().agents.chosen(client.peer.agent.as_ref());
-            Some(chosen.map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?.name)
+            let chosen = agents.chosen(client.peer.agent.as_ref());
+            let config = chosen.map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
+            Some((config.name.clone(), Some(config)))
         }
     };
-    let filter = Filter { agent, cwd: json::text(params, "cwd"), ..Filter::default() };
     let after = match params.get("cursor").filter(|cursor| !cursor.is_null()) {
         Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| {
             RpcError::new(code::INVALID_PARAMS, "`cursor` is not one that this server gave")
         })?),
         None => None,
     };
-    let rows = hub.read(move |store| store.sessions(&filter, after.as_ref(), PAGE + 1)).await?;
-    let listed: Vec<_> = rows.iter().take(PAGE).map(|row| info(row).to_json().as_str().to_owned()).collect();
+    let (name, config) = chosen.unzip();
+    let config = config.flatten();
+    if let Some(config) = config.as_ref().filter(|_| client.drives()) {
+        hub.registry().refresh_list(config).await;
+    }
+    let filter = Filter {
+        agent: name.clone(),
+        cwd: json::text(params, "cwd"),
+        archived: which_archived(params)?,
+        ..Filter::default()
+    };
+    let lists = Arc::clone(&hub.registry().lists);
+    let (listed, next) = hub
+        .read(move |store| {
+            let known: Arc<[SessionRow]> = match (&name, &config) {
+                (None, _) => known::of_all(store)?.into(),
+                (Some(_), Some(config)) => lists.of_agent(&stored::key_of(config))?,
+                (Some(_), None) => Arc::default(),
+            };
+            let mut rows = known::page(store, &known, &filter, after.as_ref(), PAGE + 1)?;
+            let next = (rows.len() > PAGE).then(|| {
+                rows.truncate(PAGE);
+                rows.last().map(|last| format!("{} {}", last.active_at, last.id))
+            });
+            let mut listed = Vec::with_capacity(rows.len());
+            for mut row in rows {
+                if let Some(name) = &name {
+                    // The same program may have several names.
+                    row.agent.clone_from(name);
+                }
+                listed.push(info(store, &row)?.to_json().as_str().to_owned());
+            }
+            Ok((listed, next.flatten()))
+        })
+        .await?;
     let mut result = Object::default();
     result.set("sessions", json::json(format!("[{}]", listed.join(","))));
-    if rows.len() > PAGE
-        && let Some(last) = rows.get(PAGE - 1)
-    {
-        result.set("nextCursor", json::string(&format!("{} {}", last.active_at, last.id)));
+    if let Some(next) = next {
+        result.set("nextCursor", json::string(&next));
     }
     Ok(result)
+}
+
+/// Whether sessions that were put away are listed: they are not, unless they are asked for.
+fn which_archived(params: &Object) -> Result<Option<bool>, RpcError> {
+    let asked = params.get("archived").filter(|asked| !asked.is_null());
+    match asked.map(|asked| JsonStr::from_raw(asked.raw()).unwrap_or_else(|| JsonStr::new(""))) {
+        None if json::noted(params, "parlor/archived").is_some_and(|all| all.as_str() == "true") => Ok(None),
+        None => Ok(Some(false)),
+        Some(asked) => match asked.inner() {
+            "exclude" => Ok(Some(false)),
+            "include" => Ok(None),
+            "only" => Ok(Some(true)),
+            _ => Err(RpcError::new(code::INVALID_PARAMS, "`archived` is one of exclude, include, only")),
+        },
+    }
 }
 
 fn read_cursor(cursor: &Json) -> Option<Cursor> {
@@ -58,16 +106,21 @@ fn read_cursor(cursor: &Json) -> Option<Cursor> {
     Some(Cursor { active_at: active_at.parse().ok()?, id: id.to_owned() })
 }
 
-/// A session in a list.
-fn info(row: &SessionRow) -> Object {
+/// A session in a list, with its metadata.
+fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
+    let is_foreign = known::is_foreign(row);
     let mut info = Object::default();
     info.set("sessionId", json::json(row.id.clone()));
     info.set("cwd", json::string(&row.cwd));
     if let Some(title) = &row.title {
         info.set("title", json::json(title.clone()));
     }
-    if let Ok(time) = jiff::Timestamp::from_millisecond(row.active_at) {
-        info.set("updatedAt", json::string(&time.to_string()));
+    if let Some(time) = json::time(row.active_at).filter(|_| row.active_at != 0) {
+        info.set("updatedAt", time);
+    }
+    info.set("archived", json::json(if row.archived { "true" } else { "false" }));
+    if let Some(meta) = if is_foreign { None } else { stored::meta(store, &row.id)? } {
+        info.set("_meta", meta.to_json());
     }
     json::note(&mut info, "parlor/agent", json::string(&row.agent));
     if let Some(parent) = &row.parent {
@@ -77,7 +130,10 @@ fn info(row: &SessionRow) -> Object {
         }
     }
     json::note(&mut info, "parlor/busy", json::json(if row.busy { "true" } else { "false" }));
-    info
+    if is_foreign {
+        json::note(&mut info, "parlor/adopted", json::json("false"));
+    }
+    Ok(info)
 }
 
 /// What runs.

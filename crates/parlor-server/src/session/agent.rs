@@ -7,7 +7,7 @@ use parlor_dialect::live::{self, AgentUpdate, Spans, Stream};
 use parlor_dialect::{Decoded, Decoder, Dialect, Losses};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Effect, Input, Prompt, Reply, Step, TurnTaking};
-use parlor_session::{Entry, EntryId, Role, SessionId, Target, Update, Upsert};
+use parlor_session::{Entry, EntryId, Role, SessionId, Slot, Target, Update, Upsert};
 use parlor_wire::{Outcome, RequestId, RpcError, code};
 
 use super::chosen::Chosen;
@@ -52,6 +52,7 @@ impl Bound {
 impl Actor {
     /// The agent is there.
     pub(super) fn bind(&mut self, bound: Bound, anew: bool) {
+        self.flush_info();
         let dialect = bound.agent.dialect;
         self.decoder = Decoder::new(dialect);
         self.stream = None;
@@ -115,6 +116,17 @@ impl Actor {
         {
             return;
         }
+        match decoded.update {
+            Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
+                return self.said_info(upsert, line, spans);
+            }
+            Update::State(_) => self.flush_info(),
+            Update::Upsert { .. }
+            | Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. } => {}
+        }
         let meta = meta_before(self.session.transcript(), &decoded.update);
         let entry = entry_of(&decoded.update);
         let named = decoded.naming != parlor_session::Naming::Named;
@@ -141,6 +153,7 @@ impl Actor {
 
     /// Does what a step wanted done, now that all is stored.
     pub(super) fn act(&mut self) {
+        self.tell_title();
         for effect in std::mem::take(&mut self.effects) {
             match effect {
                 Effect::Send(prompt) => self.send(&prompt),
@@ -226,6 +239,7 @@ impl Actor {
             AgentCall::Forwarded(call) => self.forwarded(&call, reply),
             AgentCall::Prompt(prompt) => {
                 self.sent.remove(&prompt);
+                self.flush_info();
                 let input = match (self.session.agent(), reply) {
                     (Some(TurnTaking::Queueing), Ok(result)) => {
                         let mut fields = json::object(Some(result.raw()));
@@ -318,6 +332,7 @@ impl Actor {
         if self.agent.take().is_none() && self.starting.is_none() {
             return;
         }
+        self.flush_info();
         self.starting = None;
         self.sent.clear();
         self.questions.retain(|_, asked| !asked.forwarded);
@@ -464,6 +479,7 @@ async fn bring_back(
         }
     }
     let (method, params) = convert("session/new", &params)?;
+    let _beginning = agent.beginnings.begin();
     let result = agent.call(&method, &params).await.map_err(|error| RpcError::from_raw(error.raw()))?;
     let mut result = json::object(Some(result.raw()));
     let session = json::session_of(&result)

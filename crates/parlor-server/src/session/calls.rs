@@ -23,6 +23,7 @@ impl Actor {
             let error = RpcError::new(code::INVALID_PARAMS, "`prompt` must be a list of content blocks");
             return self.say(client.id, json::error(&id, &error));
         };
+        self.set_archived(false);
         params.remove("sessionId");
         let key =
             json::noted(&params, "parlor/key").and_then(|key| parlor_json::JsonStr::from_raw(key.raw()));

@@ -96,7 +96,8 @@ impl Actor {
             Why::Edit => Some(edited(params, message.as_ref(), &fork)?),
             Why::Regenerate => Some(again(message.as_ref(), &fork)?),
         };
-        let row = self.row_of_fork(client, params, *why, message.as_ref())?;
+        let mut row = self.row_of_fork(client, params, *why, message.as_ref())?;
+        row.title = fork.title.as_ref().map(|title| title.as_literal().to_owned());
         let native = self.native(&fork, &row);
         let answer = self.answer_to_fork(client, &row, &fork);
         let writes = self.writes_of_fork(&row, fork);
@@ -139,7 +140,7 @@ impl Actor {
             agent: self.row.agent.clone(),
             agent_session: None,
             cwd,
-            title: self.row.title.clone(),
+            title: None,
             parent: Some(self.row.id.clone()),
             created_at: now,
             active_at: now,
@@ -322,6 +323,7 @@ async fn fork_at_agent(agent: &Arc<Agent>, params: &Object) -> How {
         tracing::info!(agent = agent.name, "the agent could not fork: {}", error.message());
         How::Transcript(Some(error))
     };
+    let _beginning = agent.beginnings.begin();
     match agent.call("session/fork", params).await {
         Ok(result) => {
             let mut result = json::object(Some(result.raw()));

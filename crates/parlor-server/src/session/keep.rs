@@ -98,7 +98,8 @@ impl Actor {
         let mut writes = Vec::new();
         if let Some(End::Deleted) = self.ends {
             self.due.durable = true;
-            return vec![Write::Delete { session }];
+            let forget = crate::known::forget(&self.row);
+            return std::iter::once(Write::Delete { session }).chain(forget).collect();
         }
         if !self.unsaved.is_empty() {
             self.last_active = Instant::now();
@@ -110,7 +111,8 @@ impl Actor {
         // A short turn that begins and ends in one go leaves the row as it was.
         if std::mem::take(&mut self.due.row) && self.row_stored.as_ref() != Some(&self.row) {
             self.row_written = Instant::now();
-            self.row.active_at = now();
+            // Lists go by it, and never back, whatever the clock does.
+            self.row.active_at = now().max(self.row.active_at);
             self.row_stored = Some(self.row.clone());
             writes.push(Write::Session(self.row.clone()));
         }
@@ -179,6 +181,9 @@ impl Actor {
                 }
             }
             seat.client.outbox.push(lines.into());
+        }
+        for owed in self.owed.drain(..) {
+            owed.client.outbox.push(json::error(&owed.id, &error).into());
         }
         if let Some((agent, session)) = self.bound() {
             let mut params = parlor_json::Object::default();

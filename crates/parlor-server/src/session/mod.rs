@@ -5,6 +5,7 @@
 
 mod agent;
 mod aliases;
+mod bursts;
 mod calls;
 mod chosen;
 pub(crate) mod fork;
@@ -13,6 +14,7 @@ mod keep;
 mod open;
 mod seat;
 mod tell;
+mod title;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use parlor_dialect::live::Stream;
 use parlor_dialect::{Decoder, Dialect, Losses};
-use parlor_json::{Json, Object};
+use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
     Answer, ClientId, Effect, Held, Input, Inserted, PromptId, QuestionId, Reply as Decision, Session, Step,
 };
@@ -36,16 +38,18 @@ use crate::services::terminals::{TerminalEvent, Terminals};
 
 pub(crate) use self::agent::Bound;
 use self::aliases::Aliases;
+use self::bursts::Bursts;
 pub(crate) use self::join::From;
-pub(crate) use self::open::start;
+pub(crate) use self::open::{Replay, start};
 use self::seat::Seat;
 use self::tell::{Groups, Marks};
+use self::title::Owed;
 
 /// How a session is reached.
 pub(crate) type Inbox = mpsc::Sender<Message>;
 
 /// How many messages may wait for a session. Who sends more waits.
-const INBOX: usize = 1024;
+pub(crate) const INBOX: usize = 1024;
 
 /// How many bytes of updates are taken before what changed is stored and told.
 const DRAIN: usize = 1 << 20;
@@ -71,6 +75,10 @@ pub(crate) enum Message {
     Unhold { client: Arc<Client>, id: RequestId, prompt: PromptId },
     /// The turn is not wanted any more.
     Cancel,
+    /// A person gives the session a title, or takes it away.
+    Title { client: Arc<Client>, id: RequestId, title: Option<JsonStr> },
+    /// The session is put away, or taken out again.
+    Archive { client: Arc<Client>, id: RequestId, archived: bool },
     /// The session is to go.
     Delete { client: Arc<Client>, id: RequestId },
     /// The conversation is to go on elsewhere as well.
@@ -99,6 +107,8 @@ pub(crate) enum Message {
     AgentGone(RpcError),
     /// The agent may have finished telling old stories.
     Quiet,
+    /// What the agent said about the session too fast may be told.
+    InfoDue,
     /// Something happened to a terminal that parlor runs for the agent.
     Terminal(TerminalEvent),
     /// Parlor answered what the agent asked.
@@ -142,6 +152,8 @@ pub(crate) struct Actor {
     row_stored: Option<SessionRow>,
     row_written: Instant,
     decoder: Decoder,
+    /// What the agent says about the session faster than it is told.
+    bursts: Bursts,
     /// How the agent said its last chunk.
     stream: Option<Stream>,
     agent: Option<Bound>,
@@ -173,6 +185,10 @@ pub(crate) struct Actor {
     aliases: Aliases,
     unsaved: Unsaved,
     due: Due,
+    /// Whom to answer when all is stored, besides those who take part.
+    owed: Vec<Owed>,
+    /// Whether the agent has to hear of a person's title when it is stored.
+    retitled: bool,
     /// What to do when all is stored.
     effects: Vec<Effect>,
     groups: Groups,
@@ -286,6 +302,8 @@ impl Actor {
             Message::TakeBack { client, id } => self.take_back(client, &id),
             Message::Unhold { client, id, prompt } => self.unhold(&client, &id, prompt),
             Message::Cancel => self.step(Input::Cancelled),
+            Message::Title { client, id, title } => self.set_title(&client, id, title),
+            Message::Archive { client, id, archived } => self.archive(&client, id, archived),
             Message::Delete { client, id } => self.delete(&client, &id),
             Message::Fork(request) => self.fork(&request),
             Message::Attach(client) => self.attach(&client),
@@ -301,6 +319,7 @@ impl Actor {
             Message::AgentReady(bound) => self.agent_ready(bound),
             Message::AgentGone(error) => self.agent_gone(&error),
             Message::Quiet => self.quiet(),
+            Message::InfoDue => self.info_due(),
             Message::Terminal(event) => self.terminal(event),
             Message::Served(id, reply) => {
                 if let Some(bound) = &self.agent {
@@ -392,6 +411,7 @@ impl Actor {
             && !background
             && self.starting.is_none()
             && self.waiting_forks.is_empty()
+            && self.bursts.is_empty()
             && self.last_active.elapsed() >= idle
         {
             self.ends = Some(End::Unused);
@@ -407,6 +427,7 @@ impl Actor {
     }
 
     fn end(&mut self, done: oneshot::Sender<()>) {
+        self.flush_info();
         match &mut self.ends {
             Some(End::Stopped(all)) => all.push(done),
             Some(End::Failed(_) | End::Unused | End::Deleted) | None => {
@@ -477,6 +498,8 @@ impl Message {
             | Self::Close { client, id }
             | Self::Prompt { client, id, .. }
             | Self::Unhold { client, id, .. }
+            | Self::Title { client, id, .. }
+            | Self::Archive { client, id, .. }
             | Self::Delete { client, id }
             | Self::Forward { client, id: Some(id), .. }
             | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => {
@@ -499,6 +522,7 @@ impl Message {
             | Self::AgentReady(_)
             | Self::AgentGone(_)
             | Self::Quiet
+            | Self::InfoDue
             | Self::Terminal(_)
             | Self::Served(..)
             | Self::Tick
@@ -518,5 +542,5 @@ pub(crate) fn now() -> i64 {
 }
 
 /// How long an agent has to be silent until its old stories are over, and how long that may take.
-const SILENCE: Duration = Duration::from_millis(200);
-const MOST_SILENCE: Duration = Duration::from_secs(10);
+pub(crate) const SILENCE: Duration = Duration::from_millis(200);
+pub(crate) const MOST_SILENCE: Duration = Duration::from_secs(10);

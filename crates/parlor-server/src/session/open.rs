@@ -13,14 +13,29 @@ use tokio::sync::mpsc;
 
 use super::agent::Bound;
 use super::aliases::Aliases;
+use super::bursts::Bursts;
 use super::tell::Groups;
-use super::{Actor, Due, INBOX, Inbox};
+use super::{Actor, Due, INBOX, Inbox, Message};
 use crate::hub::Shared;
 use crate::json;
 use crate::stored::{Opened, dialect_of};
 
-/// Starts the task of a session. `agent` is there if the session has just begun.
-pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Object)>) -> Inbox {
+/// What an agent told of a session that only it knew.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    /// Its updates.
+    pub(crate) lines: Vec<String>,
+    /// What it may have said since.
+    pub(crate) rest: mpsc::Receiver<Message>,
+}
+
+/// Starts the task of a session. `agent` is there if the session has just begun, and `replay` if it began elsewhere.
+pub(crate) fn start(
+    hub: Arc<Shared>,
+    opened: Opened,
+    agent: Option<(Bound, Object)>,
+    replay: Option<Replay>,
+) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
     let Opened { row, transcript, kept, answers, aliases } = opened;
     let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
@@ -41,6 +56,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         row_stored: None,
         row_written: Instant::now(),
         decoder: Decoder::new(dialect),
+        bursts: Bursts::new(Instant::now()),
         stream: None,
         agent: None,
         starting: None,
@@ -61,6 +77,8 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         unsaved: Unsaved::default(),
         answers: stored_answers(answers.as_deref()),
         due: Due { row: is_new, kept: false, answers: false, aliases: false, durable: is_new },
+        owed: Vec::new(),
+        retitled: false,
         effects: Vec::new(),
         groups: Groups::default(),
         room: Step::default(),
@@ -73,12 +91,18 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
         actor.step(Input::AgentGone(live::failed_state(&error)));
     }
-    if let Some((bound, result)) = agent {
+    if let Some((bound, _)) = &agent {
         bound.agent.link(&bound.session, &me);
-        actor.learn(&result);
-        actor.bind(bound, false);
     }
     tokio::spawn(async move {
+        if let Some((bound, result)) = agent {
+            if let Some(replay) = replay {
+                actor.decoder = Decoder::new(bound.agent.dialect);
+                actor.record(replay).await;
+            }
+            actor.learn(&result);
+            actor.bind(bound, false);
+        }
         // What was learned on the way is stored before anybody can see it.
         if let Err(failed) = actor.store().await {
             actor.fail(&failed);
@@ -89,6 +113,20 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         actor.run().await;
     });
     me
+}
+
+impl Actor {
+    /// Takes what an agent told of the session before it was one of ours.
+    async fn record(&mut self, Replay { lines, mut rest }: Replay) {
+        lines.iter().for_each(|lines| self.lines(lines));
+        // From here on the agent speaks to the session itself.
+        rest.close();
+        while let Some(message) = rest.recv().await {
+            self.take(message);
+        }
+        self.flush_info();
+        self.decoder.turn_boundary();
+    }
 }
 
 fn stored_answers(stored: Option<&str>) -> VecDeque<String> {

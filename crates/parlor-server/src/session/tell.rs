@@ -6,7 +6,7 @@ use parlor_dialect::live::{self, Listener, Spans, Telling};
 use parlor_dialect::{Dialect, Losses};
 use parlor_json::Object;
 use parlor_session::session::ClientId;
-use parlor_session::{Change, EntryId, MessageId, MetaPatch, Slot, Target, Transcript, Update};
+use parlor_session::{Change, EntryId, MessageId, MetaPatch, Target, Transcript, Update};
 
 use super::{Actor, fresh};
 use crate::client::Client;
@@ -175,6 +175,7 @@ impl Actor {
             seat.flush(&mut self.groups);
         }
         self.groups.clear(|client| self.seats.contains_key(&client));
+        self.owed.drain(..).for_each(|owed| owed.give());
         let losses = std::mem::take(&mut self.losses).into_vec();
         for loss in losses {
             tracing::debug!(session = %self.id, loss = %loss.kind, "something could not be said to a client");
@@ -199,12 +200,6 @@ impl Source<'_> {
             // A terminal that parlor runs is not the client's.
             Update::Upsert { target: Target::Entry(EntryId::ToolCall(_)), .. }
                 if self.line.contains("\"terminal\"") =>
-            {
-                return false;
-            }
-            // A title may have been cut.
-            Update::Upsert { target: Target::Slot(Slot::Info), upsert }
-                if upsert.fields.get("title").is_some_and(|title| title.as_str().len() > 500) =>
             {
                 return false;
             }

@@ -1,6 +1,6 @@
 //! A conversation that goes on in another session.
 
-use parlor_json::{Json, Object};
+use parlor_json::{Json, JsonStr, Object};
 
 use super::Session;
 use crate::stored::{moved_head, moved_slot};
@@ -35,6 +35,8 @@ pub struct Fork {
     pub entries: Vec<Moved>,
     /// What else it takes along.
     pub slots: Vec<Row>,
+    /// Its title.
+    pub title: Option<JsonStr>,
     /// What has to be kept beside its transcript.
     pub kept: Object,
     /// How the agent names the point.
@@ -103,11 +105,21 @@ impl Session {
             Moved { from: entry.created(), to, head: moved_head(entry, id, failed.as_ref()) }
         });
         let last = taken.len().max(1) as u64;
+        let titles = self.titles.of_fork(taken.is_empty());
+        let slots = SLOTS.into_iter().filter_map(|slot| {
+            let mut body = self.transcript.slot(slot)?.clone();
+            if slot == Slot::Info {
+                titles.set_in(&mut body);
+            }
+            Some(moved_slot(slot, &body, last))
+        });
         let mut kept = Object::default();
         self.names.up_to(taken).keep(&mut kept);
+        titles.keep(&mut kept);
         Ok(Fork {
             entries: moved.collect(),
-            slots: SLOTS.into_iter().filter_map(|slot| moved_slot(&self.transcript, slot, last)).collect(),
+            slots: slots.collect(),
+            title: titles.title().cloned(),
             kept,
             agents: self.agents_point(end),
             prompt,

@@ -8,6 +8,7 @@ mod fork;
 mod names;
 mod prompts;
 mod questions;
+mod title;
 
 use std::collections::BTreeMap;
 
@@ -20,9 +21,11 @@ use self::prompts::Prompts;
 pub use self::prompts::{Held, Prompt, PromptId, Settled, Stage};
 use self::questions::Questions;
 pub use self::questions::{Answer, QuestionId, Reply};
+pub use self::title::TITLE_MARK;
+use self::title::Titles;
 use crate::{
-    Activity, Body, Change, EntryId, MessageId, Naming, Refused, Role, State, Target, Transcript, Update,
-    Upsert,
+    Activity, Body, Change, EntryId, MessageId, Naming, Refused, Role, Slot, State, Target, Transcript,
+    Update, Upsert,
 };
 
 /// A conversation, who takes part in it, and what is going on.
@@ -31,6 +34,7 @@ pub struct Session {
     transcript: Transcript,
     words: Words,
     names: Names,
+    titles: Titles,
     prompts: Prompts,
     questions: Questions,
     clients: BTreeMap<ClientId, Client>,
@@ -153,6 +157,8 @@ pub enum Input {
     Unasked(QuestionId),
     /// Something parlor itself has to say about the conversation.
     Noted(Update),
+    /// A person gives the session a title, or takes it away.
+    Titled(Option<JsonStr>),
 }
 
 /// Something to be done, after what changed is stored.
@@ -226,6 +232,7 @@ impl Session {
         let turn_began = transcript.seq();
         Self {
             names: Names::restored(kept),
+            titles: Titles::restored(kept, &transcript),
             prompts: Prompts::restored(kept),
             transcript,
             words,
@@ -243,6 +250,7 @@ impl Session {
         let mut kept = Object::default();
         self.prompts.keep(&mut kept);
         self.names.keep(&mut kept);
+        self.titles.keep(&mut kept);
         kept
     }
 
@@ -309,6 +317,11 @@ impl Session {
         match input {
             Input::Said(update, naming) => self.said(update, naming, fresh, out),
             Input::Noted(update) => self.push(update, out),
+            Input::Titled(title) => {
+                let limits = self.transcript.limits();
+                self.retitle(|titles, _| titles.named(title, limits), out);
+                out.durable = true;
+            }
             Input::Joined(id, client) => {
                 self.clients.insert(id, client);
                 if client.drives {
@@ -346,6 +359,8 @@ impl Session {
                     self.names.begin_anew(self.transcript.seq());
                     out.upkeep = true;
                 }
+                // A conversation that began elsewhere has none yet.
+                self.retitle(Titles::make_for, out);
                 self.advance(fresh, out);
             }
             Input::AgentGone(state) => self.agent_gone(&state, fresh, out),
@@ -412,10 +427,43 @@ impl Session {
         }
     }
 
+    /// Lets the titles change, and tells of it if another one shows.
+    fn retitle(&mut self, change: impl FnOnce(&mut Titles, &Transcript) -> Option<Update>, out: &mut Step) {
+        let mut titles = self.titles.clone();
+        let told = change(&mut titles, &self.transcript);
+        if titles == self.titles {
+            return;
+        }
+        let refused = out.refused.len();
+        told.into_iter().for_each(|update| self.push(update, out));
+        if out.refused.len() == refused {
+            self.titles = titles;
+            out.upkeep = true;
+        }
+    }
+
+    /// The agent said something about the session as a whole. A title that does not count is told nobody.
+    fn said_info(&mut self, upsert: Upsert, out: &mut Step) {
+        let mut titles = self.titles.clone();
+        let counts = titles.said(upsert, self.transcript.limits());
+        let refused = out.refused.len();
+        if let Some(upsert) = counts {
+            self.push(Update::Upsert { target: Target::Slot(Slot::Info), upsert }, out);
+        }
+        if out.refused.len() == refused && titles != self.titles {
+            self.titles = titles;
+            out.upkeep = true;
+        }
+    }
+
     /// The agent said something.
     fn said(&mut self, update: Update, naming: Naming, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         if let Update::State(state) = update {
             self.reported(&state, fresh, out);
+            return;
+        }
+        if let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = update {
+            self.said_info(upsert, out);
             return;
         }
         let news = if self.agent == Some(TurnTaking::Queueing) {
@@ -617,6 +665,7 @@ impl Session {
         }
         out.inserted.push(Inserted { prompt, by, message: message.clone(), content: sent });
         self.prompts.inserted(prompt, message);
+        self.retitle(|titles, _| titles.make(&content), out);
         out.durable = true;
         out.upkeep = true;
         self.prompts.settle_accepted(prompt, out);

@@ -12,6 +12,7 @@ fn an_agent_that_dies_in_a_turn_fails_its_tool_calls_and_the_turn() {
             ready one
             prompt 1 by 2 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 send 1
@@ -74,6 +75,7 @@ fn what_an_agent_had_and_did_not_take_is_held_again() {
                 held: [1 one (2), 2 two (1), 3 three (1)]
             accepted 1 u1
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 held: [2 two (1), 3 three (1)]
             accepted 3
@@ -143,6 +145,7 @@ fn what_waits_outlives_a_restart_and_goes_on_when_a_driver_joins() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -200,6 +203,7 @@ fn an_agent_that_was_released_is_brought_back_for_a_prompt() {
                 held: [1 one (1)]
             ready one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1

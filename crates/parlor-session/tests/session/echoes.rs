@@ -11,6 +11,7 @@ fn equal_text_without_a_name_is_the_prompt() {
             ready one
             prompt 1 by 1 hi there
                 - user new1 = hi there
+                - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -30,6 +31,7 @@ fn equal_text_with_a_name_names_the_prompt() {
             ready one
             prompt 1 by 1 hi there
                 - user new1 = hi there
+                - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -49,13 +51,14 @@ fn it_may_come_in_pieces() {
             ready one
             prompt 1 by 1 hi there
                 - user new1 = hi there
+                - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
                 send 1
             chunk user: hi
             title greeting
-                - Info greeting
+                - Info greeting {"parlor/title":null}
             chunk user:  th
             chunk user: ere
             chunk agent: hello
@@ -72,6 +75,7 @@ fn pieces_may_have_a_name() {
             ready one
             prompt 1 by 1 hi there
                 - user new1 = hi there
+                - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -109,6 +113,7 @@ fn other_text_is_news_and_keeps_its_place() {
         ready one
         prompt 1 by 1 hi there
             - user new1 = hi there
+            - Info hi there {"parlor/title":"made"}
             - state running
             durable
             settle 1 of 1: accepted as new1
@@ -131,6 +136,7 @@ fn a_part_of_the_text_is_news_when_something_else_comes() {
             ready one
             prompt 1 by 1 hi there
                 - user new1 = hi there
+                - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -151,6 +157,7 @@ fn a_part_of_the_text_is_news_when_the_turn_ends() {
             ready one
             prompt 1 by 1 hi there
                 - user new1 = hi there
+                - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -169,6 +176,7 @@ fn a_part_of_the_text_is_news_when_the_agent_is_gone() {
             ready one
             prompt 1 by 1 hi there
                 - user new1 = hi there
+                - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -187,6 +195,7 @@ fn text_that_goes_on_after_the_prompt_is_another_message() {
             ready one
             prompt 1 by 1 hi
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -207,6 +216,7 @@ fn a_message_with_another_name_is_another_message() {
             ready one
             prompt 1 by 1 hi there
                 - user new1 = hi there
+                - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -226,6 +236,7 @@ fn after_output_equal_text_is_news() {
             ready one
             prompt 1 by 1 hi
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -244,6 +255,7 @@ fn what_is_late_from_the_turn_before_is_no_output() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1

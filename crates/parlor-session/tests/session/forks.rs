@@ -19,13 +19,13 @@ fn a_fork_holds_all_up_to_and_including_the_message() {
         whole agent a2: second
             - agent a2 = second
         fork after a1
-            ["1 User u1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {}; agent: After(MessageId("a1"))
+            ["1 User u1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {"titles":{"agent":"T"}}; agent: After(MessageId("a1"))
         fork after u2
-            ["1 User u1", "2 Agent a1", "3 User u2"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {}; agent: After(MessageId("u2"))
+            ["1 User u1", "2 Agent a1", "3 User u2"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {"titles":{"agent":"T"}}; agent: After(MessageId("u2"))
         fork after a2
-            ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {}; agent: End
+            ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {"titles":{"agent":"T"}}; agent: End
         fork end
-            ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {}; agent: End
+            ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {"titles":{"agent":"T"}}; agent: End
     "#]]);
 }
 
@@ -74,14 +74,15 @@ fn a_prompt_is_finished_when_it_is_there() {
         ready one
         prompt 1 by 1 hi
             - user new1 = hi
+            - Info hi {"parlor/title":"made"}
             - state running
             durable
             settle 1 of 1: accepted as new1
             send 1
         fork after new1
-            ["1 User new1"] [] kept {}; agent: After(MessageId("new1"))
+            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: After(MessageId("new1"))
         fork end
-            ["1 User new1"] [] kept {}; agent: After(MessageId("new1"))
+            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: After(MessageId("new1"))
     "#]]);
 }
 
@@ -92,6 +93,7 @@ fn during_a_turn_all_that_is_finished_is_taken() {
         ready one
         prompt 1 by 1 hi
             - user new1 = hi
+            - Info hi {"parlor/title":"made"}
             - state running
             durable
             settle 1 of 1: accepted as new1
@@ -105,17 +107,17 @@ fn during_a_turn_all_that_is_finished_is_taken() {
         tool t1 done
             - tool t1 done
         fork end
-            ["1 User new1", "2 Agent a1"] [] kept {}; agent: After(MessageId("a1"))
+            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
         tool t2 done
             - tool t2 done
         fork end
-            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}"] [] kept {}; agent: Nameless
+            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: Nameless
         chunk agent a2: so
             - agent a2 + so
         fork end
-            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}", "4 ToolCall(ToolCallId(\"t2\")) as {\"kind\":\"tool\",\"id\":\"t2\",\"fields\":{\"status\":\"done\"}}"] [] kept {}; agent: Nameless
+            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}", "4 ToolCall(ToolCallId(\"t2\")) as {\"kind\":\"tool\",\"id\":\"t2\",\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: Nameless
         fork after a1
-            ["1 User new1", "2 Agent a1"] [] kept {}; agent: After(MessageId("a1"))
+            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
     "#]]);
 }
 

@@ -12,6 +12,7 @@ fn the_same_key_is_the_same_prompt() {
             ready one
             prompt 1 by 1 key=a one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -37,6 +38,7 @@ fn all_who_sent_a_held_prompt_are_answered() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -71,6 +73,7 @@ fn all_who_sent_a_prompt_that_the_agent_has_are_answered() {
             prompt 2 by 2 key=a one
             accepted 1 u1
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 settle 2 of 2: accepted as u1, with fields
@@ -113,6 +116,7 @@ fn closing_leaves_what_another_sent_as_well() {
                 settle 1 of 1: taken back
             ready one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 2 of 2: accepted as new1
@@ -146,6 +150,7 @@ fn keys_outlive_a_restart() {
             ready one
             prompt 1 by 1 key=a one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1

@@ -15,3 +15,4 @@ mod questions;
 mod queueing;
 mod stage;
 mod taking_back;
+mod titles;

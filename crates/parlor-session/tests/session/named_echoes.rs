@@ -14,6 +14,7 @@ fn a_named_prompt_may_be_said_again_before_its_answer_or_after() {
                 held: [1 one (1)]
             whole user u1: one
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1
                 held: []
@@ -43,6 +44,7 @@ fn a_named_prompt_may_be_said_again_in_chunks() {
                 held: [1 one two (1)]
             chunk user u1: one
                 - user u1 = one two
+                - Info one two {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1
                 held: []
@@ -65,6 +67,7 @@ fn a_whole_message_and_then_its_chunks_are_one_prompt() {
                 held: [1 one (1)]
             whole user u1: one
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1
                 held: []
@@ -87,6 +90,7 @@ fn several_prompts_are_said_again_after_all_were_taken() {
                 held: [1 one (1), 2 two (1)]
             accepted 1 u1
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 held: [2 two (1)]
@@ -110,6 +114,7 @@ fn output_may_come_between_a_named_prompt_and_its_echo() {
                 held: [1 one two (1)]
             accepted 1 u1
                 - user u1 = one two
+                - Info one two {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 held: []
@@ -134,6 +139,7 @@ fn a_prompt_may_be_changed_by_the_agent_once_it_was_said() {
                 held: [1 my password is x (1)]
             whole user u1: my password is x
                 - user u1 = my password is x
+                - Info my password is x {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1
                 held: []
@@ -156,6 +162,7 @@ fn a_prompt_that_was_never_said_again_may_be_changed_too() {
                 held: [1 my password is x (1)]
             accepted 1 u1
                 - user u1 = my password is x
+                - Info my password is x {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 held: []

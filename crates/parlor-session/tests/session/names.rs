@@ -33,6 +33,7 @@ fn a_prompt_may_have_the_name_of_a_message() {
                 held: [1 hi (1)]
             accepted 1 m
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as new1, with fields
                 held: []
@@ -68,6 +69,7 @@ fn a_tool_call_of_an_earlier_turn_may_start_again() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -116,6 +118,7 @@ fn an_agent_that_begins_anew_has_names_of_its_own() {
                 held: [1 one (1)]
             accepted 1 m
                 - user m = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as m, with fields
                 held: []

@@ -11,6 +11,7 @@ fn a_prompt_is_stored_as_it_is_handed_over_and_answered_at_once() {
             ready one
             prompt 1 by 1 hi
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -29,6 +30,7 @@ fn who_waits_is_answered_at_the_end_of_the_turn() {
             ready one
             prompt 1 by 1 hi
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - state running
                 durable
                 send 1
@@ -48,6 +50,7 @@ fn what_comes_while_the_agent_works_is_held_in_order() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -85,6 +88,7 @@ fn an_error_ends_the_turn() {
             ready one
             prompt 1 by 2 hi
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - state running
                 durable
                 send 1
@@ -114,6 +118,7 @@ fn without_an_agent_a_prompt_waits_for_one() {
                 held: [1 hi (1), 2 more (1)]
             ready one
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -130,6 +135,7 @@ fn an_end_of_another_turn_is_none() {
             ended 7 end
             prompt 1 by 1 hi
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - state running
                 durable
                 send 1
@@ -163,6 +169,7 @@ fn sessions_go_on_without_clients() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1

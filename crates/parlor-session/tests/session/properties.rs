@@ -49,6 +49,9 @@ fn happens() -> impl Strategy<Value = Happens> {
         "state idle end",
         "state idle",
         "title x",
+        "title null",
+        "person y",
+        "person",
         "notice",
         "starts t",
         "tool t open",
@@ -171,7 +174,8 @@ impl World {
             | Input::Asked { .. }
             | Input::Answered { .. }
             | Input::Unasked(_)
-            | Input::Noted(_) => {}
+            | Input::Noted(_)
+            | Input::Titled(_) => {}
         }
         let step = self.stage.step(input);
         self.count(&step);

@@ -13,6 +13,7 @@ fn all_drivers_are_asked_and_the_first_result_wins() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -39,6 +40,7 @@ fn who_errs_is_out_and_the_last_error_is_the_answer() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -109,6 +111,7 @@ fn an_error_is_the_answer_when_all_others_have_left() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -149,6 +152,7 @@ fn forms_go_to_those_who_can_show_them() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -175,6 +179,7 @@ fn a_form_that_nobody_can_show_is_cancelled() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -191,6 +196,7 @@ fn the_session_waits_until_the_last_is_answered() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -237,6 +243,7 @@ fn a_turn_that_begins_while_a_question_is_open_waits_for_it() {
                 ask 5 of 1
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 - state waits
                 durable
@@ -273,6 +280,7 @@ fn the_end_of_a_turn_ends_its_questions() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1

@@ -18,6 +18,7 @@ fn it_gets_each_at_once_and_the_answer_of_the_agent_inserts_it() {
                 held: [1 one (1), 2 two (2)]
             accepted 1 u1
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 held: [2 two (2)]
@@ -47,6 +48,7 @@ fn its_first_new_user_message_inserts_it_too() {
                 - state running
             whole user u1: hello there
                 - user u1 = hello there
+                - Info hello there {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1
                 held: []
@@ -68,6 +70,7 @@ fn what_is_stored_is_what_the_client_said() {
                 held: [1 look at this (1)]
             whole user u1: look at this [expanded]
                 - user u1 = look at this
+                - Info look at this {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1
                 held: []
@@ -85,6 +88,7 @@ fn what_the_agent_says_besides_the_prompt_is_kept() {
                 held: [1 hi (1)]
             accepted 1 u1
                 - user u1 = hi
+                - Info hi {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 held: []
@@ -106,6 +110,7 @@ fn a_user_message_is_that_of_the_prompt_it_sounds_like() {
                 held: [1 first (1), 2 second (1)]
             whole user u2: second
                 - user u2 = second
+                - Info second {"parlor/title":"made"}
                 durable
                 settle 2 of 1: accepted as u2
                 held: [1 first (1)]
@@ -149,6 +154,7 @@ fn an_error_after_the_message_comes_too_late_for_who_has_an_answer() {
                 held: [1 one (1), 2 two (2)]
             whole user u1: one
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1
                 held: [2 two (2)]
@@ -176,6 +182,7 @@ fn who_waits_is_answered_by_the_first_rest_after_insertion() {
                 - state idle (end)
             accepted 1 u1
                 - user u1 = hi
+                - Info hi {"parlor/title":"made"}
                 durable
                 held: []
             state running
@@ -201,6 +208,7 @@ fn an_answer_without_a_name_waits_for_the_message() {
                 - state running
             whole user u1: hi
                 - user u1 = hi
+                - Info hi {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 held: []
@@ -225,6 +233,7 @@ fn a_prompt_that_is_never_named_comes_before_its_answer() {
                 - state running
             chunk agent a: hello
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - agent a + hello
                 durable
                 held: []
@@ -250,6 +259,7 @@ fn a_prompt_that_is_never_named_and_never_answered_is_there_in_the_end() {
                 - state running
             state idle end
                 - user new1 = hi
+                - Info hi {"parlor/title":"made"}
                 - state idle (end)
                 durable
                 settle 1 of 1: accepted as new1, with fields
@@ -267,6 +277,7 @@ fn a_name_that_the_agent_has_used_is_not_the_same_message() {
             held: [1 one (1)]
         accepted 1 u
             - user u = one
+            - Info one {"parlor/title":"made"}
             durable
             settle 1 of 1: accepted as u, with fields
             held: []
@@ -294,6 +305,7 @@ fn a_message_that_was_taken_for_the_prompt_has_two_names() {
                 held: [1 hi (1)]
             whole user x: reminder
                 - user x = hi
+                - Info hi {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as x
                 held: []

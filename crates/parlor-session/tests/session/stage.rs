@@ -2,7 +2,7 @@
 //!
 //! What happens: `join 1 [waits] [forms] [watches]`, `left 1`, `close 1`, `prompt 7 by 1 [key=K] some text`, `back 7`,
 //! `cancel`, `ready one|queue [anew]`, `gone`, `released`, `accepted 7 [ID]`, `rejected 7`, `ended 7 REASON`,
-//! `ask 5 [form]`, `answer 5 by 1`, `err 5 by 1`, `unask 5`, `restart`; and what the agent says: `chunk ROLE [ID]: text`
+//! `ask 5 [form]`, `answer 5 by 1`, `err 5 by 1`, `unask 5`, `person [TITLE]`, `restart`; and what the agent says: `chunk ROLE [ID]: text`
 //! and `whole ROLE ID: text` with `image` for a block that is no text, `meta ROLE ID`, `tool ID STATUS`, `starts ID`,
 //! `title T`, `notice`, `state ACTIVITY [REASON]`; and `fork end`, `fork after ID`, `fork before ID`. A chunk without an id gets one that begins with `~`.
 //!
@@ -14,7 +14,7 @@ use expect_test::Expect;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
     Answer, Client, ClientId, Effect, Input, Point, Prompt, PromptId, QuestionId, Reply, Session, Settled,
-    Step, TurnTaking, Words,
+    Step, TITLE_MARK, TurnTaking, Words,
 };
 use parlor_session::{
     Activity, Change, Content, EntryId, MessageId, MetaPatch, Namer, Naming, Patch, Role, Slot, State,
@@ -48,9 +48,14 @@ impl Default for Stage {
 
 impl Stage {
     pub(crate) fn with(transcript: Transcript) -> Self {
+        Self::kept(transcript, None)
+    }
+
+    /// A session that goes on from what was kept of one.
+    pub(crate) fn kept(transcript: Transcript, kept: Option<&Object>) -> Self {
         let folded = transcript.clone();
         Self {
-            session: Session::new(transcript, WORDS, None),
+            session: Session::new(transcript, WORDS, kept),
             folded,
             minted: 0,
             namer: Namer::default(),
@@ -144,6 +149,7 @@ impl Stage {
                 Input::Answered { question: QuestionId(number(0)), by: ClientId(number(2)), answer }
             }
             "unask" => Input::Unasked(QuestionId(number(0))),
+            "person" => Input::Titled((!rest.is_empty()).then(|| JsonStr::new(rest))),
             _ => {
                 let (update, naming) = self.said(verb, rest, &words);
                 Input::Said(update, naming)
@@ -269,7 +275,8 @@ pub(crate) fn tool(id: &str, status: &str) -> Update {
 }
 
 pub(crate) fn title(title: &str) -> Update {
-    let fields = object(&format!(r#"{{"title":"{title}"}}"#));
+    let title = if title == "null" { title.to_owned() } else { format!("\"{title}\"") };
+    let fields = object(&format!(r#"{{"title":{title}}}"#));
     Update::Upsert { target: Target::Slot(Slot::Info), upsert: Upsert { fields, ..Upsert::default() } }
 }
 
@@ -318,8 +325,17 @@ fn change_text(change: &Change) -> String {
             for (_, value) in upsert.fields.iter() {
                 let _ = write!(text, " {}", value.as_str().trim_matches('"'));
             }
-            if upsert.meta != MetaPatch::Keep {
-                text.push_str(" meta");
+            match &upsert.meta {
+                MetaPatch::Keep => {}
+                MetaPatch::MergeKeys(meta) if meta.get(TITLE_MARK).is_some() => {
+                    let _ = write!(text, " {meta:?}");
+                }
+                MetaPatch::Clear
+                | MetaPatch::Replace(_)
+                | MetaPatch::MergeKeys(_)
+                | MetaPatch::MergeDeep(_) => {
+                    text.push_str(" meta");
+                }
             }
             text
         }

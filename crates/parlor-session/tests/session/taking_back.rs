@@ -12,6 +12,7 @@ fn cancelling_takes_back_all_that_is_held_and_ends_the_turn() {
             ready one
             prompt 1 by 2 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 send 1
@@ -48,6 +49,7 @@ fn cancelling_takes_back_what_an_agent_holds() {
                 held: [1 one (1)]
             accepted 1 u1
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 held: []
@@ -88,6 +90,7 @@ fn a_prompt_that_was_taken_back_too_late_is_in_the_conversation() {
                 held: []
             whole user u1: one
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
             accepted 1 u1
             state idle cancelled
@@ -105,6 +108,7 @@ fn an_agent_that_has_said_nothing_yet_is_interrupted_too() {
                 held: [1 one (1)]
             accepted 1 u1
                 - user u1 = one
+                - Info one {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1, with fields
                 held: []
@@ -136,6 +140,7 @@ fn one_held_prompt_is_taken_back() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -184,6 +189,7 @@ fn an_agent_says_what_came_of_one_that_it_holds() {
                 settle 1 of 1: rejected "no"
             accepted 2 u2
                 - user u2 = two
+                - Info two {"parlor/title":"made"}
                 durable
                 settle 2 of 1: accepted as u2, with fields
         "#]]);
@@ -222,6 +228,7 @@ fn closing_takes_back_ones_own() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1
@@ -261,6 +268,7 @@ fn the_last_to_close_ends_the_turn_and_lets_the_agent_go() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 send 1
@@ -292,6 +300,7 @@ fn a_lost_connection_is_not_a_close() {
             ready one
             prompt 1 by 1 one
                 - user new1 = one
+                - Info one {"parlor/title":"made"}
                 - state running
                 durable
                 settle 1 of 1: accepted as new1

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use parlor_server::data_dir::DataDir;
-use parlor_server::stored;
+use parlor_server::{known, stored};
 use parlor_store::{Filter, SessionRow};
 use serde::Serialize;
 
@@ -29,6 +29,9 @@ pub(crate) struct Ls {
     /// Only sessions that work in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
+    /// Only sessions that were put away
+    #[arg(long)]
+    archived: bool,
     /// How many to list; 0 for all
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
@@ -54,6 +57,8 @@ struct Listed {
     updated_at: String,
     parent: Option<String>,
     forked_at: Option<String>,
+    /// Whether it is kept here, and not only by its agent.
+    adopted: bool,
     #[serde(skip)]
     active_at: i64,
     /// The branches that lead to it in a tree.
@@ -68,11 +73,11 @@ impl Ls {
         let filter = Filter {
             agent: self.agent.clone(),
             cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
-            archived: Some(false),
+            archived: Some(self.archived),
             ..Filter::default()
         };
         let limit = if self.limit == 0 { usize::MAX } else { self.limit };
-        let mut rows = library.sessions(&filter, limit.saturating_add(1))?;
+        let mut rows = library.list(&filter, limit.saturating_add(1))?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
         let runs =
@@ -100,7 +105,7 @@ impl Ls {
     }
 
     fn nothing(&self) -> &'static str {
-        if self.agent.is_some() || self.cwd.is_some() {
+        if self.agent.is_some() || self.cwd.is_some() || self.archived {
             "No session is like that."
         } else {
             "There are no sessions yet. Begin one with `parlor prompt --new TEXT`, or from an editor with `parlor acp`."
@@ -110,7 +115,8 @@ impl Ls {
 
 fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed, Failure> {
     let title = title_of(row);
-    let first_prompt = if title.is_none() { library.first_words(row)? } else { None };
+    let first_prompt =
+        if title.is_none() && !known::is_foreign(row) { library.first_words(row)? } else { None };
     Ok(Listed {
         session_id: id_of(row),
         title,
@@ -127,6 +133,7 @@ fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed
         updated_at: timestamp(row.active_at),
         parent: row.parent.as_deref().map(literal_text),
         forked_at: stored::forked_at(row).map(|message| message.to_text().into_owned()),
+        adopted: !known::is_foreign(row),
         active_at: row.active_at,
         branches: String::new(),
     })
@@ -166,12 +173,14 @@ fn table(listed: &[Listed], id_length: usize) -> Table {
         let id: String = session.session_id.chars().take(id_length).collect();
         let branches = &session.branches;
         let title = match (&session.title, &session.first_prompt) {
+            (None, None) if !session.adopted => Cell::styled("(without a title)", DIM),
             (Some(words), _) | (None, Some(words)) => format!("{branches}{words}").into(),
             (None, None) => Cell::styled(&format!("{branches}(nothing said yet)"), DIM),
         };
         let state = match session.state {
             "running" => Cell::styled("● running", GREEN),
             "interrupted" => Cell::styled("! interrupted", YELLOW),
+            _ if !session.adopted => Cell::styled("at the agent", DIM),
             _ => "".into(),
         };
         table.row([

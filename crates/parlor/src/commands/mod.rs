@@ -2,6 +2,7 @@
 
 pub(crate) mod acp;
 pub(crate) mod agents;
+pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod demo_agent;
 pub(crate) mod doctor;
@@ -14,5 +15,6 @@ pub(crate) mod rm;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod title;
 pub(crate) mod translate;
 pub(crate) mod watch;

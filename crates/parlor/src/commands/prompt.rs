@@ -56,7 +56,7 @@ const EXAMPLES: &str = "Examples:
 impl Prompt {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let (session, text) = match (&self.second, self.new) {
-            (Some(text), _) => (Some(Library::open(&self.common)?.find(&self.first)?), text),
+            (Some(text), _) => (Some(Library::open(&self.common)?.find_any(&self.first)?), text),
             (None, true) => (None, &self.first),
             (None, false) => {
                 let failure = Failure::bad_input("it is not said in which session, or what");

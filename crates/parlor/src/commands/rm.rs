@@ -6,6 +6,7 @@ use clap::Args;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_server::data_dir::{DataDir, DataDirError};
 use parlor_server::doors::hello::Hello;
+use parlor_server::known;
 use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
 
 use crate::client::{self, Client};
@@ -114,7 +115,10 @@ fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), Failure> {
         }
     })?;
     let store = SqliteStore::open(&data.database()).map_err(Failure::failed)?;
-    let writes = rows.iter().map(|row| StoreWrite::Delete { session: row.id.clone() }).collect();
+    let delete = |row: &SessionRow| {
+        std::iter::once(StoreWrite::Delete { session: row.id.clone() }).chain(known::forget(row))
+    };
+    let writes = rows.iter().flat_map(delete).collect();
     let (sender, done) = mpsc::channel();
     store.write(Batch { writes, durable: true }, Box::new(move |result| drop(sender.send(result))));
     match done.recv() {

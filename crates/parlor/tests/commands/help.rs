@@ -35,6 +35,9 @@ fn the_commands_explain_themselves() {
               --cwd <DIR>
                   Only sessions that work in this directory
 
+              --archived
+                  Only sessions that were put away
+
               --limit <N>
                   How many to list; 0 for all
 

@@ -37,7 +37,7 @@ fn sessions_are_listed_with_and_without_a_server() {
         assert_eq!(listed[0]["title"], "A \u{9b}31mtitle");
         assert_eq!(
             (&listed[1]["title"], &listed[1]["firstPrompt"]),
-            (&json!(null), &json!("say first words"))
+            (&json!("say first words"), &json!(null))
         );
         assert_eq!((&listed[0]["state"], &listed[0]["agent"]), (&json!("idle"), &json!("demo")));
         assert_eq!(listed[0]["cwd"].as_str(), place.work().to_str());

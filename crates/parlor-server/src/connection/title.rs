@@ -1,0 +1,36 @@
+//! What clients say about a session as lists show it.
+
+use parlor_json::{JsonStr, Object};
+use parlor_wire::{RpcError, code};
+
+use crate::json;
+
+/// The title in a request. The protocol's own method knows no way to clear one, and wants an empty one refused.
+pub(super) fn title(method: &str, params: &Object) -> Result<Option<JsonStr>, RpcError> {
+    let invalid = |message: &str| RpcError::new(code::INVALID_PARAMS, message);
+    let given = params.get("title").filter(|title| !title.is_null());
+    let title = match given {
+        Some(title) => {
+            let title = JsonStr::from_raw(title.raw()).ok_or_else(|| invalid("`title` must be a string"))?;
+            let text = title.to_text();
+            let trimmed = text.trim();
+            let trimmed = if trimmed.len() == text.len() { title.clone() } else { JsonStr::new(trimmed) };
+            Some(trimmed).filter(|_| !text.trim().is_empty())
+        }
+        None => None,
+    };
+    if title.is_none() && method == "session/set_title" {
+        return Err(invalid("`title` must have words in it; `_parlor/title` clears a title"));
+    }
+    Ok(title)
+}
+
+/// Whether a session is put away by a request, or taken out again.
+pub(super) fn archived(method: &str, params: &Object) -> Result<bool, RpcError> {
+    match (method, json::flag(params, "archived")) {
+        ("session/archive", _) => Ok(true),
+        ("session/unarchive", _) => Ok(false),
+        (_, Some(archived)) => Ok(archived),
+        (_, None) => Err(RpcError::new(code::INVALID_PARAMS, "`archived` must be true or false")),
+    }
+}

@@ -1,0 +1,193 @@
+//! Sessions that only an agent knows, and how they become sessions like any other.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Guest, code};
+use crate::doors::{DOORS, Door};
+use crate::{KEEPERS, run, server_with, session};
+
+/// What is said in a session, without the ids.
+fn texts(client: &Client, session: &str) -> Vec<String> {
+    let lines = client.transcript(session).into_iter();
+    lines
+        .map(|line| {
+            let (head, text) = line.split_once(": ").unwrap();
+            format!("{}: {text}", head.split(' ').next().unwrap())
+        })
+        .collect()
+}
+
+fn told(id: &str) -> [String; 3] {
+    [
+        format!("user_message: Question of {id}"),
+        "agent_thought: Hm.".to_owned(),
+        format!("agent_message: Answer of {id}"),
+    ]
+}
+
+#[test]
+fn a_session_of_the_agents_is_listed_and_taken_over_when_it_is_loaded() {
+    for agent in KEEPERS {
+        let names: Vec<_> = Dialect::ALL.iter().map(|dialect| format!("mine-{}", dialect.name())).collect();
+        let sessions: Vec<_> = names
+            .iter()
+            .map(|name| (agent, session(name, Some("A title"), "2025-05-05T05:05:05Z")))
+            .collect();
+        let mut server = server_with(&sessions);
+        for (n, dialect) in Dialect::ALL.into_iter().enumerate() {
+            let id = names[n].as_str();
+            let mut client = server.client(DOORS[n], dialect, agent);
+            let listed = client.sees(id);
+            assert_eq!(listed["title"], "A title");
+            assert_eq!(listed["updatedAt"], "2025-05-05T05:05:05Z");
+            assert_eq!(
+                (&listed["_meta"]["parlor/adopted"], &listed["_meta"]["parlor/agent"]),
+                (&json!(false), &json!(agent))
+            );
+
+            let joined = client.load(id);
+            assert_eq!(texts(&client, id), told(id), "{agent} to {dialect}");
+            assert!(joined["configOptions"].is_array() || joined["modes"].is_object(), "{joined}");
+            assert_eq!(client.view(id)["info"]["title"], "A title");
+            let mut ids: Vec<_> = client.transcript(id);
+            ids.dedup();
+            assert_eq!(ids.len(), 3, "every message has an id of its own");
+
+            // From now on it is one like any other: listed once, told once.
+            let listed = client.list(json!({})).into_iter().filter(|one| one["sessionId"] == id);
+            let listed: Vec<_> = listed.collect();
+            assert_eq!((listed.len(), listed[0]["_meta"].get("parlor/adopted")), (1, None));
+            let mut second = server.client(DOORS[n], dialect, agent);
+            second.load(id);
+            assert_eq!(second.transcript(id), client.transcript(id));
+            assert_eq!(client.turn(id, "say More."), "end_turn");
+            let truth = server.truth(id);
+            assert!(truth.len() == 5 && truth[4].ends_with(": More."), "{truth:#?}");
+            second.comes_to(id, &truth);
+        }
+        // And it stays so.
+        let id = names[1].as_str();
+        let truth = server.truth(id);
+        server.crash();
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        client.load(id);
+        assert_eq!(client.transcript(id), truth);
+        assert_eq!(client.turn(id, "say Still here."), "end_turn");
+        let after = server.truth(id);
+        assert_eq!((after.len(), &after[..5]), (7, &truth[..]));
+    }
+}
+
+#[test]
+fn resuming_takes_over_as_well_and_tells_nothing_that_was() {
+    for agent in KEEPERS {
+        let server = server_with(&[(agent, session("mine", None, "2025-05-05T05:05:05Z"))]);
+        let mut client = server.client(Door::Unix, Dialect::V1, agent);
+        // Nobody asked for a list before.
+        client.resume("mine", None).unwrap();
+        assert_eq!(client.transcript("mine"), Vec::<String>::new());
+        let mut other = server.client(Door::Unix, Dialect::V2, agent);
+        other.load("mine");
+        assert_eq!(texts(&other, "mine"), told("mine"));
+        // It has a made title, because the agent has none for it.
+        assert_eq!(other.view("mine")["info"]["title"], "Question of mine");
+    }
+}
+
+#[test]
+fn two_clients_that_want_it_at_once_take_it_over_once() {
+    for agent in KEEPERS {
+        let server = server_with(&[(agent, session("mine", None, "2025-05-05T05:05:05Z"))]);
+        let mut clients = [0, 1, 2].map(|n| server.client(DOORS[n], Dialect::ALL[n], agent));
+        let asked = clients.each_mut().map(|client| {
+            let mut params = json!({ "sessionId": "mine", "cwd": "/", "mcpServers": [] });
+            if client.dialect == Dialect::V1 {
+                return client.send("session/load", params);
+            }
+            params["replayFrom"] = json!({ "type": "start" });
+            client.send("session/resume", params)
+        });
+        for (client, asked) in clients.iter_mut().zip(asked) {
+            client.answer(asked).unwrap();
+            assert_eq!(texts(client, "mine"), told("mine"), "{agent}");
+        }
+        let truth = server.truth("mine");
+        clients.iter_mut().for_each(|client| client.comes_to("mine", &truth));
+    }
+}
+
+#[test]
+fn what_an_agent_does_not_know_or_cannot_load_is_not_there() {
+    let server = server_with(&[("cannot-load", session("mine", None, "2025-05-05T05:05:05Z"))]);
+    for dialect in Dialect::ALL {
+        for agent in KEEPERS {
+            let mut client = server.client(Door::Unix, dialect, agent);
+            assert_eq!(code(&client.try_load("nothing")), -32002, "{agent}");
+            assert_eq!(code(&client.resume("nothing", None)), -32002, "{agent}");
+            assert!(client.list(json!({})).is_empty());
+        }
+        let mut client = server.client(Door::Unix, dialect, "cannot-load");
+        client.sees("mine");
+        let refused = client.try_load("mine").unwrap_err();
+        assert_eq!(refused["code"], -32002);
+        assert_eq!(refused["data"]["reason"], "the agent cannot load sessions");
+    }
+}
+
+#[test]
+fn observers_look_and_take_nothing_over() {
+    let server = server_with(&[("keeps-v2", session("mine", None, "2025-05-05T05:05:05Z"))]);
+    let mut driver = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+    driver.new_session();
+    driver.sees("mine");
+    for dialect in Dialect::ALL {
+        let mut watcher = Guest::new(Door::Web, dialect, "keeps-v2").observing().join(&server);
+        assert!(watcher.ids(json!({})).contains(&"mine".to_owned()));
+        let refused = watcher.try_load("mine").unwrap_err();
+        assert_eq!((&refused["code"], &refused["data"]["reason"]), (&json!(-32600), &json!("observer")));
+    }
+    driver.load("mine");
+    let mut watcher = Guest::new(Door::Web, Dialect::V2, "keeps-v2").observing().join(&server);
+    watcher.load("mine");
+    assert_eq!(texts(&watcher, "mine"), told("mine"));
+}
+
+#[test]
+fn sessions_that_were_begun_from_here_are_never_the_agents_alone() {
+    let mut server = server_with(&[("keeps-v2", session("mine", None, "2025-05-05T05:05:05Z"))]);
+    for round in 0..2 {
+        let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+        let own: Vec<_> = (0..20).map(|_| client.new_session()).collect();
+        client.turn(&own[0], "say Hello.");
+        client.sees("mine");
+        let listed = client.list(json!({}));
+        let foreign: Vec<_> = listed.iter().filter(|one| one["_meta"]["parlor/adopted"] == false).collect();
+        assert_eq!(foreign.len(), 1, "{foreign:?}");
+        // Not even when they are deleted and the agent was not there to hear of it.
+        server.restart();
+        run(&server, &["rm", "--yes", &own[1]]);
+        let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+        client.new_session();
+        client.sees("mine");
+        let listed = client.list(json!({}));
+        assert_eq!(listed.len(), 1 + 20 * (round + 1));
+        server.restart();
+    }
+}
+
+#[test]
+fn a_command_takes_over_what_it_speaks_to() {
+    let server = server_with(&[("keeps-v2", session("mine", Some("Elsewhere"), "2025-05-05T05:05:05Z"))]);
+    let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+    client.new_session();
+    client.sees("mine");
+    let all: Value = serde_json::from_str(&run(&server, &["ls", "--json"])).unwrap();
+    let mine = all.as_array().unwrap().iter().find(|one| one["sessionId"] == "mine").unwrap();
+    assert_eq!(
+        (&mine["title"], &mine["adopted"], &mine["agent"]),
+        (&json!("Elsewhere"), &json!(false), &json!("keeps-v2"))
+    );
+    assert!(run(&server, &["prompt", "mine", "say Here."]).contains("Here."));
+    assert!(run(&server, &["show", "mine"]).contains("Answer of mine"));
+}

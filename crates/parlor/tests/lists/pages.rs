@@ -1,0 +1,166 @@
+//! What lists show, page by page, and what is put away, closed and deleted.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::client::code;
+use crate::doors::{DOORS, Door};
+use crate::server::{AGENTS, Server};
+use crate::{run, server_with, session};
+
+#[test]
+fn pages_have_every_session_once_kept_here_or_not() {
+    let foreign: Vec<_> = (0..130)
+        .map(|n| {
+            let time = format!("20{:02}-01-01T00:00:00Z", 10 + n % 60);
+            ("keeps-v2", session(&format!("old-{n:03}"), None, &time))
+        })
+        .collect();
+    let server = server_with(&foreign);
+    let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+    let own: Vec<_> = (0..5).map(|_| client.new_session()).collect();
+    client.sees("old-000");
+    for dialect in Dialect::ALL {
+        let mut client = server.client(Door::Web, dialect, "keeps-v2");
+        let first = client.call("session/list", json!({})).unwrap();
+        assert_eq!(first["sessions"].as_array().unwrap().len(), 50);
+        let all = client.list(json!({}));
+        let mut ids: Vec<_> = all.iter().map(|one| one["sessionId"].as_str().unwrap()).collect();
+        let times: Vec<_> = all.iter().map(|one| one["updatedAt"].as_str().unwrap()).collect();
+        assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 135);
+        assert!(own.iter().all(|own| ids.contains(&own.as_str())));
+        let foreign = all.iter().filter(|one| one["_meta"]["parlor/adopted"] == false).count();
+        assert_eq!(foreign, 130);
+        assert_eq!(code(&client.call("session/list", json!({ "cursor": "nonsense" }))), -32602);
+    }
+    let listed: Value = serde_json::from_str(&run(&server, &["ls", "--json", "--limit", "0"])).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 135);
+    assert_eq!(listed[134]["adopted"], false, "{listed}");
+    assert!(run(&server, &["ls"]).contains("at the agent"));
+}
+
+#[test]
+fn a_session_that_is_touched_while_a_list_is_read_is_not_listed_twice() {
+    let server = Server::start();
+    let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+    let mut sessions: Vec<_> = (0..60).map(|_| client.new_session()).collect();
+    let first = client.call("session/list", json!({})).unwrap();
+    let seen = first["sessions"].as_array().unwrap()[3]["sessionId"].as_str().unwrap().to_owned();
+    let unseen = sessions[2].clone();
+    client.turn(&seen, "say Something.");
+    client.turn(&unseen, "say Something.");
+    let fresh = client.new_session();
+    let second = client.call("session/list", json!({ "cursor": first["nextCursor"] })).unwrap();
+    let mut ids: Vec<_> = [&first, &second]
+        .iter()
+        .flat_map(|page| page["sessions"].as_array().unwrap())
+        .map(|one| one["sessionId"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(!ids.contains(&fresh) && !ids.contains(&unseen), "they are at the front of the next list");
+    ids.push(unseen.clone());
+    ids.sort();
+    sessions.sort();
+    assert_eq!(ids, sessions);
+    let again = client.ids(json!({}));
+    assert!(again[..2].contains(&fresh) && again.len() == 61, "{again:?}");
+}
+
+#[test]
+fn lists_are_those_of_a_directory_and_of_an_agent() {
+    let server = Server::start();
+    for (n, dialect) in Dialect::ALL.into_iter().enumerate() {
+        let folder = server.home().path().join(dialect.name());
+        std::fs::create_dir(&folder).unwrap();
+        let folder = folder.to_str().unwrap();
+        let mut sessions = AGENTS.map(|agent| {
+            let mut client = server.client(DOORS[n], dialect, agent);
+            let session = client.new_session_in(folder);
+            assert_eq!(client.ids(json!({ "cwd": folder })), [session.as_str()]);
+            assert!(client.ids(json!({})).contains(&session));
+            assert!(client.ids(json!({ "cwd": "/nowhere" })).is_empty());
+            session
+        });
+        sessions.sort();
+        let mut client = server.client(DOORS[n], dialect, "v1");
+        let mut all = client.ids(json!({ "cwd": folder, "_meta": { "parlor/agent": "*" } }));
+        all.sort();
+        assert_eq!(all, sessions);
+        let other = client.list(json!({ "cwd": folder, "_meta": { "parlor/agent": "v2" } }));
+        assert_eq!((other.len(), &other[0]["_meta"]["parlor/agent"]), (1, &json!("v2")));
+    }
+}
+
+#[test]
+fn what_is_put_away_is_listed_when_it_is_asked_for_and_a_prompt_brings_it_back() {
+    let mut server = Server::start();
+    for (n, dialect) in Dialect::ALL.into_iter().enumerate() {
+        let mut client = server.client(DOORS[n], dialect, AGENTS[n]);
+        let (session, other) = (client.new_session(), client.new_session());
+        client.turn(&session, "say Hello.");
+        let archive = json!({ "sessionId": session, "archived": true });
+        for method in ["session/archive", "_parlor/archive"] {
+            client.call(method, archive.clone()).unwrap();
+            let ids = client.ids(json!({}));
+            assert!(!ids.contains(&session) && ids.contains(&other));
+            for both in [json!({ "archived": "include" }), json!({ "_meta": { "parlor/archived": true } })] {
+                let ids = client.ids(both);
+                assert!(ids.contains(&session) && ids.contains(&other));
+            }
+            let only = client.list(json!({ "archived": "only" }));
+            assert_eq!((only.len(), &only[0]["archived"]), (1, &json!(true)));
+            assert_eq!(code(&client.call("session/list", json!({ "archived": "some" }))), -32602);
+            client.call("session/unarchive", json!({ "sessionId": session })).unwrap();
+            assert!(client.ids(json!({})).contains(&session));
+        }
+        client.call("_parlor/archive", archive.clone()).unwrap();
+        assert_eq!(client.turn(&session, "say Again."), "end_turn");
+        assert!(client.ids(json!({})).contains(&session), "a prompt takes it out");
+        assert_eq!(code(&client.call("session/archive", json!({ "sessionId": "nothing" }))), -32002);
+        let vague = client.call("_parlor/archive", json!({ "sessionId": session }));
+        assert_eq!(code(&vague), -32602);
+        client.call("session/archive", json!({ "sessionId": session })).unwrap();
+    }
+    server.crash();
+    let mut client = server.client(Door::Unix, Dialect::V2, "v1");
+    let all = json!({ "archived": "only", "_meta": { "parlor/agent": "*" } });
+    assert_eq!(client.ids(all.clone()).len(), 3, "it was on the disk when it was answered");
+    let id = client.ids(all.clone())[0].clone();
+    assert!(run(&server, &["ls", "--archived"]).contains(&id[..8]));
+    run(&server, &["archive", "--undo", &id]);
+    assert_eq!(client.ids(all.clone()).len(), 2);
+    run(&server, &["archive", &id]);
+    assert_eq!(client.ids(all).len(), 3);
+    assert!(!run(&server, &["ls", "--json"]).contains(&id));
+}
+
+#[test]
+fn a_turn_that_runs_is_cancelled_when_its_session_is_put_away() {
+    let server = Server::start();
+    for (agent, dialect) in AGENTS.into_iter().zip([Dialect::V1, Dialect::V2, Dialect::Draft, Dialect::V1]) {
+        let mut client = server.client(Door::Unix, dialect, agent);
+        let session = client.new_session();
+        let prompt = client.prompt(&session, "say Now.\nsleep 60000");
+        client.hears(&session, "Now.");
+        client.call("session/archive", json!({ "sessionId": session })).unwrap();
+        assert_eq!(client.end_of(&session, prompt), "cancelled", "{agent}");
+    }
+}
+
+#[test]
+fn closed_sessions_stay_in_lists_and_deleted_ones_do_not() {
+    let server = server_with(&[]);
+    for (n, agent) in crate::KEEPERS.into_iter().enumerate() {
+        let mut client = server.client(DOORS[n % 3], Dialect::ALL[n % 3], agent);
+        let (closed, deleted) = (client.new_session(), client.new_session());
+        client.turn(&closed, "say Hello.");
+        client.call("session/close", json!({ "sessionId": closed })).unwrap();
+        client.call("session/delete", json!({ "sessionId": deleted })).unwrap();
+        let ids = client.ids(json!({}));
+        assert!(ids.contains(&closed) && !ids.contains(&deleted), "{agent}: {ids:?}");
+        assert_eq!(code(&client.try_load(&deleted)), -32002);
+        client.load(&closed);
+    }
+}

@@ -1,0 +1,69 @@
+//! Agents that say too much about a session, or too fast.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::server::Server;
+use crate::{each, joiner, three};
+
+#[test]
+fn metadata_that_is_too_large_is_refused_as_a_whole_and_the_rest_goes_on() {
+    let server = Server::start();
+    // Agents that hold prompts themselves have them repeated in notes, which would be as large.
+    for agent in ["v1", "anonymous"] {
+        let (mut clients, session) = three(&server, agent);
+        let big = format!("meta {{\"kept\":2,\"big\":\"{}\"}}", "x".repeat(65 << 10));
+        clients[0].turn(&session, &format!("title Before\nmeta {{\"kept\":1}}\n{big}\ntitle After"));
+        for client in &mut clients {
+            client.comes_to_title(&session, "After", &Value::Null);
+            assert_eq!(client.info(&session)["_meta"]["kept"], 1, "{agent}");
+            assert_eq!(client.info(&session)["_meta"].get("big"), None, "{agent}");
+        }
+        let info = joiner(&server, Dialect::V2, agent, &session);
+        assert_eq!((&info["title"], &info["_meta"]["kept"]), (&json!("After"), &json!(1)));
+    }
+}
+
+#[test]
+fn a_burst_is_told_as_few_updates_and_its_end_comes_before_the_end_of_the_turn() {
+    each(|_, agent, clients, session| {
+        let script: Vec<_> = (0..400).map(|n| format!("meta {{\"n\":{n}}}")).collect();
+        let marks = [0, 1, 2].map(|n| clients[n].mark());
+        let begun = std::time::Instant::now();
+        clients[0].turn(session, &script.join("\n"));
+        for (client, mark) in clients.iter_mut().zip(marks) {
+            client.idle(session, mark);
+            let updates: Vec<_> = client.updates(session, mark).cloned().collect();
+            let told: Vec<_> = updates.iter().filter_map(|update| update["_meta"]["n"].as_i64()).collect();
+            // 20 at once and 20 a second; the last ones before the turn ends.
+            let most = 22 + begun.elapsed().as_millis() / 50;
+            assert!((told.len() as u128) <= most, "{agent}: {} updates were told", told.len());
+            let last = updates.iter().position(|update| update["_meta"]["n"] == 399).expect("it is told");
+            let idle = updates
+                .iter()
+                .rposition(|update| update["state"] == "idle" || update["_meta"]["parlor/state"] == "idle");
+            assert!(last < idle.unwrap(), "{agent}");
+        }
+    });
+}
+
+#[test]
+fn a_burst_that_stops_in_the_middle_of_a_turn_is_told_to_its_end() {
+    each(|_, agent, clients, session| {
+        let script: Vec<_> = (0..100).map(|n| format!("meta {{\"n\":{n}}}")).collect();
+        let prompt = clients[0].prompt(session, &format!("{}\nsleep 30000", script.join("\n")));
+        for client in clients.iter_mut() {
+            client.until("the last of the burst", |client| {
+                (client.info(session)["_meta"]["n"] == 99).then_some(())
+            });
+        }
+        let listed = clients[1].listed(session);
+        assert_eq!(
+            (&listed["_meta"]["n"], &listed["_meta"]["parlor/busy"]),
+            (&json!(99), &json!(true)),
+            "{agent}"
+        );
+        clients[0].cancel(session);
+        clients[0].end_of(session, prompt);
+    });
+}
