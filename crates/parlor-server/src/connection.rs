@@ -163,59 +163,14 @@ impl Connection {
                 tokio::spawn(async move { begin::new_session(&hub, &client, &id, params, sid).await });
                 Ok(())
             }
-            "session/prompt" => {
-                let session = session(&params)?;
-                self.reach(&session, Message::Prompt { client: client(), id: id.clone(), params }).await
-            }
-            "session/close" => {
-                let session = session(&params)?;
-                self.reach(&session, Message::Close { client: client(), id: id.clone() }).await
-            }
-            "session/delete" => {
-                let session = session(&params)?;
-                self.reach(&session, Message::Delete { client: client(), id: id.clone() }).await
-            }
-            "session/fork" | "_parlor/edit" | "_parlor/regenerate" => {
-                let session = session(&params)?;
-                let why = match method {
-                    "session/fork" => Why::Fork,
-                    "_parlor/edit" => Why::Edit,
-                    _ => Why::Regenerate,
-                };
-                let request = Request { client: client(), id: id.clone(), params, why };
-                self.reach(&session, Message::Fork(Box::new(request))).await
-            }
-            "session/set_title" | "_parlor/title" => {
-                let (session, title) = (session(&params)?, title::title(method, &params)?);
-                self.reach(&session, Message::Title { client: client(), id: id.clone(), title }).await
-            }
-            "session/archive" | "session/unarchive" | "_parlor/archive" => {
-                let (session, archived) = (session(&params)?, title::archived(method, &params)?);
-                self.reach(&session, Message::Archive { client: client(), id: id.clone(), archived }).await
-            }
-            "_parlor/unhold" => {
-                let session = session(&params)?;
-                let prompt = params.get("id").and_then(|id| id.as_str().trim_matches('"').parse().ok());
-                let prompt =
-                    prompt.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`id` names a prompt"))?;
-                let message = Message::Unhold { client: client(), id: id.clone(), prompt: PromptId(prompt) };
-                self.reach(&session, message).await
-            }
-            _ if method.starts_with("_parlor/") => {
-                Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")))
-            }
-            _ => match json::session_of(&params) {
-                Some(session) => {
-                    let method = method.to_owned();
-                    let message = Message::Forward { client: client(), id: Some(id.clone()), method, params };
-                    self.reach(&session, message).await
-                }
-                None => {
-                    let (hub, client, id, method) =
-                        (Arc::clone(&self.hub), client(), id.clone(), method.to_owned());
+            _ => match (json::session_of(&params), to_session(method, params.clone(), client(), id)?) {
+                (Some(session), message) => self.reach(&session, message).await,
+                (None, Message::Forward { method, .. }) => {
+                    let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
                     tokio::spawn(async move { begin::for_agent(&hub, &client, &id, &method, &params).await });
                     Ok(())
                 }
+                (None, _) => session(&params).map(drop),
             },
         }
     }
@@ -295,6 +250,39 @@ impl Drop for Connection {
 fn session(params: &Object) -> Result<SessionId, RpcError> {
     json::session_of(params)
         .ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`sessionId` must be a string"))
+}
+
+/// What a request of a driver's means to the session that it is about.
+fn to_session(
+    method: &str,
+    params: Object,
+    client: Arc<Client>,
+    id: &RequestId,
+) -> Result<Message, RpcError> {
+    let id = id.clone();
+    Ok(match method {
+        "session/prompt" => Message::Prompt { client, id, params },
+        "session/close" => Message::Close { client, id },
+        "session/delete" => Message::Delete { client, id },
+        "session/fork" => Message::Fork(Box::new(Request { client, id, params, why: Why::Fork })),
+        "_parlor/edit" => Message::Fork(Box::new(Request { client, id, params, why: Why::Edit })),
+        "_parlor/regenerate" => Message::Fork(Box::new(Request { client, id, params, why: Why::Regenerate })),
+        "session/set_title" | "_parlor/title" => {
+            Message::Title { client, id, title: title::title(method, &params)? }
+        }
+        "session/archive" | "session/unarchive" | "_parlor/archive" => {
+            Message::Archive { client, id, archived: title::archived(method, &params)? }
+        }
+        "_parlor/unhold" => {
+            let prompt = params.get("id").and_then(|id| id.as_str().trim_matches('"').parse().ok());
+            let prompt = prompt.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`id` names a prompt"))?;
+            Message::Unhold { client, id, prompt: PromptId(prompt) }
+        }
+        _ if method.starts_with("_parlor/") => {
+            return Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")));
+        }
+        _ => Message::Forward { client, id: Some(id), method: method.to_owned(), params },
+    })
 }
 
 /// From where a client wants to be told of a session.

@@ -56,9 +56,8 @@ async fn knows(session: &Session, is_so: impl Fn(&[String]) -> bool) {
             assert!(news.next().await.is_some(), "the connection is gone");
         }
     };
-    if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-        panic!("this is all that is known: {:#?}", said(&session.transcript()));
-    }
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(waited.is_ok(), "this is all that is known: {:#?}", said(&session.transcript()));
 }
 
 async fn turn(session: &Session, text: &str) -> State {
