@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
 use parlor_json::JsonStr;
-use parlor_session::SessionId;
 use parlor_session::session::ClientId;
+use parlor_session::{MessageId, SessionId, Transcript};
 use parlor_store::{Filter, SessionRow, Store, StoreError};
 use parlor_wire::{Frame, RpcError, code};
 use tokio::sync::{OnceCell, mpsc, oneshot};
@@ -136,6 +136,13 @@ impl Hub {
         let client = Arc::new(Client::new(id, peer, outbox));
         self.shared.clients.fetch_add(1, Ordering::Relaxed);
         (Connection(connection::Connection::new(Arc::clone(&self.shared), client)), reader)
+    }
+
+    /// What was said in a session, once `message` is in it if one is named; `None` if there is no such session.
+    pub async fn transcript(&self, session: &SessionId, message: Option<MessageId>) -> Option<Transcript> {
+        let (reply, shown) = oneshot::channel();
+        self.shared.send(session, Message::Look { message, reply }).await.ok()?;
+        shown.await.ok()
     }
 
     /// Ends all sessions and agents. What was said is stored when this returns.

@@ -230,6 +230,14 @@ impl Agent {
         }
     }
 
+    /// Says in the params of a request for a new session what it is called here. Only an agent inside this process is
+    /// told: its sessions have the same names.
+    pub(crate) fn name_session(&self, params: &mut Object, session: &SessionId) {
+        if self.process.is_none() {
+            json::note(params, "parlor/session", Json::from(session.as_json()));
+        }
+    }
+
     /// What the agent can do.
     pub(crate) fn offers(&self, what: Offer) -> bool {
         what.is_in(self.dialect, &self.info)

@@ -7,11 +7,11 @@ use std::time::Duration;
 use parlor_dialect::{Dialect, live};
 use parlor_json::Object;
 use parlor_wire::{Batches, Body, Frame, Incoming, Lines, Outcome, RequestId, RpcError, code, write};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::Agent;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, Local};
 use crate::json;
 use crate::process::{Command, Process, Watcher};
 
@@ -54,6 +54,9 @@ pub(crate) async fn start(
     version: Option<u16>,
     watcher: &Watcher,
 ) -> Result<Arc<Agent>, RpcError> {
+    if let Some(local) = &config.local {
+        return start_local(config, local).await;
+    }
     let wanted = match (config.dialect, config.version.or(version)) {
         (Some(dialect), _) => dialect,
         (None, Some(1)) => Dialect::V1,
@@ -76,6 +79,32 @@ pub(crate) async fn start(
     let Begun { process, stdin, stdout, result } = begun;
     tracing::info!(agent = config.name, %dialect, pid = process.pid(), "the agent is ready");
     Ok(Agent::over(&config.name, stdout, stdin, Some(process), |_| (dialect, result)))
+}
+
+/// How much an agent inside this process may say before somebody reads it, and the other way round.
+const LOCAL_BYTES: usize = 1 << 20;
+
+/// Starts an agent inside this process, which speaks version 2.
+async fn start_local(config: &AgentConfig, local: &Local) -> Result<Arc<Agent>, RpcError> {
+    let (ours, theirs) = tokio::io::duplex(LOCAL_BYTES);
+    local.start(theirs);
+    let (mut read, mut write) = tokio::io::split(ours);
+    let first = async {
+        write.write_all(first_line(Dialect::V2).as_bytes()).await.ok()?;
+        first_answer(&mut read).await
+    };
+    match tokio::time::timeout(config.patience, first).await {
+        Ok(Some(result)) => {
+            let result = result?;
+            Ok(Agent::over(&config.name, read, write, None, |_| (Dialect::V2, result)))
+        }
+        Ok(None) => Err(failed(config, "ended before it said who it is", "")),
+        Err(_) => Err(failed(config, "does not say who it is", "")),
+    }
+}
+
+fn first_line(dialect: Dialect) -> String {
+    write::request(&RequestId::from(0), "initialize", Some(initialize(dialect).to_json().raw())) + "\n"
 }
 
 async fn begin(
@@ -101,10 +130,8 @@ async fn begin(
     let (Some(mut stdin), Some(mut stdout)) = (process.take_stdin(), process.take_stdout()) else {
         return Err(RpcError::new(code::INTERNAL_ERROR, "the agent has no standard streams").into());
     };
-    let line =
-        write::request(&RequestId::from(0), "initialize", Some(initialize(dialect).to_json().raw())) + "\n";
     let first = async {
-        stdin.write_all(line.as_bytes()).await.ok()?;
+        stdin.write_all(first_line(dialect).as_bytes()).await.ok()?;
         first_answer(&mut stdout).await
     };
     match tokio::time::timeout(config.patience, first).await {
@@ -141,7 +168,7 @@ fn failed(config: &AgentConfig, what: &str, stderr: &str) -> RpcError {
 }
 
 /// The answer to the first request. Nothing else that comes before it concerns anybody.
-async fn first_answer(stdout: &mut ChildStdout) -> Option<Result<Object, RpcError>> {
+async fn first_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Object, RpcError>> {
     let mut lines = Lines::default();
     let mut byte = [0; 1];
     loop {

@@ -1,9 +1,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_dialect::Dialect;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+
+use tokio::io::DuplexStream;
 
 use super::env::DEFAULT_PASS_ENV;
 use super::{ConfigError, Preset};
@@ -33,8 +36,43 @@ pub struct AgentConfig {
     pub dialect: Option<Dialect>,
     /// How long a process is kept that no session uses.
     pub idle: Duration,
+    /// An agent inside this process, in place of a program.
+    pub local: Option<Local>,
     /// How long it may take to say who it is.
     pub patience: Duration,
+}
+
+/// How an agent inside this process is started: it is handed the other end of what would be its standard streams, and
+/// speaks version 2 of the protocol there.
+///
+/// Its sessions have the names that the hub gives them: `session/new` and `session/fork` say them in
+/// `_meta["parlor/session"]`.
+#[derive(Clone)]
+pub struct Local(Arc<dyn Fn(DuplexStream) + Send + Sync>);
+
+impl Local {
+    /// One that is started by this function, which must not block.
+    pub fn new(start: impl Fn(DuplexStream) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(start))
+    }
+
+    pub(crate) fn start(&self, stream: DuplexStream) {
+        (self.0)(stream);
+    }
+}
+
+impl PartialEq for Local {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Local {}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Local")
+    }
 }
 
 /// How sessions share processes.
@@ -80,8 +118,16 @@ impl AgentConfig {
             version: None,
             dialect: None,
             idle: IDLE,
+            local: None,
             patience: PATIENCE,
         }
+    }
+
+    /// An agent inside this process.
+    pub fn local(name: impl Into<String>, local: Local) -> Self {
+        let name = name.into();
+        let command = vec![format!("(inside) {name}")];
+        Self { local: Some(local), pass_env: Vec::new(), ..Self::new(name, command) }
     }
 
     /// Reads `NAME=COMMAND`, as it stands on the command line. The command is split as a shell would, without one.

@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use crate::doors::HttpOptions;
 
-pub use self::agent::{AgentConfig, ProcessMode};
+pub use self::agent::{AgentConfig, Local, ProcessMode};
 pub use self::choice::Agents;
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::preset::{PRESETS, Preset, installed, program_at};

@@ -124,10 +124,11 @@ async fn try_new(
     agent.add_client(client);
     let dialect = client.dialect();
     let mut losses = Losses::default();
-    let (method, agents_params) =
+    let (method, mut agents_params) =
         live::request_to_agent("session/new", &params, dialect, agent.dialect, None, &mut losses).map_err(
             |loss| RpcError::new(code::INVALID_PARAMS, format!("the agent cannot be told this: {loss}")),
         )?;
+    agent.name_session(&mut agents_params, session);
     let _beginning = agent.beginnings.begin();
     let result =
         agent.call(&method, &agents_params).await.map_err(|error| RpcError::from_raw(error.raw()))?;

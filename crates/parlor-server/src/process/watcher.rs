@@ -69,6 +69,20 @@ impl Watcher {
         Ok(Self(Arc::new(Handle(shared))))
     }
 
+    /// No helper at all, for those who start no programs. Should they do so nevertheless, the programs outlive a process
+    /// that is killed.
+    pub fn nobody() -> Self {
+        let (program, args) = (OsString::new(), Vec::new());
+        Self(Arc::new(Handle(Arc::new(Shared {
+            program,
+            args,
+            state: Mutex::default(),
+            stuck: watch::Sender::new(false),
+            closing: watch::Sender::new(false),
+            closed: watch::Sender::new(true),
+        }))))
+    }
+
     /// Ends the helper, which ends all agents that are left, and waits for it.
     pub async fn close(&self) {
         let shared = &self.0.0;

@@ -478,7 +478,8 @@ async fn bring_back(
             }
         }
     }
-    let (method, params) = convert("session/new", &params)?;
+    let (method, mut params) = convert("session/new", &params)?;
+    agent.name_session(&mut params, id);
     let _beginning = agent.beginnings.begin();
     let result = agent.call(&method, &params).await.map_err(|error| RpcError::from_raw(error.raw()))?;
     let mut result = json::object(Some(result.raw()));

@@ -249,7 +249,7 @@ impl Actor {
         let error = error.cloned();
         tokio::spawn(async move {
             let how = match (&planned.native, agent, error) {
-                (Some(params), Some(agent), _) => fork_at_agent(&agent, params).await,
+                (Some(params), Some(agent), _) => fork_at_agent(&agent, params.clone(), &planned.row).await,
                 (Some(_), None, error) => How::Transcript(error),
                 (None, _, _) => How::Transcript(None),
             };
@@ -318,13 +318,16 @@ fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
 }
 
 /// Has the agent fork by itself.
-async fn fork_at_agent(agent: &Arc<Agent>, params: &Object) -> How {
+async fn fork_at_agent(agent: &Arc<Agent>, mut params: Object, row: &SessionRow) -> How {
+    if let Some(session) = JsonStr::from_literal(&row.id) {
+        agent.name_session(&mut params, &session.into());
+    }
     let failed = |error: RpcError| {
         tracing::info!(agent = agent.name, "the agent could not fork: {}", error.message());
         How::Transcript(Some(error))
     };
     let _beginning = agent.beginnings.begin();
-    match agent.call("session/fork", params).await {
+    match agent.call("session/fork", &params).await {
         Ok(result) => {
             let mut result = json::object(Some(result.raw()));
             let Some(session) = json::session_of(&result) else {

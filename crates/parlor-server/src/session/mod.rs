@@ -26,7 +26,7 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
     Answer, ClientId, Effect, Held, Input, Inserted, PromptId, QuestionId, Reply as Decision, Session, Step,
 };
-use parlor_session::{MessageId, SessionId, Unsaved};
+use parlor_session::{EntryId, MessageId, Role, SessionId, Transcript, Unsaved};
 use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -113,6 +113,8 @@ pub(crate) enum Message {
     Terminal(TerminalEvent),
     /// Parlor answered what the agent asked.
     Served(RequestId, Reply),
+    /// Somebody wants to know what was said, once this message is there.
+    Look { message: Option<MessageId>, reply: oneshot::Sender<Transcript> },
     /// Time has passed.
     Tick,
     /// The server ends. Whoever holds the other end learns when all is stored.
@@ -179,6 +181,8 @@ pub(crate) struct Actor {
     next_question: u64,
     /// What people last decided, as JSON, the oldest first.
     answers: VecDeque<String>,
+    /// Who wants to know what was said, and after which message.
+    lookers: Vec<(Option<MessageId>, oneshot::Sender<Transcript>)>,
     /// Forks that have yet to be stored, and stored ones that wait for the agent.
     forks: Vec<fork::Planned>,
     waiting_forks: Vec<fork::Planned>,
@@ -282,6 +286,7 @@ impl Actor {
             self.let_go();
             self.act();
             self.forked();
+            self.show();
             self.pump_all();
             if self.ends.is_some() {
                 break;
@@ -326,6 +331,7 @@ impl Actor {
                     bound.agent.answer(&id, &reply);
                 }
             }
+            Message::Look { message, reply } => self.lookers.push((message, reply)),
             Message::Tick => self.tick(),
             Message::End(done) => self.end(done),
         }
@@ -393,6 +399,24 @@ impl Actor {
             }
         }
         self.room = step;
+    }
+
+    /// Shows those who want to know what was said.
+    fn show(&mut self) {
+        if self.lookers.is_empty() {
+            return;
+        }
+        let transcript = self.session.transcript();
+        let is_there = |message: &Option<MessageId>| {
+            message
+                .as_ref()
+                .is_none_or(|id| transcript.get(&EntryId::Message(Role::User, id.clone())).is_some())
+        };
+        for (_, reply) in self.lookers.extract_if(.., |(message, _)| is_there(message)) {
+            let _ = reply.send(transcript.clone());
+        }
+        // Who waits for what never comes, and does so no more, is forgotten.
+        self.lookers.retain(|(_, reply)| !reply.is_closed());
     }
 
     fn agent_dialect(&self) -> Dialect {
@@ -525,6 +549,7 @@ impl Message {
             | Self::InfoDue
             | Self::Terminal(_)
             | Self::Served(..)
+            | Self::Look { .. }
             | Self::Tick
             | Self::End(_) => None,
         }

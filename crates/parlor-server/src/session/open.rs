@@ -71,6 +71,7 @@ pub(crate) fn start(
         held_changed: false,
         questions: HashMap::new(),
         next_question: 0,
+        lookers: Vec::new(),
         forks: Vec::new(),
         waiting_forks: Vec::new(),
         aliases: Aliases::restored(aliases.as_deref()),
