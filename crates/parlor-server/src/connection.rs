@@ -143,10 +143,12 @@ impl Connection {
             "session/load" | "session/resume" => {
                 let from = from(method, &params, dialect)?;
                 let session = session(&params)?;
-                let join = Message::Join { client: client(), id: id.clone(), from: from.clone() };
-                return match self.reach(&session, join).await {
+                let join = |from| Message::Join { client: client(), id: id.clone(), from };
+                let (first, second) = (join(from.clone()), join(from));
+                return match self.reach(&session, first).await {
                     Err(error) if error.code() == code::RESOURCE_NOT_FOUND => {
-                        self.adopt(id, params, session, from)
+                        self.may_act()?;
+                        self.adopt(id, params, session, second)
                     }
                     reached => reached,
                 };
@@ -164,7 +166,8 @@ impl Connection {
             }
             "session/prompt" => {
                 let session = session(&params)?;
-                self.reach(&session, Message::Prompt { client: client(), id: id.clone(), params }).await
+                let message = Message::Prompt { client: client(), id: id.clone(), params };
+                self.reach_any(id, session, message).await
             }
             "session/close" => {
                 let session = session(&params)?;
@@ -172,15 +175,18 @@ impl Connection {
             }
             "session/delete" => {
                 let session = session(&params)?;
-                self.reach(&session, Message::Delete { client: client(), id: id.clone() }).await
+                let message = Message::Delete { client: client(), id: id.clone() };
+                self.reach_any(id, session, message).await
             }
             "session/set_title" | "_parlor/title" => {
                 let (session, title) = (session(&params)?, title::title(method, &params)?);
-                self.reach(&session, Message::Title { client: client(), id: id.clone(), title }).await
+                let message = Message::Title { client: client(), id: id.clone(), title };
+                self.reach_any(id, session, message).await
             }
             "session/archive" | "session/unarchive" | "_parlor/archive" => {
                 let (session, archived) = (session(&params)?, title::archived(method, &params)?);
-                self.reach(&session, Message::Archive { client: client(), id: id.clone(), archived }).await
+                let message = Message::Archive { client: client(), id: id.clone(), archived };
+                self.reach_any(id, session, message).await
             }
             "_parlor/unhold" => {
                 let session = session(&params)?;
@@ -220,18 +226,30 @@ impl Connection {
         Err(error.with_data(data.to_json()))
     }
 
-    /// Takes part in a session that nobody here knows, if an agent does.
+    /// Hands a message to a session; one that is known to be an agent's alone is taken over first.
+    async fn reach_any(
+        &mut self,
+        id: &RequestId,
+        session: SessionId,
+        message: Message,
+    ) -> Result<(), RpcError> {
+        if adopt::is_foreign(&self.hub, &session).await? {
+            return self.adopt(id, Object::default(), session, message);
+        }
+        self.reach(&session, message).await
+    }
+
+    /// Hands a message to a session that nobody here knows, if an agent does.
     fn adopt(
         &mut self,
         id: &RequestId,
         params: Object,
         session: SessionId,
-        from: From,
+        message: Message,
     ) -> Result<(), RpcError> {
-        self.may_act()?;
         self.touch(&session)?;
         let (hub, client, id) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.clone());
-        tokio::spawn(async move { adopt::join(&hub, &client, &id, &params, &session, from).await });
+        tokio::spawn(async move { adopt::hand_over(&hub, &client, &id, &params, &session, message).await });
         Ok(())
     }
 
