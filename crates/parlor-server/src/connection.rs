@@ -144,10 +144,12 @@ impl Connection {
             "session/load" | "session/resume" => {
                 let from = from(method, &params, dialect)?;
                 let session = session(&params)?;
-                let join = Message::Join { client: client(), id: id.clone(), from: from.clone() };
-                return match self.reach(&session, join).await {
+                let join = |from| Message::Join { client: client(), id: id.clone(), from };
+                let (first, second) = (join(from.clone()), join(from));
+                return match self.reach(&session, first).await {
                     Err(error) if error.code() == code::RESOURCE_NOT_FOUND => {
-                        self.adopt(id, params, session, from)
+                        self.may_act()?;
+                        self.adopt(id, params, session, second)
                     }
                     reached => reached,
                 };
@@ -164,7 +166,11 @@ impl Connection {
                 Ok(())
             }
             _ => match (json::session_of(&params), to_session(method, params.clone(), client(), id)?) {
-                (Some(session), message) => self.reach(&session, message).await,
+                (
+                    Some(session),
+                    message @ (Message::Close { .. } | Message::Unhold { .. } | Message::Forward { .. }),
+                ) => self.reach(&session, message).await,
+                (Some(session), message) => self.reach_any(id, session, message).await,
                 (None, Message::Forward { method, .. }) => {
                     let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
                     tokio::spawn(async move { begin::for_agent(&hub, &client, &id, &method, &params).await });
@@ -186,18 +192,30 @@ impl Connection {
         Err(error.with_data(data.to_json()))
     }
 
-    /// Takes part in a session that nobody here knows, if an agent does.
+    /// Hands a message to a session; one that is known to be an agent's alone is taken over first.
+    async fn reach_any(
+        &mut self,
+        id: &RequestId,
+        session: SessionId,
+        message: Message,
+    ) -> Result<(), RpcError> {
+        if adopt::is_foreign(&self.hub, &session).await? {
+            return self.adopt(id, Object::default(), session, message);
+        }
+        self.reach(&session, message).await
+    }
+
+    /// Hands a message to a session that nobody here knows, if an agent does.
     fn adopt(
         &mut self,
         id: &RequestId,
         params: Object,
         session: SessionId,
-        from: From,
+        message: Message,
     ) -> Result<(), RpcError> {
-        self.may_act()?;
         self.touch(&session)?;
         let (hub, client, id) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.clone());
-        tokio::spawn(async move { adopt::join(&hub, &client, &id, &params, &session, from).await });
+        tokio::spawn(async move { adopt::hand_over(&hub, &client, &id, &params, &session, message).await });
         Ok(())
     }
 

@@ -204,6 +204,10 @@ impl Shared {
         lock(&self.sessions).len()
     }
 
+    pub(crate) fn is_live(&self, id: &SessionId) -> bool {
+        lock(&self.sessions).get(id).is_some_and(|cell| cell.initialized())
+    }
+
     pub(crate) fn disconnected(&self) {
         self.clients.fetch_sub(1, Ordering::Relaxed);
     }

@@ -215,3 +215,29 @@ async fn a_fork_that_cannot_be_stored_is_not_made() {
     assert_eq!(texts(&hub, &forked).await, ["one", "word"]);
     hub.stop().await;
 }
+
+#[tokio::test]
+async fn a_title_that_cannot_be_stored_is_not_acknowledged_or_shown() {
+    let (hub, store) = hub().await;
+    let (mut alice, mut bob) = (Client::connect(&hub, 2).await, Client::connect(&hub, 1).await);
+    let session = alice.call("session/new", new()).await.unwrap()["sessionId"].clone();
+    alice.prompt(&session, "one").await.unwrap();
+    assert_eq!(alice.until_idle().await["stopReason"], "end_turn");
+    let title = json!({ "sessionId": session, "title": "Mine" });
+    // One who takes part, and one who does not.
+    for client in [&mut alice, &mut bob] {
+        for method in ["session/set_title", "session/archive"] {
+            store.fail_next(usize::MAX, ErrorKind::Full);
+            is_about_the_store(&client.call(method, title.clone()).await.unwrap_err());
+            store.fail_next(0, ErrorKind::Full);
+        }
+        let listed = client.call("session/list", json!({ "archived": "include" })).await.unwrap();
+        let listed = &listed["sessions"][0];
+        assert_eq!((&listed["title"], &listed["archived"]), (&json!("one"), &json!(false)), "{listed}");
+        assert!(client.heard.iter().all(|line| line["params"]["update"]["title"] != "Mine"));
+    }
+    assert_eq!(bob.call("session/set_title", title).await.unwrap()["title"], "Mine");
+    let listed = alice.call("session/list", json!({})).await.unwrap();
+    assert_eq!(listed["sessions"][0]["title"], "Mine");
+    hub.stop().await;
+}

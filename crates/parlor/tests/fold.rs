@@ -35,6 +35,8 @@ fn the_help_of_parlor_and_of_fold() {
               show        Show what was said in a session
               prompt      Say something in a session, and print the answer as it comes
               export      Write a session to a file or to standard output
+              title       Give a session a title, or take it away
+              archive     Put sessions away, or take them out again
               rm          Delete sessions, for good
               status      Say whether a server runs, and what it does
               agents      List the agents that sessions can have

@@ -31,6 +31,8 @@ pub(crate) struct Lists {
     store: Arc<dyn Store>,
     /// By what an agent is remembered by.
     agents: Mutex<HashMap<String, Listed>>,
+    /// Held by who writes: what is kept of all agents is read, changed and written again.
+    writing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -45,7 +47,7 @@ struct Listed {
 
 impl Lists {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, agents: Mutex::default() }
+        Self { store, agents: Mutex::default(), writing: tokio::sync::Mutex::default() }
     }
 
     /// The sessions that only this agent knows, as far as that was found out. This may block for as long as a disk does.
@@ -98,6 +100,7 @@ impl Lists {
     ) -> Option<Arc<[SessionRow]>> {
         let linked = agent.linked();
         rows.retain(|row| !linked.contains(row.id.as_str()));
+        let _writing = self.writing.lock().await;
         let (store, key) = (Arc::clone(&self.store), key.to_owned());
         let looked = tokio::task::spawn_blocking(move || {
             let mut foreign = Vec::with_capacity(rows.len());

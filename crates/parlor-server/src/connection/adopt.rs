@@ -20,7 +20,7 @@ use crate::config::AgentConfig;
 use crate::hub::{AgentChoice, Shared, no_session};
 use crate::json;
 use crate::known;
-use crate::session::{self, Bound, From, INBOX, Inbox, MOST_SILENCE, Message, Replay, SILENCE};
+use crate::session::{self, Bound, INBOX, Inbox, MOST_SILENCE, Message, Replay, SILENCE};
 use crate::stored::{self, Opened};
 
 /// How long an agent that has not answered may be silent.
@@ -29,20 +29,32 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How much an agent may tell of a session.
 const MAX_REPLAY: usize = 256 << 20;
 
-/// A client joins a session that nobody here knows. The params are those of its request.
-pub(super) async fn join(
+/// Whether a session is one that only an agent is known to have.
+pub(super) async fn is_foreign(hub: &Arc<Shared>, id: &SessionId) -> Result<bool, RpcError> {
+    if hub.is_live(id) {
+        return Ok(false);
+    }
+    let key = id.as_json().as_literal().to_owned();
+    hub.read(move |store| {
+        Ok(store.session(&key)?.is_none() && known::of_all(store)?.iter().any(|row| row.id == key))
+    })
+    .await
+}
+
+/// A client has something for a session that nobody here knows. The params are those of its request.
+pub(super) async fn hand_over(
     hub: &Arc<Shared>,
     client: &Arc<Client>,
     id: &RequestId,
     params: &Object,
     session: &SessionId,
-    from: From,
+    message: Message,
 ) {
-    let joined = async {
+    let handed = async {
         hub.open_or(session, async || adopt(hub, client, session, params).await).await?;
-        hub.send(session, Message::Join { client: Arc::clone(client), id: id.clone(), from }).await
+        hub.send(session, message).await
     };
-    if let Err(error) = joined.await {
+    if let Err(error) = handed.await {
         client.outbox.push(json::error(id, &error).into());
     }
 }

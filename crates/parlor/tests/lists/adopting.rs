@@ -177,6 +177,29 @@ fn sessions_that_were_begun_from_here_are_never_the_agents_alone() {
 }
 
 #[test]
+fn whatever_is_done_to_a_listed_session_takes_it_over() {
+    for agent in KEEPERS {
+        let names = ["said", "titled", "away", "gone"];
+        let sessions = names.map(|name| (agent, session(name, None, "2025-05-05T05:05:05Z")));
+        let server = server_with(&sessions);
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        client.sees("gone");
+        assert_eq!(client.turn("said", "say Here."), "end_turn");
+        assert_eq!(server.truth("said").len(), 5, "{agent}");
+        let title = json!({ "sessionId": "titled", "title": "Mine" });
+        assert_eq!(client.call("session/set_title", title).unwrap()["title"], "Mine");
+        client.call("session/archive", json!({ "sessionId": "away" })).unwrap();
+        client.call("session/delete", json!({ "sessionId": "gone" })).unwrap();
+        let listed = client.list(json!({ "archived": "include" }));
+        let mut ids: Vec<_> = listed.iter().map(|one| one["sessionId"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["away", "said", "titled"], "{agent}");
+        assert!(listed.iter().all(|one| one["_meta"].get("parlor/adopted").is_none()), "{listed:?}");
+        assert_eq!(code(&client.try_load("gone")), -32002, "{agent}");
+    }
+}
+
+#[test]
 fn a_command_takes_over_what_it_speaks_to() {
     let server = server_with(&[("keeps-v2", session("mine", Some("Elsewhere"), "2025-05-05T05:05:05Z"))]);
     let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");

@@ -26,7 +26,8 @@ fn pages_have_every_session_once_kept_here_or_not() {
         assert_eq!(first["sessions"].as_array().unwrap().len(), 50);
         let all = client.list(json!({}));
         let mut ids: Vec<_> = all.iter().map(|one| one["sessionId"].as_str().unwrap()).collect();
-        let times: Vec<_> = all.iter().map(|one| one["updatedAt"].as_str().unwrap()).collect();
+        let time = |one: &Value| one["updatedAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let times: Vec<_> = all.iter().map(time).collect();
         assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
         ids.sort_unstable();
         ids.dedup();

@@ -121,6 +121,7 @@ fn activity_moves_the_time_in_lists() {
             clients[1].turn(session, "say Something.");
             last = clients[2].listed(session)["updatedAt"].as_str().unwrap().to_owned();
         }
-        assert!(last > first, "{agent}: {first} and then {last}");
+        let time = |text: &str| text.parse::<jiff::Timestamp>().unwrap();
+        assert!(time(&last) > time(&first), "{agent}: {first} and then {last}");
     });
 }
