@@ -2,6 +2,7 @@
 
 mod begin;
 mod list;
+mod search;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -138,6 +139,7 @@ impl Connection {
                 tokio::spawn(async move { list::list(&hub, &client, &id, &params).await });
                 return Ok(());
             }
+            "_parlor/search" => return search::search(&self.hub, &self.client, id, params).await,
             "session/load" | "session/resume" => {
                 let from = from(method, &params, dialect)?;
                 let session = session(&params)?;

@@ -12,6 +12,7 @@ mod json;
 pub mod outbox;
 pub mod probe;
 pub mod process;
+pub mod search;
 pub mod services;
 mod session;
 pub mod stored;

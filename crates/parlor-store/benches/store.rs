@@ -8,6 +8,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use common::{all, append, copy, entry, row, said, session, try_batch, write};
@@ -133,7 +134,7 @@ fn forks() {
             let fork = |id: &str| write(&store, vec![session(id), copy("s", id, &pairs)]);
             (0..others).for_each(|n| fork(&format!("other {n}")));
             measure(&format!("fork of {entries} entries, {others} forks there"), 10, |n| {
-                fork(&n.to_string())
+                fork(&n.to_string());
             });
             measure("  deleting one of them", 5, |n| {
                 write(&store, vec![Write::Delete { session: n.to_string() }]);
@@ -246,11 +247,11 @@ fn message(n: u64) -> String {
     let mut seed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for place in 0..40 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        text += &match place {
-            7 if n.is_multiple_of(50) => " alpha beta".to_owned(),
-            9 if n % 5000 == 1 => " gamma and delta".to_owned(),
-            _ => format!(" word{}", (seed >> 33) % VOCABULARY),
-        };
+        match place {
+            7 if n.is_multiple_of(50) => text += " alpha beta",
+            9 if n % 5000 == 1 => text += " gamma and delta",
+            _ => write!(text, " word{}", (seed >> 33) % VOCABULARY).unwrap(),
+        }
     }
     text
 }

@@ -138,6 +138,8 @@ impl Actor {
                 }
             });
         }
+        let all = !self.row.busy || self.ends.is_some();
+        writes.extend(self.unworded.take(&session, self.session.transcript(), all, now()));
         writes
     }
 

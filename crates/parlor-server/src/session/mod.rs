@@ -10,6 +10,7 @@ mod keep;
 mod open;
 mod seat;
 mod tell;
+mod words;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) use self::join::From;
 pub(crate) use self::open::start;
 use self::seat::Seat;
 use self::tell::{Groups, Marks};
+use self::words::Unworded;
 
 /// How a session is reached.
 pub(crate) type Inbox = mpsc::Sender<Message>;
@@ -156,6 +158,7 @@ pub(crate) struct Actor {
     /// What people last decided, as JSON, the oldest first.
     answers: VecDeque<String>,
     unsaved: Unsaved,
+    unworded: Unworded,
     due: Due,
     /// What to do when all is stored.
     effects: Vec<Effect>,
@@ -313,6 +316,7 @@ impl Actor {
                 ended = Some(self.groups.marks());
             }
             self.unsaved.note(&change);
+            self.unworded.note(&change);
             self.changed(&change);
             self.tell(&change, None, None);
         }

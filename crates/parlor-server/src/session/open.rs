@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::agent::Bound;
 use super::tell::Groups;
+use super::words::Unworded;
 use super::{Actor, Due, INBOX, Inbox};
 use crate::hub::Shared;
 use crate::json;
@@ -27,6 +28,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
     let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
     let was_busy = row.busy;
     let is_new = agent.is_some();
+    let unworded = if was_busy { Unworded::of_last_turn(&transcript) } else { Unworded::default() };
     let session = Session::new(transcript, live::WORDS, kept.as_ref());
     let mut actor = Actor {
         hub,
@@ -54,6 +56,7 @@ pub(crate) fn start(hub: Arc<Shared>, opened: Opened, agent: Option<(Bound, Obje
         questions: HashMap::new(),
         next_question: 0,
         unsaved: Unsaved::default(),
+        unworded,
         answers: stored_answers(answers.as_deref()),
         due: Due { row: is_new, kept: false, answers: false, durable: is_new },
         effects: Vec::new(),
