@@ -122,6 +122,7 @@ impl Connection {
         // Who only wants to know how the server is need not begin, which may start an agent.
         match method {
             "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
+            "_parlor/search" => return search::search(&self.hub, &self.client, id, params).await,
             "_parlor/agents" => {
                 list::agents(&self.hub, &self.client, id);
                 return Ok(());
@@ -139,7 +140,6 @@ impl Connection {
                 tokio::spawn(async move { list::list(&hub, &client, &id, &params).await });
                 return Ok(());
             }
-            "_parlor/search" => return search::search(&self.hub, &self.client, id, params).await,
             "session/load" | "session/resume" => {
                 let from = from(method, &params, dialect)?;
                 let session = session(&params)?;

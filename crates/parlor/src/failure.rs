@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anstream::eprintln;
 use parlor_json::{Members, text};
+use parlor_wire::code;
 
 use crate::client;
 use crate::render::safe;
@@ -52,8 +53,9 @@ impl Failure {
 
     /// What came of asking the server.
     pub(crate) fn server(error: &client::Error) -> Self {
-        let failure = Self::failed(error);
-        let client::Error::Rpc(rpc) = error else { return failure };
+        let client::Error::Rpc(rpc) = error else { return Self::failed(error) };
+        let kind = if rpc.code() == code::INVALID_PARAMS { Kind::BadInput } else { Kind::Failed };
+        let failure = Self { kind, message: error.to_string(), hint: None };
         let hint = rpc.data().and_then(|data| Members::of(data.raw()).ok()?.get("hint").and_then(text));
         match hint {
             Some(hint) => failure.hint(hint),

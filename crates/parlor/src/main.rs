@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod demo;
 mod failure;
+mod html;
 mod input;
 mod library;
 mod markdown;
@@ -36,6 +37,7 @@ enum Command {
     Acp(commands::acp::Acp),
     Ls(commands::ls::Ls),
     Show(commands::show::Show),
+    Search(commands::search::Search),
     Prompt(commands::prompt::Prompt),
     Export(commands::export::Export),
     Rm(commands::rm::Rm),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
+        Command::Search(search) => search.run(),
         Command::Prompt(prompt) => prompt.run(),
         Command::Export(export) => export.run(),
         Command::Rm(rm) => rm.run(),
