@@ -12,8 +12,8 @@ use crate::search::words_of;
 pub(super) struct Unworded {
     /// By the changes that made them.
     due: BTreeSet<u64>,
-    /// The one that is being written: its words are handed in when it is finished.
-    open: Option<u64>,
+    /// Those that are being written: their words are handed in when the next entry begins.
+    open: BTreeSet<u64>,
 }
 
 impl Unworded {
@@ -24,16 +24,17 @@ impl Unworded {
         let prompt = entries.iter().rfind(|entry| matches!(entry.id(), EntryId::Message(Role::User, _)));
         let since = prompt.map_or(0, parlor_session::Entry::created);
         let due = entries.iter().filter(|entry| entry.seq() >= since).map(parlor_session::Entry::created);
-        Self { due: due.collect(), open: None }
+        Self { due: due.collect(), open: BTreeSet::new() }
     }
 
     /// A change was taken.
     pub(super) fn note(&mut self, change: &Change) {
+        if change.is_creation() {
+            self.due.append(&mut self.open);
+        }
         match &change.update {
             Update::Append { .. } => {
-                if self.open != Some(change.created) {
-                    self.due.extend(self.open.replace(change.created));
-                }
+                self.open.insert(change.created);
             }
             // The store forgets the words with the content, and a tool call is found by one of its fields.
             Update::Upsert { target: Target::Entry(_), upsert } => {
@@ -42,7 +43,9 @@ impl Unworded {
                     self.due.insert(change.created);
                 }
             }
-            Update::Remove { .. } => drop(self.due.insert(change.created)),
+            Update::Remove { .. } => {
+                self.due.insert(change.created);
+            }
             Update::Upsert { target: Target::Slot(_), .. }
             | Update::Output { .. }
             | Update::Note { .. }
@@ -53,7 +56,7 @@ impl Unworded {
     /// The words of what is finished; of all, if nothing is being written any more.
     pub(super) fn take(&mut self, session: &str, transcript: &Transcript, all: bool, now: i64) -> Vec<Write> {
         if all {
-            self.due.extend(self.open.take());
+            self.due.append(&mut self.open);
         }
         let entries = transcript.entries();
         let due = std::mem::take(&mut self.due).into_iter();

@@ -25,13 +25,13 @@ use crate::setup::{self, Common};
 /// by theirs.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  parlor search flaky test -windows\n  parlor search --since 7d '\"race condition\" role:agent'"
+    after_help = "Examples:\n  parlor search 'flaky test -windows'\n  parlor search --since 7d '\"race condition\" role:agent'"
 )]
 pub(crate) struct Search {
     #[command(flatten)]
     common: Common,
-    /// What to look for
-    #[arg(value_name = "QUERY", required = true, allow_hyphen_values = true)]
+    /// What to look for; in quotes if a word of it begins with a dash
+    #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
     /// Only what was said in this role
     #[arg(long, value_name = "ROLE", value_parser = PossibleValuesParser::new(ROLES))]

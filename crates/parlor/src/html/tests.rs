@@ -40,6 +40,19 @@ fn tags(page: &str) -> Vec<&str> {
     body.split('<').skip(1).map(|rest| rest.split_once('>').unwrap().0).collect()
 }
 
+/// The attributes of a tag; all of ours have quotes.
+fn attributes(tag: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = tag.split_once(' ').map_or("", |(_, rest)| rest);
+    while let Some((name, value)) = rest.split_once('=') {
+        let (value, after) =
+            value.strip_prefix('"').and_then(|value| value.split_once('"')).unwrap_or((value, ""));
+        found.push((name.trim(), value));
+        rest = after;
+    }
+    found
+}
+
 const HOSTILE: &[&str] = &[
     "<script>alert(1)</script>",
     "<ScRiPt src=//example.org/x.js></script >",
@@ -78,14 +91,14 @@ fn what_others_wrote_is_never_more_than_text() {
                 let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
                 let known = "section details summary h1 h2 a p div pre code table thead tbody tr th td strong em br ul li main body html";
                 assert!(known.split(' ').any(|known| known == name), "<{tag}> of {text}");
-                for attribute in tag.split(' ').skip(1).filter_map(|part| part.split_once('=')) {
-                    let value = attribute.1.to_lowercase();
-                    let fine = match attribute.0 {
+                for (name, value) in attributes(tag) {
+                    let value = value.to_lowercase();
+                    let fine = match name {
                         "class" | "id" | "title" | "style" => true,
-                        "href" => value.starts_with("\"https://") || value.starts_with("\"#m1"),
+                        "href" => value.starts_with("https://") || value.starts_with("#m1"),
                         _ => false,
                     };
-                    assert!(fine, "{attribute:?} in <{tag}> of {text}");
+                    assert!(fine, "{name}={value} in <{tag}> of {text}");
                 }
             }
             assert!(page.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{text}");
