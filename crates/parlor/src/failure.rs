@@ -53,13 +53,26 @@ impl Failure {
 
     /// What came of asking the server.
     pub(crate) fn server(error: &client::Error) -> Self {
-        let client::Error::Rpc(rpc) = error else { return Self::failed(error) };
-        let kind = if rpc.code() == code::INVALID_PARAMS { Kind::BadInput } else { Kind::Failed };
-        let failure = Self { kind, message: error.to_string(), hint: None };
+        let failure = Self::failed(error);
+        let client::Error::Rpc(rpc) = error else { return failure };
         let hint = rpc.data().and_then(|data| Members::of(data.raw()).ok()?.get("hint").and_then(text));
         match hint {
             Some(hint) => failure.hint(hint),
             None => failure,
+        }
+    }
+
+    /// What came of asking something that a person wrote: if it makes no sense, that is a matter of the input.
+    pub(crate) fn asking(error: &client::Error) -> Self {
+        let failure = Self::server(error);
+        match error {
+            client::Error::Rpc(rpc) if rpc.code() == code::INVALID_PARAMS => {
+                Self { kind: Kind::BadInput, message: rpc.message().to_owned(), ..failure }
+            }
+            client::Error::Rpc(_)
+            | client::Error::NoServer(_)
+            | client::Error::Refused(_)
+            | client::Error::Gone => failure,
         }
     }
 

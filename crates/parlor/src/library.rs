@@ -110,7 +110,7 @@ impl Library {
             return Err(failure.hint("`parlor serve` makes them searchable"));
         }
         search::answer(store, params, output::now())
-            .map_err(|error| Failure::server(&client::Error::Rpc(error)))
+            .map_err(|error| Failure::asking(&client::Error::Rpc(error)))
     }
 
     /// How many characters tell the ids apart, at least.

@@ -129,7 +129,7 @@ impl Asker {
         match self {
             Self::Server(runtime, client) => {
                 let answer = runtime.block_on(client.call("_parlor/search", params));
-                answer.map_err(|error| Failure::server(&error))
+                answer.map_err(|error| Failure::asking(&error))
             }
             Self::Store(library) => library.search(params),
         }

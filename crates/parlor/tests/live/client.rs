@@ -117,6 +117,7 @@ impl Client {
     }
 
     /// Asks with params that a [`Value`] cannot hold.
+    #[allow(dead_code, reason = "who searches needs it")]
     pub(crate) fn send_raw(&mut self, method: &str, params: &str) -> u64 {
         let id = self.next;
         self.send_line(
