@@ -199,9 +199,18 @@ fn code(text: &str, language: &str) -> Markup {
     html! {
         pre.diff {
             @for line in text.lines() {
-                span.added[line.starts_with('+')].removed[line.starts_with('-')] { (line) "\n" }
+                span class=[colour(line)] { (line) "\n" }
             }
         }
+    }
+}
+
+/// The class of a line of a patch that has one.
+fn colour(line: &str) -> Option<&'static str> {
+    match line.as_bytes().first()? {
+        b'+' => Some("added"),
+        b'-' => Some("removed"),
+        _ => None,
     }
 }
 

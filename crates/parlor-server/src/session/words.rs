@@ -69,3 +69,111 @@ impl Unworded {
         .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parlor_json::Json;
+    use parlor_session::{Content, Patch, Upsert};
+
+    use super::*;
+    use crate::json;
+
+    /// A session, and which entries are handed in after each change.
+    #[derive(Default)]
+    struct Told {
+        transcript: Transcript,
+        unworded: Unworded,
+    }
+
+    impl Told {
+        fn push(&mut self, update: Update) -> Vec<(u64, String)> {
+            self.unworded.note(&self.transcript.push(update).unwrap());
+            self.take(false)
+        }
+
+        fn take(&mut self, all: bool) -> Vec<(u64, String)> {
+            let writes = self.unworded.take("s", &self.transcript, all, 7);
+            let words = writes.into_iter().map(|write| match write {
+                Write::Words { created, seq, words: Some(words), .. } => {
+                    assert!(words.at == 7 && seq >= created);
+                    (created, format!("{}: {}", words.kind, words.text))
+                }
+                other => panic!("{other:?}"),
+            });
+            words.collect()
+        }
+
+        fn says(&mut self, id: &str, text: &str) -> Vec<(u64, String)> {
+            let item = Json::parse(block(text)).unwrap();
+            let entry = EntryId::Message(Role::Agent, id.into());
+            self.push(Update::Append { entry, item, extra: None })
+        }
+
+        fn upsert(&mut self, entry: EntryId, upsert: Upsert) -> Vec<(u64, String)> {
+            self.push(Update::Upsert { target: Target::Entry(entry), upsert })
+        }
+    }
+
+    fn block(text: &str) -> String {
+        format!(r#"{{"type":"text","text":"{text}"}}"#)
+    }
+
+    fn replaced(text: &str) -> Upsert {
+        let content = Content::parse(json::json(format!("[{}]", block(text))).raw()).unwrap();
+        Upsert { content: Patch::Value(content), ..Upsert::default() }
+    }
+
+    #[test]
+    fn what_is_being_written_is_handed_in_when_the_next_begins() {
+        let mut told = Told::default();
+        assert_eq!(told.says("a", "one "), []);
+        assert_eq!(told.says("a", "two"), []);
+        assert_eq!(told.says("b", "three"), [(1, "agent: one two".to_owned())]);
+        // Two that grow by turns are not handed in again and again.
+        assert_eq!(told.says("a", " four"), []);
+        assert_eq!(told.says("b", " five"), []);
+        let all = [(1, "agent: one two four".to_owned()), (3, "agent: three five".to_owned())];
+        assert_eq!(told.take(true), all);
+        assert_eq!(told.take(true), []);
+    }
+
+    #[test]
+    fn what_is_replaced_or_cleared_is_handed_in_at_once() {
+        let mut told = Told::default();
+        let entry = || EntryId::Message(Role::Agent, "a".into());
+        told.says("a", "a secret");
+        told.take(true);
+        assert_eq!(told.upsert(entry(), replaced("redacted")), [(1, "agent: redacted".to_owned())]);
+        let cleared = Upsert { content: Patch::Clear, ..Upsert::default() };
+        assert_eq!(told.upsert(entry(), cleared), [(1, "agent: ".to_owned())]);
+        assert_eq!(told.upsert(entry(), Upsert::default()), []);
+    }
+
+    #[test]
+    fn a_tool_call_is_handed_in_when_its_title_or_content_changes() {
+        let mut told = Told::default();
+        let titled = |title: &str| {
+            let fields = json::object(Some(json::json(format!(r#"{{"title":"{title}"}}"#)).raw()));
+            Upsert { fields, ..Upsert::default() }
+        };
+        let call = || EntryId::ToolCall("c".into());
+        assert_eq!(told.upsert(call(), titled("Read")), [(1, "tool: Read".to_owned())]);
+        assert_eq!(told.upsert(call(), titled("Write")), [(1, "tool: Write".to_owned())]);
+        // The store has forgotten the words with the old content.
+        assert_eq!(told.upsert(call(), replaced("output")), [(1, "tool: Write".to_owned())]);
+        assert_eq!(told.upsert(EntryId::Plan("p".into()), replaced("a plan")), [], "plans are not found");
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_off_is_handed_in_from_its_prompt_on() {
+        let mut told = Told::default();
+        told.says("old", "old");
+        told.says("other", "other");
+        told.upsert(EntryId::Message(Role::User, "u".into()), replaced("prompt"));
+        told.says("new", "new");
+        told.says("old", " and changed");
+        told.unworded = Unworded::of_last_turn(&told.transcript);
+        let words: Vec<_> = told.take(false).into_iter().map(|(_, words)| words).collect();
+        assert_eq!(words, ["agent: old and changed", "user: prompt", "agent: new"]);
+    }
+}
