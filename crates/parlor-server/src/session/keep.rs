@@ -10,6 +10,7 @@ use parlor_store::{Batch, StoreError, Write};
 use parlor_wire::{Batches, Body, Incoming, Message, Outcome, RequestId, RpcError, code};
 use tokio::sync::oneshot;
 
+use super::words::Turn;
 use super::{Actor, End, now};
 use crate::json;
 use crate::stored::{ANSWERS, KEPT};
@@ -138,8 +139,12 @@ impl Actor {
                 }
             });
         }
-        let all = !self.row.busy || self.ends.is_some();
-        writes.extend(self.unworded.take(&session, self.session.transcript(), all, now()));
+        let turn = match (&self.ends, self.row.busy) {
+            (Some(_), _) => Turn::Ends,
+            (None, true) => Turn::Runs,
+            (None, false) => Turn::Rests,
+        };
+        writes.extend(self.unworded.take(&session, self.session.transcript(), turn, now()));
         writes
     }
 

@@ -12,9 +12,25 @@ use crate::search::words_of;
 pub(super) struct Unworded {
     /// By the changes that made them.
     due: BTreeSet<u64>,
-    /// Those that are being written: their words are handed in when the next entry begins.
+    /// Those that are being written: their words are handed in when the next entry begins or the turn ends.
     open: BTreeSet<u64>,
+    /// When those were last handed in that grow without a turn, in milliseconds since 1970.
+    handed_in: i64,
 }
+
+/// Whether more is to come of what is being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// A turn runs.
+    Runs,
+    /// None does, and the agent may speak all the same.
+    Rests,
+    /// The session leaves its place.
+    Ends,
+}
+
+/// How often the words of what grows without a turn are handed in: each time it is all of them.
+const PAUSE: i64 = 1000;
 
 impl Unworded {
     /// What a server that was killed in the middle of a turn may not have handed in any more: all that changed since a
@@ -24,7 +40,7 @@ impl Unworded {
         let prompt = entries.iter().rfind(|entry| matches!(entry.id(), EntryId::Message(Role::User, _)));
         let since = prompt.map_or(0, parlor_session::Entry::created);
         let due = entries.iter().filter(|entry| entry.seq() >= since).map(parlor_session::Entry::created);
-        Self { due: due.collect(), open: BTreeSet::new() }
+        Self { due: due.collect(), ..Self::default() }
     }
 
     /// A change was taken.
@@ -46,17 +62,29 @@ impl Unworded {
             Update::Remove { .. } => {
                 self.due.insert(change.created);
             }
-            Update::Upsert { target: Target::Slot(_), .. }
-            | Update::Output { .. }
-            | Update::Note { .. }
-            | Update::State(_) => {}
+            Update::Upsert { target: Target::Slot(_), .. } | Update::Output { .. } | Update::Note { .. } => {}
+            Update::State(state) => {
+                if !state.activity.is_busy() {
+                    self.due.append(&mut self.open);
+                }
+            }
         }
     }
 
-    /// The words of what is finished; of all, if nothing is being written any more.
-    pub(super) fn take(&mut self, session: &str, transcript: &Transcript, all: bool, now: i64) -> Vec<Write> {
-        if all {
+    /// The words of what is finished. Without a turn nobody knows when something is, and it is handed in now and then; at
+    /// the end all of it is.
+    pub(super) fn take(
+        &mut self,
+        session: &str,
+        transcript: &Transcript,
+        turn: Turn,
+        now: i64,
+    ) -> Vec<Write> {
+        let grows =
+            turn == Turn::Rests && !self.open.is_empty() && now.saturating_sub(self.handed_in) >= PAUSE;
+        if grows || turn == Turn::Ends {
             self.due.append(&mut self.open);
+            self.handed_in = now;
         }
         let entries = transcript.entries();
         let due = std::mem::take(&mut self.due).into_iter();
@@ -72,8 +100,8 @@ impl Unworded {
 
 #[cfg(test)]
 mod tests {
-    use parlor_json::Json;
-    use parlor_session::{Content, Patch, Upsert};
+    use parlor_json::{Json, Object};
+    use parlor_session::{Activity, Content, Patch, State, Upsert};
 
     use super::*;
     use crate::json;
@@ -83,19 +111,20 @@ mod tests {
     struct Told {
         transcript: Transcript,
         unworded: Unworded,
+        now: i64,
     }
 
     impl Told {
         fn push(&mut self, update: Update) -> Vec<(u64, String)> {
             self.unworded.note(&self.transcript.push(update).unwrap());
-            self.take(false)
+            self.take(Turn::Runs)
         }
 
-        fn take(&mut self, all: bool) -> Vec<(u64, String)> {
-            let writes = self.unworded.take("s", &self.transcript, all, 7);
+        fn take(&mut self, turn: Turn) -> Vec<(u64, String)> {
+            let writes = self.unworded.take("s", &self.transcript, turn, self.now);
             let words = writes.into_iter().map(|write| match write {
                 Write::Words { created, seq, words: Some(words), .. } => {
-                    assert!(words.at == 7 && seq >= created);
+                    assert!(words.at == self.now && seq >= created);
                     (created, format!("{}: {}", words.kind, words.text))
                 }
                 other => panic!("{other:?}"),
@@ -133,8 +162,36 @@ mod tests {
         assert_eq!(told.says("a", " four"), []);
         assert_eq!(told.says("b", " five"), []);
         let all = [(1, "agent: one two four".to_owned()), (3, "agent: three five".to_owned())];
-        assert_eq!(told.take(true), all);
-        assert_eq!(told.take(true), []);
+        assert_eq!(told.take(Turn::Ends), all);
+        assert_eq!(told.take(Turn::Ends), []);
+    }
+
+    #[test]
+    fn the_end_of_a_turn_finishes_all_that_it_wrote() {
+        let mut told = Told::default();
+        told.says("a", "one");
+        let state = |activity| {
+            Update::State(State { activity, stop_reason: None, fields: Object::default(), meta: None })
+        };
+        assert_eq!(told.push(state(Activity::RequiresAction)), []);
+        assert_eq!(told.push(state(Activity::Idle)), [(1, "agent: one".to_owned())]);
+    }
+
+    #[test]
+    fn what_grows_without_a_turn_is_handed_in_now_and_then() {
+        let mut told = Told { now: 5000, ..Told::default() };
+        told.says("a", "one");
+        assert_eq!(told.take(Turn::Rests), [(1, "agent: one".to_owned())]);
+        for now in [5001, 5999] {
+            told.now = now;
+            told.says("a", ".");
+            assert_eq!(told.take(Turn::Rests), []);
+        }
+        told.now = 6000;
+        assert_eq!(told.take(Turn::Rests), [(1, "agent: one..".to_owned())]);
+        told.says("a", "!");
+        assert_eq!(told.take(Turn::Rests), []);
+        assert_eq!(told.take(Turn::Ends), [(1, "agent: one..!".to_owned())]);
     }
 
     #[test]
@@ -142,7 +199,7 @@ mod tests {
         let mut told = Told::default();
         let entry = || EntryId::Message(Role::Agent, "a".into());
         told.says("a", "a secret");
-        told.take(true);
+        told.take(Turn::Ends);
         assert_eq!(told.upsert(entry(), replaced("redacted")), [(1, "agent: redacted".to_owned())]);
         let cleared = Upsert { content: Patch::Clear, ..Upsert::default() };
         assert_eq!(told.upsert(entry(), cleared), [(1, "agent: ".to_owned())]);
@@ -173,7 +230,7 @@ mod tests {
         told.says("new", "new");
         told.says("old", " and changed");
         told.unworded = Unworded::of_last_turn(&told.transcript);
-        let words: Vec<_> = told.take(false).into_iter().map(|(_, words)| words).collect();
+        let words: Vec<_> = told.take(Turn::Runs).into_iter().map(|(_, words)| words).collect();
         assert_eq!(words, ["agent: old and changed", "user: prompt", "agent: new"]);
     }
 }
