@@ -42,16 +42,19 @@ pub(super) fn search(
     // Where nothing else matters, only what is on the page is looked up. The joins are said in the order in which they
     // are made.
     let joins = "CROSS JOIN words AS w ON w.content = f.rowid CROSS JOIN sessions AS s ON s.key = w.session";
-    let order = "ORDER BY f.rank, f.rowid DESC LIMIT ? OFFSET ?";
+    // The function is quicker than the column `rank`, which is the same.
+    let worth = "bm25(word_index) AS worth";
+    let order = "ORDER BY worth, f.rowid DESC";
     let sql = if filters.is_empty() {
         format!(
             "SELECT s.id, w.created, w.kind, w.at FROM (
-                 SELECT rowid, rank FROM word_index AS f WHERE word_index MATCH ? {order}
-             ) AS f {joins} ORDER BY f.rank, f.rowid DESC"
+                 SELECT rowid, {worth} FROM word_index AS f WHERE word_index MATCH ? {order} LIMIT ? OFFSET ?
+             ) AS f {joins} {order}"
         )
     } else {
         format!(
-            "SELECT s.id, w.created, w.kind, w.at FROM word_index AS f {joins} WHERE word_index MATCH ?{filters} {order}"
+            "SELECT s.id, w.created, w.kind, w.at, {worth} FROM word_index AS f {joins}
+             WHERE word_index MATCH ?{filters} {order} LIMIT ? OFFSET ?"
         )
     };
     let mut found = conn.prepare_cached(&sql)?;
