@@ -225,7 +225,7 @@ pub struct Hit {
     pub created: Option<u64>,
     /// What kind of entry it is.
     pub kind: String,
-    /// When it was said; for a title, when the session was last active as it was given.
+    /// When it was said; for a title, when something last happened in the session.
     pub at: i64,
 }
 

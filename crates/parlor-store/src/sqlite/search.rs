@@ -9,6 +9,9 @@ use super::schema;
 use crate::query::Term;
 use crate::{Hit, Query, Search, StoreError};
 
+/// When something was said. A title is as old as what last happened in its session.
+const SAID: &str = "iif(w.created = 0, ~s.rank, w.at)";
+
 pub(super) fn search(
     conn: &Connection,
     search: &Search,
@@ -35,7 +38,7 @@ pub(super) fn search(
         }
     }
     if let Some(since) = &search.since {
-        filters += " AND w.at >= ?";
+        filters.extend([" AND ", SAID, " >= ?"]);
         values.push(since);
     }
     values.extend([&limit as &dyn ToSql, &offset]);
@@ -47,13 +50,13 @@ pub(super) fn search(
     let order = "ORDER BY worth, f.rowid DESC";
     let sql = if filters.is_empty() {
         format!(
-            "SELECT s.id, w.created, w.kind, w.at FROM (
+            "SELECT s.id, w.created, w.kind, {SAID} FROM (
                  SELECT rowid, {worth} FROM word_index AS f WHERE word_index MATCH ? {order} LIMIT ? OFFSET ?
              ) AS f {joins} {order}"
         )
     } else {
         format!(
-            "SELECT s.id, w.created, w.kind, w.at, {worth} FROM word_index AS f {joins}
+            "SELECT s.id, w.created, w.kind, {SAID}, {worth} FROM word_index AS f {joins}
              WHERE word_index MATCH ?{filters} {order} LIMIT ? OFFSET ?"
         )
     };

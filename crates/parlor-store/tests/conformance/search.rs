@@ -253,7 +253,10 @@ pub(crate) fn a_session_is_found_by_its_title(store: &dyn Store) {
     found(store, "eclair*", &[("t", 0)]);
     found(store, "another", &[("s", 0)]);
     // A row that is written again with the same title.
-    write(store, vec![Write::Session(SessionRow { busy: true, title: Some("\"Another one\"".into()), ..row("s") })]);
+    let again = SessionRow { active_at: 9, title: Some("\"Another one\"".into()), ..row("s") };
+    write(store, vec![Write::Session(again)]);
+    assert_eq!(store.search(&search("another"), 0, 1).unwrap()[0].at, 9);
+    assert_eq!(store.search(&Search { since: Some(10), ..search("another") }, 0, 1).unwrap(), []);
     found(store, "another", &[("s", 0)]);
     write(store, vec![session("s")]);
     found(store, "another", &[]);

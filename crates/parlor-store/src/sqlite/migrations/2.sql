@@ -7,7 +7,7 @@ CREATE VIRTUAL TABLE word_index USING fts5 (
 );
 
 -- What else is known of a row of the index. A content that several entries have is found once: in the entry that is
--- named here, which has it. A title has a `created` of 0.
+-- named here, which has it. A title has a `created` of 0, and its session knows how old it is.
 CREATE TABLE words (
     content INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
