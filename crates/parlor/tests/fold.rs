@@ -33,6 +33,7 @@ fn the_help_of_parlor_and_of_fold() {
               acp         Speak ACP on standard input and output: what an editor starts in place of an agent
               ls          List sessions, the latest first
               show        Show what was said in a session
+              search      Search everything that was said
               prompt      Say something in a session, and print the answer as it comes
               export      Write a session to a file or to standard output
               rm          Delete sessions, for good

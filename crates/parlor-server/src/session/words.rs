@@ -122,12 +122,12 @@ mod tests {
 
         fn take(&mut self, turn: Turn) -> Vec<(u64, String)> {
             let writes = self.unworded.take("s", &self.transcript, turn, self.now);
-            let words = writes.into_iter().map(|write| match write {
-                Write::Words { created, seq, words: Some(words), .. } => {
-                    assert!(words.at == self.now && seq >= created);
-                    (created, format!("{}: {}", words.kind, words.text))
-                }
-                other => panic!("{other:?}"),
+            let words = writes.into_iter().map(|write| {
+                let Write::Words { created, seq, words: Some(words), .. } = write else {
+                    panic!("{write:?}")
+                };
+                assert!(words.at == self.now && seq >= created);
+                (created, format!("{}: {}", words.kind, words.text))
             });
             words.collect()
         }
