@@ -10,7 +10,7 @@ use crate::query::Term;
 use crate::{Hit, Query, Search, StoreError};
 
 /// When something was said. A title is as old as what last happened in its session.
-const SAID: &str = "iif(w.created = 0, ~s.rank, w.at)";
+const SAID: &str = "CASE w.created WHEN 0 THEN ~s.rank ELSE w.at END";
 
 pub(super) fn search(
     conn: &Connection,
