@@ -3,6 +3,7 @@
 mod adopt;
 mod begin;
 mod list;
+mod search;
 mod title;
 
 use std::collections::HashSet;
@@ -124,6 +125,7 @@ impl Connection {
         // Who only wants to know how the server is need not begin, which may start an agent.
         match method {
             "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
+            "_parlor/search" => return search::search(&self.hub, &self.client, id, params).await,
             "_parlor/agents" => {
                 list::agents(&self.hub, &self.client, id);
                 return Ok(());

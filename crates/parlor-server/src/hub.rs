@@ -125,6 +125,7 @@ impl Hub {
         });
         shared.end_busy().await?;
         tokio::spawn(tick(Arc::downgrade(&shared)));
+        tokio::spawn(crate::search::index(Arc::downgrade(&shared)));
         Ok(Arc::new(Self { shared }))
     }
 

@@ -13,6 +13,7 @@ pub mod known;
 pub mod outbox;
 pub mod probe;
 pub mod process;
+pub mod search;
 pub mod services;
 mod session;
 pub mod stored;

@@ -91,14 +91,39 @@ pub fn meta(store: &dyn Store, id: &str) -> Result<Option<Object>, StoreError> {
 
 /// The dialect of the agent when the session was last written.
 pub fn dialect_of(row: &SessionRow) -> Option<Dialect> {
-    let data = Json::parse(row.data.clone()).ok()?;
-    json::text(&json::object(Some(data.raw())), "agentDialect")?.parse().ok()
+    json::text(&data(row), "agentDialect")?.parse().ok()
 }
+
+/// The title of a session: one that it was given, else the one that was made of its first prompt.
+pub fn title(row: &SessionRow) -> Option<JsonStr> {
+    match &row.title {
+        Some(title) => JsonStr::from_literal(title),
+        None => json::literal(&data(row), MADE_TITLE),
+    }
+}
+
+/// Keeps a title. One that was made of what was said is found by that, so that the store need not know it.
+pub(crate) fn set_title(row: &mut SessionRow, title: Option<&JsonStr>, is_made: bool) {
+    row.title = title.filter(|_| !is_made).map(|title| title.as_literal().to_owned());
+    let mut data = data(row);
+    match title.filter(|_| is_made) {
+        Some(title) => data.set(MADE_TITLE, title),
+        None => drop(data.remove(MADE_TITLE)),
+    }
+    data.to_json().as_str().clone_into(&mut row.data);
+}
+
+/// What is kept of a session for the server itself.
+fn data(row: &SessionRow) -> Object {
+    json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw))
+}
+
+/// The key of a title that was made.
+const MADE_TITLE: &str = "madeTitle";
 
 /// The message at which a session was forked from its parent.
 pub fn forked_at(row: &SessionRow) -> Option<JsonStr> {
-    let data = Json::parse(row.data.clone()).ok()?;
-    json::literal(&json::object(Some(data.raw())), "forkedAt")
+    json::literal(&data(row), "forkedAt")
 }
 
 /// What an agent said of itself when it was last started.

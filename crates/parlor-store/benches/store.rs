@@ -1,6 +1,6 @@
-//! What a server waits for: commits, forks, lists, and reading a session back.
+//! What a server waits for: commits, forks, lists, searches, and reading a session back.
 //!
-//! Run with `cargo bench -p parlor-store`. The files are made in the directory for temporary ones; `TMPDIR` names
+//! Run with `cargo bench -p parlor-store`, or with `-- search` and the like for one of them. The files are made in the directory for temporary ones; `TMPDIR` names
 //! another disk.
 
 #![allow(clippy::print_stdout, missing_docs, reason = "a benchmark prints what it measured")]
@@ -8,10 +8,11 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use common::{all, append, copy, entry, row, session, try_batch, write};
-use parlor_store::{Batch, Cursor, Filter, SessionRow, SqliteStore, Store, Write};
+use common::{all, append, copy, entry, row, said, session, try_batch, write};
+use parlor_store::{Batch, Cursor, Filter, Query, Search, SessionRow, SqliteStore, Store, Write};
 
 const SESSIONS: usize = 100_000;
 const ENTRIES: u64 = 10_000;
@@ -23,10 +24,20 @@ fn main() {
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
-    commits();
-    stream();
-    fork();
-    lists();
+    // The names of some of them measure only these.
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    for (name, measure) in [
+        ("commits", commits as fn()),
+        ("stream", stream),
+        ("fork", fork),
+        ("forks", forks),
+        ("lists", lists),
+        ("search", search),
+    ] {
+        if chosen.is_empty() || chosen.iter().any(|chosen| chosen == name) {
+            measure();
+        }
+    }
 }
 
 fn opened(dir: &tempfile::TempDir) -> SqliteStore {
@@ -107,6 +118,34 @@ fn fork() {
     });
 }
 
+/// How long a fork takes by the length of the session, and by how many forks there are already.
+fn forks() {
+    for entries in [100_u64, 1000, 10_000, 100_000] {
+        // As many others as there is room for: each has a row for each of its entries.
+        let most_others = (10_000_000 / entries).min(1000);
+        for others in [0, most_others] {
+            let dir = dir();
+            let store = opened(&dir);
+            write(&store, vec![session("s")]);
+            for n in 1..=entries {
+                write(&store, said("s", n, PIECE).into());
+            }
+            let pairs: Vec<_> = (1..=entries).map(|n| (n, n)).collect();
+            let fork = |id: &str| write(&store, vec![session(id), copy("s", id, &pairs)]);
+            (0..others).for_each(|n| fork(&format!("other {n}")));
+            measure(&format!("fork of {entries} entries, {others} forks there"), 10, |n| {
+                fork(&n.to_string());
+            });
+            measure("  deleting one of them", 5, |n| {
+                write(&store, vec![Write::Delete { session: n.to_string() }]);
+            });
+            measure("  deleting the first, in which all is found", 1, |_| {
+                write(&store, vec![Write::Delete { session: "s".to_owned() }]);
+            });
+        }
+    }
+}
+
 fn lists() {
     let dir = dir();
     let store = opened(&dir);
@@ -155,4 +194,64 @@ fn many(n: usize) -> SessionRow {
         data: "d".repeat(300),
         ..row(&format!("\"sess_{n:020}\""))
     }
+}
+
+/// How many different words there are beside those that are searched for.
+const VOCABULARY: u64 = 20_000;
+
+/// How long a search takes by how much there is.
+fn search() {
+    let dir = dir();
+    let path = dir.path().join("db");
+    let store = opened(&dir);
+    let mut told = 0;
+    let mut bytes = 0;
+    for messages in [10_000_u64, 100_000, 1_000_000] {
+        let begun = Instant::now();
+        for first in (told + 1..=messages).step_by(100) {
+            let id = format!("\"session {}\"", first / 100);
+            let row = SessionRow { agent: format!("agent {}", first / 100 % 10), ..row(&id) };
+            let texts: Vec<_> = (first..first + 100).map(message).collect();
+            bytes += texts.iter().map(String::len).sum::<usize>();
+            let said = texts.iter().zip(1..).flat_map(|(text, created)| said(&id, created, text));
+            write(&store, std::iter::once(Write::Session(row)).chain(said).collect());
+        }
+        told = messages;
+        let size = std::fs::metadata(&path).unwrap().len();
+        println!("{messages} messages of {bytes} bytes in {:.1?}, {size} bytes on the disk", begun.elapsed());
+        for (name, query) in [
+            ("two words, 1 in 50 has both", "alpha beta"),
+            ("two words, 1 in 5000 has both", "gamma delta"),
+            ("a phrase", "\"alpha beta\""),
+            ("one word, 1 in 50", "alpha"),
+            ("the beginning of a word", "al*"),
+            ("one word and not another", "alpha -gamma"),
+            ("a word that all have", "common"),
+            ("a word that nobody said", "nothing"),
+        ] {
+            let everywhere = Search { query: Query::parse(query), ..Search::default() };
+            let agent = Search { agent: Some("agent 3".to_owned()), ..everywhere.clone() };
+            for (search, filter) in [(everywhere, ""), (agent, ", of one agent")] {
+                let matches = store.search(&search, 0, usize::MAX).unwrap().len();
+                measure(&format!("  {name}{filter}: {matches} matches"), 20, |_| {
+                    assert!(store.search(&search, 0, 20).unwrap().len() <= 20);
+                });
+            }
+        }
+    }
+}
+
+/// A message of about 40 words, most of them rare.
+fn message(n: u64) -> String {
+    let mut text = String::from("common");
+    let mut seed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for place in 0..40 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        match place {
+            7 if n.is_multiple_of(50) => text += " alpha beta",
+            9 if n % 5000 == 1 => text += " gamma and delta",
+            _ => write!(text, " word{}", (seed >> 33) % VOCABULARY).unwrap(),
+        }
+    }
+    text
 }

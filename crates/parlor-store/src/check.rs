@@ -1,6 +1,8 @@
 //! What every backend refuses, so that all refuse the same.
 
-use crate::{Batch, StoreError, Write};
+use parlor_json::JsonStr;
+
+use crate::{Batch, SessionRow, StoreError, Write};
 
 /// A change number as backends keep it.
 pub(crate) fn number(seq: u64) -> Result<i64, StoreError> {
@@ -22,6 +24,12 @@ pub(crate) fn entry_exists(session: &str, created: u64) -> StoreError {
     StoreError::invalid(format!("session {session} has an entry {created} already"))
 }
 
+/// The title of a session as text.
+pub(crate) fn title(row: &SessionRow) -> Option<String> {
+    let title = JsonStr::from_literal(row.title.as_deref()?)?;
+    Some(title.to_text().into_owned())
+}
+
 /// About how many bytes a batch is.
 pub(crate) fn size(batch: &Batch) -> usize {
     batch.writes.iter().map(size_of_write).sum()
@@ -37,7 +45,8 @@ fn size_of_write(write: &Write) -> usize {
             .iter()
             .map(|copied| size_of_val(copied) + copied.head.as_ref().map_or(0, String::len))
             .sum(),
-        Write::Delete { .. } => 0,
+        Write::Words { words, .. } => words.as_ref().map_or(0, |words| words.text.len()),
+        Write::Delete { .. } | Write::Indexed { .. } => 0,
         Write::Value { value, .. } => value.as_ref().map_or(0, String::len),
     };
     size_of::<Write>() + texts

@@ -1,6 +1,8 @@
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Batch, Cursor, Done, EntryRow, ErrorKind, Filter, SessionRow, SlotRow, Store, StoreError};
+use crate::{
+    Batch, Cursor, Done, EntryRow, ErrorKind, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError,
+};
 
 /// A store that fails when it is told to, for tests of those who write to one.
 ///
@@ -81,5 +83,13 @@ impl<S: Store> Store for FaultyStore<S> {
 
     fn value(&self, key: &str) -> Result<Option<String>, StoreError> {
         self.inner.value(key)
+    }
+
+    fn search(&self, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError> {
+        self.inner.search(search, offset, limit)
+    }
+
+    fn unindexed(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner.unindexed(limit)
     }
 }

@@ -13,21 +13,28 @@
 //! Change numbers begin at 1, so that 0 can stand for "before all changes", and end at `i64::MAX`; a write with
 //! another number is [`Invalid`](ErrorKind::Invalid). So is a write into a session that is not there.
 //!
+//! What was said can be searched for by its words. What the words of an entry are is said by who writes it
+//! ([`Write::Words`]): the store does not know what its texts mean. The one thing that it reads is the title of a session.
+//!
 //! [`SqliteStore`] keeps sessions in a file, [`MemoryStore`] for as long as it lives, and [`FaultyStore`] fails on
 //! demand, for tests of those who use a store.
 
 mod check;
 mod faulty;
 mod memory;
+mod query;
 mod sqlite;
+mod words;
 
 use std::fmt;
 
 pub use faulty::FaultyStore;
 pub use memory::MemoryStore;
+pub use query::Query;
 #[doc(hidden)]
 pub use sqlite::Options;
 pub use sqlite::SqliteStore;
+pub use words::{Word, words};
 
 /// Keeps sessions.
 ///
@@ -65,6 +72,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// A value that belongs to no session.
     fn value(&self, key: &str) -> Result<Option<String>, StoreError>;
+
+    /// What a search finds, the best first: those of which the words are rare and stand often in a short text. The first
+    /// `offset` are left out.
+    ///
+    /// A content that a session shares with copies is found once, in the session that had it first, among those that
+    /// still have it.
+    fn search(&self, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError>;
+
+    /// Sessions whose words were never handed in, because they are from before there was a search. They stay here until
+    /// [`Write::Indexed`] says that they were.
+    fn unindexed(&self, limit: usize) -> Result<Vec<String>, StoreError>;
 }
 
 /// Called once with what came of a batch. It runs where the backend works, so it must be quick; it may write again,
@@ -131,6 +149,28 @@ pub enum Write {
         /// The entries.
         entries: Vec<Copied>,
     },
+    /// The words by which an entry is found, in place of those before. They go with the content: an entry whose content
+    /// is replaced is not found until its words are handed in again. What is appended leaves them as they are, unless
+    /// copies had the same content: then they stay with these.
+    ///
+    /// An entry that changed after `seq` is left alone: the words are not its any more.
+    Words {
+        /// Of which session.
+        session: String,
+        /// The change that made the entry.
+        created: u64,
+        /// The last change to the entry when these were its words.
+        seq: u64,
+        /// The words; `None` if it is not to be found.
+        words: Option<Words>,
+        /// Whether words that are there stay.
+        only_missing: bool,
+    },
+    /// All words of a session of before were handed in.
+    Indexed {
+        /// Which session.
+        session: String,
+    },
     /// A session goes, with its slots and entries. Copies of its entries stay. One that is not there is gone already.
     Delete {
         /// Which session.
@@ -143,6 +183,50 @@ pub enum Write {
         /// What it holds.
         value: Option<String>,
     },
+}
+
+/// What an entry is found by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Words {
+    /// What kind of entry it is, in the words of who writes; [`TITLE`] is that of titles.
+    pub kind: String,
+    /// When it was said, in milliseconds since 1970.
+    pub at: i64,
+    /// The text.
+    pub text: String,
+}
+
+/// The kind of what is found by the title of a session.
+pub const TITLE: &str = "title";
+
+/// What is searched for, and where. What is `None` does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Search {
+    /// The words.
+    pub query: Query,
+    /// Entries of this kind.
+    pub kind: Option<String>,
+    /// In this session.
+    pub session: Option<String>,
+    /// In sessions of this agent.
+    pub agent: Option<String>,
+    /// In sessions that work here.
+    pub cwd: Option<String>,
+    /// Said at this time or later, in milliseconds since 1970.
+    pub since: Option<i64>,
+}
+
+/// Something that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// In which session.
+    pub session: String,
+    /// The change that made the entry; `None` for the title of the session.
+    pub created: Option<u64>,
+    /// What kind of entry it is.
+    pub kind: String,
+    /// When it was said; for a title, when something last happened in the session.
+    pub at: i64,
 }
 
 /// An entry on its way into another session.
@@ -167,7 +251,7 @@ pub struct SessionRow {
     pub agent_session: Option<String>,
     /// Where it works.
     pub cwd: String,
-    /// Its title, as JSON writes it.
+    /// Its title, as JSON writes it. The session is found by it.
     pub title: Option<String>,
     /// The session that it was forked from.
     pub parent: Option<String>,

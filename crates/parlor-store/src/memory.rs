@@ -1,25 +1,36 @@
+mod contents;
+mod search;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use self::contents::Contents;
 use crate::check::{entry_exists, no_entry, no_session, number};
-use crate::{Batch, Copied, Cursor, Done, EntryRow, Filter, SessionRow, SlotRow, Store, StoreError, Write};
+use crate::{
+    Batch, Copied, Cursor, Done, EntryRow, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError, Write,
+};
 
 /// Keeps sessions for as long as it lives. `done` is called before `write` returns.
 ///
-/// Lists are sorted on every call, so it is for tests and for servers that keep nothing, not for many sessions.
+/// Lists are sorted on every call, and a search looks through everything, so it is for tests and for servers that keep nothing, not for many sessions.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     sessions: BTreeMap<String, Session>,
+    contents: Contents,
     values: BTreeMap<String, String>,
+    /// How many sessions there ever were.
+    made: u64,
 }
 
 #[derive(Debug)]
 struct Session {
+    /// Grows from session to session.
+    number: u64,
     row: SessionRow,
     slots: BTreeMap<String, SlotRow>,
     entries: BTreeMap<u64, Entry>,
@@ -29,8 +40,8 @@ struct Session {
 struct Entry {
     seq: u64,
     head: String,
-    /// Shared with copies, until one of them changes it.
-    content: Arc<String>,
+    /// The number of its content, which it shares with copies until one of them changes it.
+    content: u64,
     inherited: usize,
 }
 
@@ -83,7 +94,8 @@ impl Store for MemoryStore {
         let mut total = 0_usize;
         let later = session.entries.range((Bound::Excluded(after), Bound::Unbounded));
         for (created, entry) in later.filter(|(_, entry)| entry.seq > since) {
-            total = total.saturating_add(entry.head.len() + entry.content.len());
+            let content = state.contents.text(entry.content);
+            total = total.saturating_add(entry.head.len() + content.len());
             if total > bytes && !rows.is_empty() {
                 break;
             }
@@ -91,7 +103,7 @@ impl Store for MemoryStore {
                 created: *created,
                 seq: entry.seq,
                 head: entry.head.clone(),
-                content: entry.content.to_string(),
+                content: content.to_owned(),
                 inherited: entry.inherited,
             });
         }
@@ -100,6 +112,17 @@ impl Store for MemoryStore {
 
     fn value(&self, key: &str) -> Result<Option<String>, StoreError> {
         Ok(self.lock().values.get(key).cloned())
+    }
+
+    fn search(&self, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError> {
+        let state = self.lock();
+        let rows = |id: &str| state.sessions.get(id).map(|session| &session.row);
+        let titles = state.sessions.values().map(|session| &session.row);
+        Ok(search::search(search, titles, &state.contents, rows, offset, limit))
+    }
+
+    fn unindexed(&self, _: usize) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
     }
 }
 
@@ -129,8 +152,9 @@ impl State {
             Write::Session(row) => match self.sessions.get_mut(&row.id) {
                 Some(session) => session.row = row,
                 None => {
-                    let (slots, entries) = (BTreeMap::new(), BTreeMap::new());
-                    self.sessions.insert(row.id.clone(), Session { row, slots, entries });
+                    self.made += 1;
+                    let (number, slots, entries) = (self.made, BTreeMap::new(), BTreeMap::new());
+                    self.sessions.insert(row.id.clone(), Session { number, row, slots, entries });
                 }
             },
             Write::Slot { session, name, seq, body } => {
@@ -141,29 +165,60 @@ impl State {
                 }
             }
             Write::Entry { session, created, seq, head, content } => {
-                let entry = self.session(&session).entries.entry(created).or_insert_with(Entry::empty);
-                entry.seq = entry.seq.max(seq);
-                entry.head = head;
-                if let Some(content) = content {
-                    entry.content = Arc::new(content);
-                    entry.inherited = 0;
+                match self.session(&session).entries.get_mut(&created) {
+                    Some(entry) => {
+                        entry.seq = entry.seq.max(seq);
+                        entry.head = head;
+                        if let Some(content) = content {
+                            self.change(&session, created, |_| content);
+                            self.entry(&session, created).inherited = 0;
+                        }
+                    }
+                    None => {
+                        let content = self.contents.make(content.unwrap_or_default());
+                        let entry = Entry { seq, head, content, inherited: 0 };
+                        self.session(&session).entries.insert(created, entry);
+                    }
                 }
             }
             Write::Append { session, created, seq, content } => {
-                let entry = self.session(&session).entries.get_mut(&created).expect("it was checked");
+                let entry = self.entry(&session, created);
                 entry.seq = entry.seq.max(seq);
-                Arc::make_mut(&mut entry.content).push_str(&content);
+                let number = entry.content;
+                match self.contents.own(number) {
+                    Some(text) => text.push_str(&content),
+                    None => self.change(&session, created, |text| format!("{text}{content}")),
+                }
             }
             Write::Copy { from, to, entries } => {
                 for Copied { from: created, to: seq, head } in entries {
                     let mut entry = self.session(&from).entries[&created].clone();
                     entry.seq = seq;
-                    entry.inherited = entry.content.len();
+                    entry.inherited = self.contents.share(entry.content).len();
                     entry.head = head.unwrap_or(entry.head);
                     self.session(&to).entries.insert(seq, entry);
                 }
             }
-            Write::Delete { session } => drop(self.sessions.remove(&session)),
+            Write::Words { session, created, seq, words, only_missing } => {
+                let entry = self.entry(&session, created).clone();
+                let has_words = self.contents.has_words(entry.content);
+                if entry.seq > seq || (only_missing && has_words) {
+                    return;
+                }
+                if has_words && self.contents.own(entry.content).is_none() {
+                    self.change(&session, created, str::to_owned);
+                }
+                let content = self.entry(&session, created).content;
+                self.contents.put_words(content, (session, created), words);
+            }
+            // There never was a time before words were handed in.
+            Write::Indexed { .. } => {}
+            Write::Delete { session } => {
+                let Some(gone) = self.sessions.remove(&session) else { return };
+                for (created, entry) in gone.entries {
+                    self.release(&session, created, entry.content);
+                }
+            }
             Write::Value { key, value: Some(value) } => drop(self.values.insert(key, value)),
             Write::Value { key, value: None } => drop(self.values.remove(&key)),
         }
@@ -172,11 +227,33 @@ impl State {
     fn session(&mut self, id: &str) -> &mut Session {
         self.sessions.get_mut(id).expect("it was checked")
     }
-}
 
-impl Entry {
-    fn empty() -> Self {
-        Self { seq: 0, head: String::new(), content: Arc::default(), inherited: 0 }
+    fn entry(&mut self, session: &str, created: u64) -> &mut Entry {
+        self.session(session).entries.get_mut(&created).expect("it was checked")
+    }
+
+    /// Gives an entry a new content, made of the one that it has.
+    fn change(&mut self, session: &str, created: u64, change: impl FnOnce(&str) -> String) {
+        let old = self.entry(session, created).content;
+        let new = change(self.contents.text(old));
+        let new = self.contents.make(new);
+        self.entry(session, created).content = new;
+        self.release(session, created, old);
+    }
+
+    /// An entry does not have a content any more. If it was found there, it is found in the first that still has it.
+    fn release(&mut self, session: &str, created: u64, content: u64) {
+        if !self.contents.release(content, (session, created)) {
+            return;
+        }
+        let mut sessions: Vec<_> = self.sessions.values().collect();
+        sessions.sort_unstable_by_key(|session| session.number);
+        let mut places = sessions.into_iter().flat_map(|session| {
+            let has = session.entries.iter().filter(|(_, entry)| entry.content == content);
+            has.map(|(created, _)| (session.row.id.clone(), *created))
+        });
+        let first = places.next().expect("others have it");
+        self.contents.move_to(content, first);
     }
 }
 
@@ -221,6 +298,12 @@ impl<'a> Check<'a> {
                 self.session(session)?;
                 self.has_entry(session, *created).then_some(()).ok_or_else(|| no_entry(session, *created))?;
             }
+            Write::Words { session, created, seq, .. } => {
+                number(*created)?;
+                number(*seq)?;
+                self.session(session)?;
+                self.has_entry(session, *created).then_some(()).ok_or_else(|| no_entry(session, *created))?;
+            }
             Write::Copy { from, to, entries } => {
                 self.session(from)?;
                 self.session(to)?;
@@ -238,7 +321,7 @@ impl<'a> Check<'a> {
             Write::Delete { session } => {
                 *self.touch(session) = Touched { there: false, emptied: true, entries: BTreeSet::new() };
             }
-            Write::Value { .. } => {}
+            Write::Value { .. } | Write::Indexed { .. } => {}
         }
         Ok(())
     }

@@ -4,7 +4,9 @@ mod common;
 
 use std::path::Path;
 
-use parlor_store::{Batch, Copied, Cursor, Filter, MemoryStore, SessionRow, SqliteStore, Store, Write};
+use parlor_store::{
+    Batch, Copied, Cursor, Filter, MemoryStore, Query, Search, SessionRow, SqliteStore, Store, Words, Write,
+};
 use proptest::prelude::*;
 
 use common::{HARD, append, row, try_batch};
@@ -27,8 +29,10 @@ fn text() -> impl Strategy<Value = String> {
 
 fn session() -> impl Strategy<Value = SessionRow> {
     let flags = (any::<bool>(), any::<bool>());
-    (id(), "[xy]", prop::option::of("[xy]"), "[xy]", 0..3_i64, flags, text()).prop_map(
-        |(id, agent, agent_session, cwd, active_at, (archived, busy), data)| SessionRow {
+    let title = prop::option::of("\"[ab]( é)?\"|a|\"\\\\ud83d b\"");
+    (id(), "[xy]", prop::option::of("[xy]"), "[xy]", 0..3_i64, flags, text(), title).prop_map(
+        |(id, agent, agent_session, cwd, active_at, (archived, busy), data, title)| SessionRow {
+            title,
             agent,
             agent_session,
             cwd,
@@ -45,6 +49,11 @@ fn copied() -> impl Strategy<Value = Copied> {
     (number(), 1..40_u64, prop::option::of(text())).prop_map(|(from, to, head)| Copied { from, to, head })
 }
 
+/// Few words, so that a query finds some.
+fn found() -> impl Strategy<Value = Words> {
+    ("[uv]", 0..4_i64, "([abé] ?){0,4}|[*\"(]|東京").prop_map(|(kind, at, text)| Words { kind, at, text })
+}
+
 fn one_write() -> impl Strategy<Value = Write> {
     prop_oneof![
         4 => session().prop_map(Write::Session),
@@ -57,6 +66,10 @@ fn one_write() -> impl Strategy<Value = Write> {
             .prop_map(|(session, created, seq, content)| Write::Append { session, created, seq, content }),
         4 => (id(), id(), prop::collection::vec(copied(), 0..3))
             .prop_map(|(from, to, entries)| Write::Copy { from, to, entries }),
+        6 => (id(), number(), number(), prop::option::weighted(0.9, found()), any::<bool>()).prop_map(
+            |(session, created, seq, words, only_missing)| Write::Words { session, created, seq, words, only_missing }
+        ),
+        1 => id().prop_map(|session| Write::Indexed { session }),
         1 => id().prop_map(|session| Write::Delete { session }),
         1 => ("[ab]", prop::option::of(text())).prop_map(|(key, value)| Write::Value { key, value }),
     ]
@@ -101,10 +114,31 @@ fn reads(store: &dyn Store) -> impl PartialEq + std::fmt::Debug + use<> {
             }
         }
     }
-    (sessions, lists, store.value("a").unwrap(), store.value("b").unwrap())
+    (sessions, lists, found_by(store), store.value("a").unwrap(), store.value("b").unwrap())
 }
 
-/// Whether each content is shared by as many entries as is written, and each segment belongs to some.
+/// What is found. The order of equals is each store's own.
+fn found_by(store: &dyn Store) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    for query in ["a", "b e", "\"a b\"", "ab*", "a -e", "京", "é*"] {
+        let search = || Search { query: Query::parse(query), ..Search::default() };
+        for search in [
+            search(),
+            Search { kind: Some("u".to_owned()), since: Some(2), ..search() },
+            Search { agent: Some("x".to_owned()), cwd: Some("y".to_owned()), ..search() },
+            Search { session: Some(SESSIONS[1].to_owned()), ..search() },
+        ] {
+            let hits = store.search(&search, 0, usize::MAX).unwrap();
+            let mut hits: Vec<_> = hits.iter().map(|hit| format!("{hit:?}")).collect();
+            hits.sort_unstable();
+            all.push(hits);
+        }
+    }
+    all
+}
+
+/// Whether each content is shared by as many entries as is written, each segment belongs to some, and what is found is
+/// there.
 fn counts_are_right(path: &Path) -> bool {
     let conn = rusqlite::Connection::open(path).unwrap();
     let wrong = "
@@ -112,7 +146,12 @@ fn counts_are_right(path: &Path) -> bool {
         SELECT content FROM counted LEFT JOIN shared USING (content)
             WHERE counted.entries <> coalesce(shared.entries, 1)
         UNION ALL SELECT content FROM shared WHERE content NOT IN (SELECT content FROM counted)
-        UNION ALL SELECT content FROM segments WHERE content NOT IN (SELECT content FROM counted)";
+        UNION ALL SELECT content FROM segments WHERE content NOT IN (SELECT content FROM counted)
+        UNION ALL SELECT w.content FROM words AS w LEFT JOIN entries AS e USING (session, created)
+            WHERE w.content > 0 AND w.content IS NOT e.content
+        UNION ALL SELECT content FROM words WHERE content < 0 AND -content NOT IN (SELECT key FROM sessions)
+        UNION ALL SELECT id FROM word_index_docsize WHERE id NOT IN (SELECT content FROM words)
+        UNION ALL SELECT session FROM families WHERE session NOT IN (SELECT key FROM sessions)";
     !conn.prepare(wrong).unwrap().exists([]).unwrap()
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anstream::eprintln;
 use parlor_json::{Members, text};
+use parlor_wire::code;
 
 use crate::client;
 use crate::render::safe;
@@ -58,6 +59,20 @@ impl Failure {
         match hint {
             Some(hint) => failure.hint(hint),
             None => failure,
+        }
+    }
+
+    /// What came of asking something that a person wrote: if it makes no sense, that is a matter of the input.
+    pub(crate) fn asking(error: &client::Error) -> Self {
+        let failure = Self::server(error);
+        match error {
+            client::Error::Rpc(rpc) if rpc.code() == code::INVALID_PARAMS => {
+                Self { kind: Kind::BadInput, message: rpc.message().to_owned(), ..failure }
+            }
+            client::Error::Rpc(_)
+            | client::Error::NoServer(_)
+            | client::Error::Refused(_)
+            | client::Error::Gone => failure,
         }
     }
 

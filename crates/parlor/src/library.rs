@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use parlor_dialect::live::{self, Listener, Telling};
 use parlor_dialect::{Dialect, Fold, Losses};
-use parlor_json::JsonStr;
+use parlor_json::{JsonStr, Object};
 use parlor_server::data_dir::DataDir;
 use parlor_server::known;
+use parlor_server::search;
 use parlor_server::stored::{self, Opened};
 use parlor_session::{EntryId, Reading, Role, SessionId, Transcript, text_of};
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
 use crate::failure::Failure;
 use crate::setup::Common;
+use crate::{client, output};
 
 /// The sessions of a data directory.
 pub(crate) struct Library {
@@ -147,6 +149,18 @@ impl Library {
         opened.transpose().map_err(reading)?.flatten().ok_or_else(|| Failure::failed("the session is gone"))
     }
 
+    /// What a server would answer to `_parlor/search`.
+    pub(crate) fn search(&self, params: &Object) -> Result<Object, Failure> {
+        let Some(store) = &self.store else { return Ok(Object::default()) };
+        if store.format_version().map_err(reading)? < 2 {
+            let failure =
+                Failure::failed("the sessions were stored by an earlier version, which had no search");
+            return Err(failure.hint("`parlor serve` makes them searchable"));
+        }
+        search::answer(store, params, output::now())
+            .map_err(|error| Failure::asking(&client::Error::Rpc(error)))
+    }
+
     /// How many characters tell the ids apart, at least.
     pub(crate) fn id_length(&self) -> Result<usize, Failure> {
         let mut rows = self.sessions(&Filter::default(), usize::MAX)?;
@@ -220,7 +234,8 @@ pub(crate) fn id_of(row: &SessionRow) -> String {
 
 /// The title of a session.
 pub(crate) fn title_of(row: &SessionRow) -> Option<String> {
-    row.title.as_deref().map(literal_text).filter(|title| !title.trim().is_empty())
+    let title = stored::title(row).map(|title| title.to_text().into_owned());
+    title.filter(|title| !title.trim().is_empty())
 }
 
 /// A JSON string as text.
@@ -235,7 +250,7 @@ const UPDATE: usize = 1 << 20;
 pub(crate) fn updates(opened: &Opened) -> Vec<String> {
     let transcript = &opened.transcript;
     let from = stored::dialect_of(&opened.row).unwrap_or(Dialect::V1);
-    let mut listener = Listener::new(Dialect::V2, &parlor_json::Object::default());
+    let mut listener = Listener::new(Dialect::V2, &Object::default());
     let mut losses = Losses::default();
     let mut fresh = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };
     let mut reading = Reading::new(0, transcript.seq());

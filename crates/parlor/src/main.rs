@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod demo;
 mod failure;
+mod html;
 mod input;
 mod library;
 mod markdown;
@@ -37,6 +38,7 @@ enum Command {
     Acp(commands::acp::Acp),
     Ls(commands::ls::Ls),
     Show(commands::show::Show),
+    Search(commands::search::Search),
     Prompt(commands::prompt::Prompt),
     Fork(commands::fork::Fork),
     Edit(commands::fork::Edit),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
+        Command::Search(search) => search.run(),
         Command::Prompt(prompt) => prompt.run(),
         Command::Fork(fork) => fork.run(),
         Command::Edit(edit) => edit.run(),

@@ -33,7 +33,11 @@ fn the_help_of_parlor_and_of_fold() {
               acp         Speak ACP on standard input and output: what an editor starts in place of an agent
               ls          List sessions, the latest first
               show        Show what was said in a session
+              search      Search everything that was said
               prompt      Say something in a session, and print the answer as it comes
+              fork        Go on from a message of a session in a new one
+              edit        Say something else in place of an earlier prompt
+              regenerate  Ask an earlier prompt again
               export      Write a session to a file or to standard output
               title       Give a session a title, or take it away
               archive     Put sessions away, or take them out again

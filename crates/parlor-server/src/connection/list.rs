@@ -112,8 +112,8 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     let mut info = Object::default();
     info.set("sessionId", json::json(row.id.clone()));
     info.set("cwd", json::string(&row.cwd));
-    if let Some(title) = &row.title {
-        info.set("title", json::json(title.clone()));
+    if let Some(title) = stored::title(row) {
+        info.set("title", &title);
     }
     if let Some(time) = json::time(row.active_at).filter(|_| row.active_at != 0) {
         info.set("updatedAt", time);

@@ -139,6 +139,7 @@ impl Actor {
             let change = step.changes.remove(0);
             self.decoder.took(&change, naming);
             self.unsaved.note(&change);
+            self.unworded.note(&change);
             self.changed(&change);
             self.tell(&change, meta.as_ref(), source.as_ref());
             StepMarks { before, ended: self.marks_for(&step) }

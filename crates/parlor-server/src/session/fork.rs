@@ -97,7 +97,7 @@ impl Actor {
             Why::Regenerate => Some(again(message.as_ref(), &fork)?),
         };
         let mut row = self.row_of_fork(client, params, *why, message.as_ref())?;
-        row.title = fork.title.as_ref().map(|title| title.as_literal().to_owned());
+        stored::set_title(&mut row, fork.title.as_ref(), fork.is_title_made);
         let native = self.native(&fork, &row);
         let answer = self.answer_to_fork(client, &row, &fork);
         let writes = self.writes_of_fork(&row, fork);

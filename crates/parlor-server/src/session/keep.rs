@@ -3,16 +3,17 @@
 use std::time::{Duration, Instant};
 
 use parlor_dialect::live;
-use parlor_json::{Json, JsonStr, Object};
-use parlor_session::session::QuestionId;
+use parlor_json::{Json, Object};
+use parlor_session::session::{QuestionId, TITLE_MARK};
 use parlor_session::{Change, Row, Slot, Target, Update};
 use parlor_store::{Batch, StoreError, Write};
 use parlor_wire::{Batches, Body, Incoming, Message, Outcome, RequestId, RpcError, code};
 use tokio::sync::oneshot;
 
+use super::words::Turn;
 use super::{Actor, End, now};
 use crate::json;
-use crate::stored::{ALIASES, ANSWERS, KEPT};
+use crate::stored::{self, ALIASES, ANSWERS, KEPT};
 
 /// How many decisions are kept.
 const MAX_ANSWERS: usize = 100;
@@ -35,10 +36,14 @@ impl Actor {
             }
             Update::Upsert { target: Target::Slot(Slot::Info), .. } => {
                 let info = self.session.transcript().slot(Slot::Info);
-                let title = info.and_then(|info| JsonStr::from_raw(info.fields.get("title")?.raw()));
-                let title = title.map(|title| title.as_literal().to_owned());
-                self.due.row |= title != self.row.title;
-                self.row.title = title;
+                let title = info.and_then(|info| json::literal(&info.fields, "title"));
+                let mark = info.and_then(|info| json::literal(info.meta.as_ref()?, TITLE_MARK));
+                let is_made = mark.is_some_and(|mark| mark.inner() == "made");
+                let was_made = self.row.title.is_none();
+                if stored::title(&self.row) != title || was_made != (is_made || title.is_none()) {
+                    stored::set_title(&mut self.row, title.as_ref(), is_made);
+                    self.due.row = true;
+                }
             }
             Update::Upsert { .. }
             | Update::Append { .. }
@@ -145,6 +150,12 @@ impl Actor {
                 }
             });
         }
+        let turn = match (&self.ends, self.row.busy) {
+            (Some(_), _) => Turn::Ends,
+            (None, true) => Turn::Runs,
+            (None, false) => Turn::Rests,
+        };
+        writes.extend(self.unworded.take(&session, self.session.transcript(), turn, now()));
         writes.extend(self.fork_writes());
         writes
     }

@@ -15,6 +15,7 @@ mod open;
 mod seat;
 mod tell;
 mod title;
+mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub(crate) use self::open::{Replay, start};
 use self::seat::Seat;
 use self::tell::{Groups, Marks};
 use self::title::Owed;
+use self::words::Unworded;
 
 /// How a session is reached.
 pub(crate) type Inbox = mpsc::Sender<Message>;
@@ -188,6 +190,7 @@ pub(crate) struct Actor {
     waiting_forks: Vec<fork::Planned>,
     aliases: Aliases,
     unsaved: Unsaved,
+    unworded: Unworded,
     due: Due,
     /// Whom to answer when all is stored, besides those who take part.
     owed: Vec<Owed>,
@@ -361,6 +364,7 @@ impl Actor {
                 ended = Some(self.groups.marks());
             }
             self.unsaved.note(&change);
+            self.unworded.note(&change);
             self.changed(&change);
             self.tell(&change, None, None);
         }

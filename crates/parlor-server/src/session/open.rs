@@ -15,6 +15,7 @@ use super::agent::Bound;
 use super::aliases::Aliases;
 use super::bursts::Bursts;
 use super::tell::Groups;
+use super::words::Unworded;
 use super::{Actor, Due, INBOX, Inbox, Message};
 use crate::hub::Shared;
 use crate::json;
@@ -43,6 +44,7 @@ pub(crate) fn start(
     let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
     let was_busy = row.busy;
     let is_new = agent.is_some();
+    let unworded = if was_busy { Unworded::of_last_turn(&transcript) } else { Unworded::default() };
     let session = Session::new(transcript, live::WORDS, kept.as_ref());
     let mut actor = Actor {
         hub,
@@ -76,6 +78,7 @@ pub(crate) fn start(
         waiting_forks: Vec::new(),
         aliases: Aliases::restored(aliases.as_deref()),
         unsaved: Unsaved::default(),
+        unworded,
         answers: stored_answers(answers.as_deref()),
         due: Due { row: is_new, kept: false, answers: false, aliases: false, durable: is_new },
         owed: Vec::new(),

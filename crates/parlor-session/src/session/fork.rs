@@ -37,6 +37,8 @@ pub struct Fork {
     pub slots: Vec<Row>,
     /// Its title.
     pub title: Option<JsonStr>,
+    /// Whether the title was made of the first prompt.
+    pub is_title_made: bool,
     /// What has to be kept beside its transcript.
     pub kept: Object,
     /// How the agent names the point.
@@ -120,6 +122,7 @@ impl Session {
             entries: moved.collect(),
             slots: slots.collect(),
             title: titles.title().cloned(),
+            is_title_made: titles.is_made(),
             kept,
             agents: self.agents_point(end),
             prompt,

@@ -67,6 +67,11 @@ impl Titles {
         self.shown().title
     }
 
+    /// Whether the title that shows was made.
+    pub(super) fn is_made(&self) -> bool {
+        self.shown().mark == Some("made")
+    }
+
     /// What is known of a session, with the title that shows.
     pub(super) fn set_in(&self, info: &mut Body) {
         let Shown { title, mark } = self.shown();

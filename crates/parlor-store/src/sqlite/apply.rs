@@ -1,9 +1,12 @@
 //! One write, as SQL.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::cache::{Known, Recent};
-use super::content::{self, Tail};
+use super::content::{self, Released, Tail};
+use super::words;
 use crate::check::{entry_exists, no_entry, no_session, number};
 use crate::{Copied, ErrorKind, SessionRow, StoreError, Write};
 
@@ -32,12 +35,23 @@ pub(super) fn apply(conn: &Connection, known: &mut Known, write: &Write) -> Resu
                 .ok_or_else(|| no_entry(session, *created))
         }
         Write::Copy { from, to, entries } => copy(conn, known, from, to, entries),
+        Write::Words { session, created, seq, words, only_missing } => {
+            let (made, seq) = (number(*created)?, number(*seq)?);
+            let key = session_key(conn, known, session)?;
+            words::put(conn, known, key, made, seq, words.as_ref(), *only_missing)?
+                .ok_or_else(|| no_entry(session, *created))
+        }
+        Write::Indexed { session } => words::indexed(conn, session),
         Write::Delete { session } => delete(conn, known, session),
         Write::Value { key, value } => put_value(conn, key, value.as_deref()),
     }
 }
 
 fn put_session(conn: &Connection, row: &SessionRow) -> Result<(), StoreError> {
+    let before: Option<Option<String>> = conn
+        .prepare_cached("SELECT title FROM sessions WHERE id = ?")?
+        .query_row([&row.id], |row| row.get(0))
+        .optional()?;
     conn.prepare_cached(
         "INSERT INTO sessions
          (id, agent, agent_session, cwd, title, parent, created_at, rank, archived, busy, data)
@@ -60,7 +74,7 @@ fn put_session(conn: &Connection, row: &SessionRow) -> Result<(), StoreError> {
         row.busy,
         row.data,
     ])?;
-    Ok(())
+    if before.flatten() == row.title { Ok(()) } else { words::put_title(conn, row) }
 }
 
 fn session_key(conn: &Connection, known: &mut Known, id: &str) -> Result<i64, StoreError> {
@@ -117,7 +131,7 @@ fn put_entry(
         Some(owned) => {
             // The segments that know of later changes go.
             let seq = seq.max(content::appended_seq(conn, &owned)?);
-            content::release(conn, owned.content)?;
+            content::release(conn, session, created, owned.content)?;
             let content = content::new_content(conn, known)?;
             conn.prepare_cached(
                 "UPDATE entries SET seq = max(seq, ?), head = ?, content = ?, inherited = 0
@@ -167,6 +181,7 @@ fn copy(
     entries: &[Copied],
 ) -> Result<(), StoreError> {
     let (from_key, to_key) = (session_key(conn, known, from)?, session_key(conn, known, to)?);
+    words::are_family(conn, from_key, to_key)?;
     // Read and written by two statements: one that reads the table it writes to gathers its rows elsewhere first, which
     // takes ten times as long.
     let mut read =
@@ -207,8 +222,11 @@ fn delete(conn: &Connection, known: &mut Known, session: &str) -> Result<(), Sto
         .prepare_cached("SELECT content FROM entries WHERE session = ?")?
         .query_map([key], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
+    let mut left = BTreeSet::new();
     for content in contents {
-        content::release(conn, content)?;
+        if let Released::ByOne = content::count_down(conn, content)? {
+            left.insert(content);
+        }
     }
     for rows in [
         "DELETE FROM entries WHERE session = ?",
@@ -217,7 +235,7 @@ fn delete(conn: &Connection, known: &mut Known, session: &str) -> Result<(), Sto
     ] {
         conn.prepare_cached(rows)?.execute([key])?;
     }
-    Ok(())
+    words::session_left(conn, key, left)
 }
 
 fn put_value(conn: &Connection, key: &str, value: Option<&str>) -> Result<(), StoreError> {

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::cache::Known;
+use super::words;
 use crate::StoreError;
 
 /// A segment of this many bytes is left alone once it is written.
@@ -149,19 +150,53 @@ pub(super) fn share(conn: &Connection, content: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// One entry less has a content. The text goes with the last of them.
-pub(super) fn release(conn: &Connection, content: i64) -> Result<(), StoreError> {
-    let sql = match entries_of(conn, content)? {
-        ..=1 => "DELETE FROM segments WHERE content = ?",
-        2 => "DELETE FROM shared WHERE content = ?",
-        3.. => "UPDATE shared SET entries = entries - 1 WHERE content = ?",
-    };
-    conn.prepare_cached(sql)?.execute([content])?;
+/// An entry has a content no more. The text and its words go with the last that had it, else they are found in another.
+pub(super) fn release(conn: &Connection, session: i64, created: i64, content: i64) -> Result<(), StoreError> {
+    if let Released::ByOne = count_down(conn, content)? {
+        words::left(conn, session, created, content)?;
+    }
     Ok(())
 }
 
+/// Whether others have a content that an entry does not have any more.
+pub(super) enum Released {
+    /// It is gone, and so are its words.
+    ByAll,
+    ByOne,
+}
+
+/// One entry less has a content.
+pub(super) fn count_down(conn: &Connection, content: i64) -> Result<Released, StoreError> {
+    let (sql, released) = match entries_of(conn, content)? {
+        ..=1 => ("DELETE FROM segments WHERE content = ?", Released::ByAll),
+        2 => ("DELETE FROM shared WHERE content = ?", Released::ByOne),
+        3.. => ("UPDATE shared SET entries = entries - 1 WHERE content = ?", Released::ByOne),
+    };
+    conn.prepare_cached(sql)?.execute([content])?;
+    if let Released::ByAll = released {
+        words::forget(conn, content)?;
+    }
+    Ok(released)
+}
+
+/// Gives an entry a content of its own that is the same.
+pub(super) fn unshare(
+    conn: &Connection,
+    known: &mut Known,
+    session: i64,
+    created: i64,
+    content: i64,
+) -> Result<i64, StoreError> {
+    let copy = new_content(conn, known)?;
+    copy_segments(conn, content, copy)?;
+    conn.prepare_cached("UPDATE entries SET content = ? WHERE session = ? AND created = ?")?
+        .execute(params![copy, session, created])?;
+    release(conn, session, created, content)?;
+    Ok(copy)
+}
+
 /// How many entries have a content.
-fn entries_of(conn: &Connection, content: i64) -> Result<i64, StoreError> {
+pub(super) fn entries_of(conn: &Connection, content: i64) -> Result<i64, StoreError> {
     let entries = conn
         .prepare_cached("SELECT entries FROM shared WHERE content = ?")?
         .query_row([content], |row| row.get(0))
@@ -205,10 +240,7 @@ pub(super) fn own_tail(
     }
     let Some(owned) = owned(conn, session, created)? else { return Ok(None) };
     let content = if entries_of(conn, owned.content)? > 1 {
-        let copy = new_content(conn, known)?;
-        copy_segments(conn, owned.content, copy)?;
-        release(conn, owned.content)?;
-        copy
+        unshare(conn, known, session, created, owned.content)?
     } else {
         owned.content
     };

@@ -8,6 +8,8 @@ mod list;
 mod queue;
 mod read;
 mod schema;
+mod search;
+mod words;
 mod writer;
 
 use std::fmt;
@@ -17,7 +19,7 @@ use std::thread::{self, JoinHandle};
 
 use self::read::Readers;
 use self::writer::{Shared, Writer};
-use crate::{Batch, Cursor, Done, EntryRow, Filter, SessionRow, SlotRow, Store, StoreError};
+use crate::{Batch, Cursor, Done, EntryRow, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError};
 
 /// Keeps sessions in an SQLite database.
 ///
@@ -122,6 +124,14 @@ impl Store for SqliteStore {
 
     fn value(&self, key: &str) -> Result<Option<String>, StoreError> {
         self.readers.read(|conn| read::value(conn, key))
+    }
+
+    fn search(&self, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError> {
+        self.readers.read(|conn| search::search(conn, search, offset, limit))
+    }
+
+    fn unindexed(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.readers.read(|conn| search::unindexed(conn, limit))
     }
 }
 

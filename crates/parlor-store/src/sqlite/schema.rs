@@ -11,7 +11,10 @@ use crate::{ErrorKind, StoreError};
 
 /// Each makes a database of the version that is its place in the list into one of the next. Never edited, only
 /// added to.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
+
+/// The first version that can be searched.
+const SEARCHABLE: usize = 2;
 
 /// Says in a file's header that it is one of ours: `prlr`.
 const APPLICATION: i64 = 0x7072_6c72;
@@ -47,18 +50,27 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// Opens a database for reading. One that is not of the present format is refused.
+/// Opens a database for reading. One of an earlier format has all but the search; one without a format is refused.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let version = check(&conn)?;
-    if version == MIGRATIONS.len() {
-        return Ok(conn);
+    match check(&conn)? {
+        0 => Err(too_old(0)),
+        _ => Ok(conn),
     }
+}
+
+/// The search needs the present format.
+pub(super) fn check_searchable(conn: &Connection) -> Result<(), StoreError> {
+    let version = check(conn)?;
+    if version < SEARCHABLE { Err(too_old(version)) } else { Ok(()) }
+}
+
+fn too_old(version: usize) -> StoreError {
+    let latest = MIGRATIONS.len();
     let message = format!(
-        "the database has format version {version}; opening it for writing makes it version {}",
-        MIGRATIONS.len()
+        "the database has format version {version}; opening it for writing makes it version {latest}"
     );
-    Err(StoreError::new(ErrorKind::Format, message))
+    StoreError::new(ErrorKind::Format, message)
 }
 
 /// Makes an empty file that only its owner may read; SQLite gives its other files the same mode.

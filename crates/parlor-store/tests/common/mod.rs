@@ -3,7 +3,9 @@
 
 use std::sync::mpsc;
 
-use parlor_store::{Batch, Copied, EntryRow, ErrorKind, SessionRow, Store, StoreError, Write};
+use parlor_store::{
+    Batch, Copied, EntryRow, ErrorKind, Query, Search, SessionRow, Store, StoreError, Words, Write,
+};
 
 /// Writes a batch and waits for what comes of it.
 pub(crate) fn try_batch(store: &dyn Store, batch: Batch) -> Result<(), StoreError> {
@@ -63,6 +65,31 @@ pub(crate) fn head(session: &str, created: u64, seq: u64, head: &str) -> Write {
 
 pub(crate) fn append(session: &str, created: u64, seq: u64, content: &str) -> Write {
     Write::Append { session: session.to_owned(), created, seq, content: content.to_owned() }
+}
+
+/// The words of an entry, said at a time that is the change.
+pub(crate) fn words(session: &str, created: u64, seq: u64, text: &str) -> Write {
+    let words = Words { kind: "user".to_owned(), at: i64::try_from(seq).unwrap(), text: text.to_owned() };
+    let session = session.to_owned();
+    Write::Words { session, created, seq, words: Some(words), only_missing: false }
+}
+
+/// An entry with the words of its content.
+pub(crate) fn said(session: &str, created: u64, text: &str) -> [Write; 2] {
+    [entry(session, created, created, "h", text), words(session, created, created, text)]
+}
+
+/// Where a query finds something: sessions and entries, with 0 for a title, in their order.
+pub(crate) fn places(store: &dyn Store, query: &str) -> Vec<(String, u64)> {
+    let search = Search { query: Query::parse(query), ..Search::default() };
+    places_of(store, &search)
+}
+
+pub(crate) fn places_of(store: &dyn Store, search: &Search) -> Vec<(String, u64)> {
+    let hits = store.search(search, 0, usize::MAX).unwrap();
+    let mut places: Vec<_> = hits.into_iter().map(|hit| (hit.session, hit.created.unwrap_or(0))).collect();
+    places.sort_unstable();
+    places
 }
 
 /// A copy of entries, each with the same head.

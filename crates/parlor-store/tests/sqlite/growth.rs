@@ -10,7 +10,7 @@ use parlor_store::{Batch, SqliteStore, Store as _};
 use rusqlite::Connection;
 use tempfile::tempdir;
 
-use super::common::{all, append, copy, entry, session, write};
+use super::common::{all, append, copy, entry, places, said, session, write};
 
 fn segments(path: &Path) -> i64 {
     let conn = Connection::open(path).unwrap();
@@ -81,6 +81,26 @@ fn a_fork_that_grows_copies_only_what_it_grows() {
     assert_eq!(segments(&path), 100);
     write(&store, vec![append("t", 100, 101, "x")]);
     assert_eq!(segments(&path), 102);
+}
+
+#[test]
+fn a_fork_adds_nothing_to_the_index() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s")]);
+    write(&store, (1..=100).flat_map(|n| said("s", n, "some words")).collect());
+    let pairs: Vec<_> = (1..=100).map(|n| (n, n)).collect();
+    for fork in 0..10 {
+        let id = fork.to_string();
+        write(&store, vec![session(&id), copy("s", &id, &pairs)]);
+    }
+    let conn = Connection::open(&path).unwrap();
+    let count = |table: &str| -> i64 {
+        conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count("words"), count("word_index_docsize"), count("families")), (100, 100, 11));
+    assert_eq!(places(&store, "words").len(), 100);
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod full;
 mod growth;
 mod killed;
 mod opening;
+mod upgrading;
 mod writing;

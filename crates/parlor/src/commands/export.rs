@@ -8,12 +8,13 @@ use parlor_dialect::view;
 use crate::failure::Failure;
 use crate::library::{self, Library};
 use crate::setup::Common;
-use crate::{markdown, output};
+use crate::{html, markdown, output};
 
 /// Write a session to a file or to standard output
 ///
 /// `json` is one object in the shape that `parlor fold` prints. `jsonl` is one session update of protocol version 2 a
-/// line, which `parlor fold` reads back to the same transcript. `markdown` is for people.
+/// line, which `parlor fold` reads back to the same transcript. `markdown` and `html` are for
+/// people; the page holds all that it shows and has no scripts.
 #[derive(Args)]
 pub(crate) struct Export {
     #[command(flatten)]
@@ -37,6 +38,7 @@ enum Format {
     Json,
     Jsonl,
     Markdown,
+    Html,
 }
 
 impl Export {
@@ -47,9 +49,10 @@ impl Export {
             Format::Json => format!("{}\n", view::transcript(&library::in_v2(&opened)).as_str()),
             Format::Jsonl => library::updates(&opened).into_iter().map(|update| update + "\n").collect(),
             Format::Markdown => markdown::session(&opened.row, &library::in_v2(&opened)),
+            Format::Html => html::session(&opened.row, &library::in_v2(&opened)),
         };
         match &self.output {
-            None if self.format == Format::Markdown => {
+            None if matches!(self.format, Format::Markdown | Format::Html) => {
                 output::print(|out| out.write_all(text.as_bytes()))?;
             }
             None => output::print_text(&text)?,

@@ -12,6 +12,7 @@ pub(crate) mod fork;
 pub(crate) mod ls;
 pub(crate) mod prompt;
 pub(crate) mod rm;
+pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod status;

@@ -81,6 +81,58 @@ fn the_commands_explain_themselves() {
     "#]]
     .assert_eq(&help("show"));
     expect![[r#"
+        Search everything that was said
+
+        All words must be there, in any order; case and accents do not matter. `"these words"` must stand
+        together, `begin*` is the beginning of a word, and `-word` must not be there. The query may also say
+        `role:agent`, `cwd:/there`, `agent:claude`, `since:2026-01-31` or `since:7d`. Messages are found by
+        their text, tool calls by their title, sessions by theirs.
+
+        Usage: parlor search [OPTIONS] <QUERY>...
+
+        Arguments:
+          <QUERY>...
+                  What to look for; in quotes if a word of it begins with a dash
+
+        Options:
+              --data <DIR>
+                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
+
+              --config <FILE>
+                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
+                  config directory]
+
+              --role <ROLE>
+                  Only what was said in this role
+
+                  [possible values: user, agent, thought, tool, title]
+
+              --cwd <DIR>
+                  Only in sessions that work in this directory
+
+              --agent <NAME>
+                  Only in sessions of this agent
+
+              --since <WHEN>
+                  Only what was said since: a day, a moment, or how long ago (30m, 12h, 7d, 2w)
+
+              --limit <N>
+                  How many to show, the best first
+
+                  [default: 20]
+
+              --json
+                  Print a list of objects as JSON
+
+          -h, --help
+                  Print help (see a summary with '-h')
+
+        Examples:
+          parlor search 'flaky test -windows'
+          parlor search --since 7d '"race condition" role:agent'
+    "#]]
+    .assert_eq(&help("search"));
+    expect![[r#"
         Say something in a session, and print the answer as it comes
 
         Joins the local server, and starts one if none runs. The answer goes to standard output; tool calls,
@@ -137,8 +189,8 @@ fn the_commands_explain_themselves() {
         Write a session to a file or to standard output
 
         `json` is one object in the shape that `parlor fold` prints. `jsonl` is one session update of
-        protocol version 2 a line, which `parlor fold` reads back to the same transcript. `markdown` is for
-        people.
+        protocol version 2 a line, which `parlor fold` reads back to the same transcript. `markdown` and
+        `html` are for people; the page holds all that it shows and has no scripts.
 
         Usage: parlor export [OPTIONS] <SESSION>
 
@@ -158,7 +210,7 @@ fn the_commands_explain_themselves() {
                   How to write it
 
                   [default: json]
-                  [possible values: json, jsonl, markdown]
+                  [possible values: json, jsonl, markdown, html]
 
           -o, --output <FILE>
                   The file to write; standard output if none is named

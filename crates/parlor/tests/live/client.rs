@@ -111,12 +111,26 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, method: &str, params: Value) -> u64 {
+        let mut line = json!({ "jsonrpc": "2.0", "id": self.next, "method": method });
+        line["params"] = params;
+        self.send_line(method, &line.to_string())
+    }
+
+    /// Asks with params that a [`Value`] cannot hold.
+    #[allow(dead_code, reason = "who searches needs it")]
+    pub(crate) fn send_raw(&mut self, method: &str, params: &str) -> u64 {
+        let id = self.next;
+        self.send_line(
+            method,
+            &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
+        )
+    }
+
+    fn send_line(&mut self, method: &str, line: &str) -> u64 {
         let id = self.next;
         self.next += 1;
         self.open.insert(id, method.to_owned());
-        let mut line = json!({ "jsonrpc": "2.0", "id": id, "method": method });
-        line["params"] = params;
-        self.say(&line.to_string());
+        self.say(line);
         id
     }
 

@@ -1,0 +1,236 @@
+//! Which entries have other words than those that they are found by.
+
+use std::collections::BTreeSet;
+
+use parlor_session::{Change, EntryId, Role, Target, Transcript, Update};
+use parlor_store::Write;
+
+use crate::search::words_of;
+
+/// The entries whose words have to be handed to the store.
+#[derive(Debug, Default)]
+pub(super) struct Unworded {
+    /// By the changes that made them.
+    due: BTreeSet<u64>,
+    /// Those that are being written: their words are handed in when the next entry begins or the turn ends.
+    open: BTreeSet<u64>,
+    /// When those were last handed in that grow without a turn, in milliseconds since 1970.
+    handed_in: i64,
+}
+
+/// Whether more is to come of what is being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// A turn runs.
+    Runs,
+    /// None does, and the agent may speak all the same.
+    Rests,
+    /// The session leaves its place.
+    Ends,
+}
+
+/// How often the words of what grows without a turn are handed in: each time it is all of them.
+const PAUSE: i64 = 1000;
+
+impl Unworded {
+    /// What a server that was killed in the middle of a turn may not have handed in any more: all that changed since a
+    /// person last spoke.
+    pub(super) fn of_last_turn(transcript: &Transcript) -> Self {
+        let entries = transcript.entries();
+        let prompt = entries.iter().rfind(|entry| matches!(entry.id(), EntryId::Message(Role::User, _)));
+        let since = prompt.map_or(0, parlor_session::Entry::created);
+        let due = entries.iter().filter(|entry| entry.seq() >= since).map(parlor_session::Entry::created);
+        Self { due: due.collect(), ..Self::default() }
+    }
+
+    /// A change was taken.
+    pub(super) fn note(&mut self, change: &Change) {
+        if change.is_creation() {
+            self.due.append(&mut self.open);
+        }
+        match &change.update {
+            Update::Append { .. } => {
+                self.open.insert(change.created);
+            }
+            // The store forgets the words with the content, and a tool call is found by one of its fields.
+            Update::Upsert { target: Target::Entry(_), upsert } => {
+                let says_more = upsert.whole || !upsert.content.is_omitted() || !upsert.fields.is_empty();
+                if says_more || change.is_creation() {
+                    self.due.insert(change.created);
+                }
+            }
+            Update::Remove { .. } => {
+                self.due.insert(change.created);
+            }
+            Update::Upsert { target: Target::Slot(_), .. } | Update::Output { .. } | Update::Note { .. } => {}
+            Update::State(state) => {
+                if !state.activity.is_busy() {
+                    self.due.append(&mut self.open);
+                }
+            }
+        }
+    }
+
+    /// The words of what is finished. Without a turn nobody knows when something is, and it is handed in now and then; at
+    /// the end all of it is.
+    pub(super) fn take(
+        &mut self,
+        session: &str,
+        transcript: &Transcript,
+        turn: Turn,
+        now: i64,
+    ) -> Vec<Write> {
+        let grows =
+            turn == Turn::Rests && !self.open.is_empty() && now.saturating_sub(self.handed_in) >= PAUSE;
+        if grows || turn == Turn::Ends {
+            self.due.append(&mut self.open);
+            self.handed_in = now;
+        }
+        let entries = transcript.entries();
+        let due = std::mem::take(&mut self.due).into_iter();
+        due.filter_map(|created| {
+            let place = entries.binary_search_by_key(&created, parlor_session::Entry::created).ok()?;
+            let (entry, session) = (&entries[place], session.to_owned());
+            let words = Some(words_of(entry, now)?);
+            Some(Write::Words { session, created, seq: entry.seq(), words, only_missing: false })
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_json::{Json, Object};
+    use parlor_session::{Activity, Content, Patch, State, Upsert};
+
+    use super::*;
+    use crate::json;
+
+    /// A session, and which entries are handed in after each change.
+    #[derive(Default)]
+    struct Told {
+        transcript: Transcript,
+        unworded: Unworded,
+        now: i64,
+    }
+
+    impl Told {
+        fn push(&mut self, update: Update) -> Vec<(u64, String)> {
+            self.unworded.note(&self.transcript.push(update).unwrap());
+            self.take(Turn::Runs)
+        }
+
+        fn take(&mut self, turn: Turn) -> Vec<(u64, String)> {
+            let writes = self.unworded.take("s", &self.transcript, turn, self.now);
+            let words = writes.into_iter().map(|write| {
+                let Write::Words { created, seq, words: Some(words), .. } = write else {
+                    panic!("{write:?}")
+                };
+                assert!(words.at == self.now && seq >= created);
+                (created, format!("{}: {}", words.kind, words.text))
+            });
+            words.collect()
+        }
+
+        fn says(&mut self, id: &str, text: &str) -> Vec<(u64, String)> {
+            let item = Json::parse(block(text)).unwrap();
+            let entry = EntryId::Message(Role::Agent, id.into());
+            self.push(Update::Append { entry, item, extra: None })
+        }
+
+        fn upsert(&mut self, entry: EntryId, upsert: Upsert) -> Vec<(u64, String)> {
+            self.push(Update::Upsert { target: Target::Entry(entry), upsert })
+        }
+    }
+
+    fn block(text: &str) -> String {
+        format!(r#"{{"type":"text","text":"{text}"}}"#)
+    }
+
+    fn replaced(text: &str) -> Upsert {
+        let content = Content::parse(json::json(format!("[{}]", block(text))).raw()).unwrap();
+        Upsert { content: Patch::Value(content), ..Upsert::default() }
+    }
+
+    #[test]
+    fn what_is_being_written_is_handed_in_when_the_next_begins() {
+        let mut told = Told::default();
+        assert_eq!(told.says("a", "one "), []);
+        assert_eq!(told.says("a", "two"), []);
+        assert_eq!(told.says("b", "three"), [(1, "agent: one two".to_owned())]);
+        // Two that grow by turns are not handed in again and again.
+        assert_eq!(told.says("a", " four"), []);
+        assert_eq!(told.says("b", " five"), []);
+        let all = [(1, "agent: one two four".to_owned()), (3, "agent: three five".to_owned())];
+        assert_eq!(told.take(Turn::Ends), all);
+        assert_eq!(told.take(Turn::Ends), []);
+    }
+
+    #[test]
+    fn the_end_of_a_turn_finishes_all_that_it_wrote() {
+        let mut told = Told::default();
+        told.says("a", "one");
+        let state = |activity| {
+            Update::State(State { activity, stop_reason: None, fields: Object::default(), meta: None })
+        };
+        assert_eq!(told.push(state(Activity::RequiresAction)), []);
+        assert_eq!(told.push(state(Activity::Idle)), [(1, "agent: one".to_owned())]);
+    }
+
+    #[test]
+    fn what_grows_without_a_turn_is_handed_in_now_and_then() {
+        let mut told = Told { now: 5000, ..Told::default() };
+        told.says("a", "one");
+        assert_eq!(told.take(Turn::Rests), [(1, "agent: one".to_owned())]);
+        for now in [5001, 5999] {
+            told.now = now;
+            told.says("a", ".");
+            assert_eq!(told.take(Turn::Rests), []);
+        }
+        told.now = 6000;
+        assert_eq!(told.take(Turn::Rests), [(1, "agent: one..".to_owned())]);
+        told.says("a", "!");
+        assert_eq!(told.take(Turn::Rests), []);
+        assert_eq!(told.take(Turn::Ends), [(1, "agent: one..!".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_replaced_or_cleared_is_handed_in_at_once() {
+        let mut told = Told::default();
+        let entry = || EntryId::Message(Role::Agent, "a".into());
+        told.says("a", "a secret");
+        told.take(Turn::Ends);
+        assert_eq!(told.upsert(entry(), replaced("redacted")), [(1, "agent: redacted".to_owned())]);
+        let cleared = Upsert { content: Patch::Clear, ..Upsert::default() };
+        assert_eq!(told.upsert(entry(), cleared), [(1, "agent: ".to_owned())]);
+        assert_eq!(told.upsert(entry(), Upsert::default()), []);
+    }
+
+    #[test]
+    fn a_tool_call_is_handed_in_when_its_title_or_content_changes() {
+        let mut told = Told::default();
+        let titled = |title: &str| {
+            let fields = json::object(Some(json::json(format!(r#"{{"title":"{title}"}}"#)).raw()));
+            Upsert { fields, ..Upsert::default() }
+        };
+        let call = || EntryId::ToolCall("c".into());
+        assert_eq!(told.upsert(call(), titled("Read")), [(1, "tool: Read".to_owned())]);
+        assert_eq!(told.upsert(call(), titled("Write")), [(1, "tool: Write".to_owned())]);
+        // The store has forgotten the words with the old content.
+        assert_eq!(told.upsert(call(), replaced("output")), [(1, "tool: Write".to_owned())]);
+        assert_eq!(told.upsert(EntryId::Plan("p".into()), replaced("a plan")), [], "plans are not found");
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_off_is_handed_in_from_its_prompt_on() {
+        let mut told = Told::default();
+        told.says("old", "old");
+        told.says("other", "other");
+        told.upsert(EntryId::Message(Role::User, "u".into()), replaced("prompt"));
+        told.says("new", "new");
+        told.says("old", " and changed");
+        told.unworded = Unworded::of_last_turn(&told.transcript);
+        let words: Vec<_> = told.take(Turn::Runs).into_iter().map(|(_, words)| words).collect();
+        assert_eq!(words, ["agent: old and changed", "user: prompt", "agent: new"]);
+    }
+}

@@ -1,0 +1,99 @@
+//! Searching: the index finds, and what it finds is looked up.
+
+use std::fmt::Write as _;
+
+use rusqlite::types::ToSql;
+use rusqlite::{Connection, params};
+
+use super::schema;
+use crate::query::Term;
+use crate::{Hit, Query, Search, StoreError};
+
+/// When something was said. A title is as old as what last happened in its session.
+const SAID: &str = "CASE w.created WHEN 0 THEN ~s.rank ELSE w.at END";
+
+pub(super) fn search(
+    conn: &Connection,
+    search: &Search,
+    offset: usize,
+    limit: usize,
+) -> Result<Vec<Hit>, StoreError> {
+    schema::check_searchable(conn)?;
+    if search.query.is_empty() || limit == 0 {
+        return Ok(Vec::new());
+    }
+    let expression = expression(&search.query);
+    let [offset, limit] = [offset, limit].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    let mut values: Vec<&dyn ToSql> = vec![&expression];
+    let mut filters = String::new();
+    for (clause, value) in [
+        (" AND w.kind = ?", &search.kind),
+        (" AND s.id = ?", &search.session),
+        (" AND s.agent = ?", &search.agent),
+        (" AND s.cwd = ?", &search.cwd),
+    ] {
+        if let Some(value) = value {
+            filters += clause;
+            values.push(value);
+        }
+    }
+    if let Some(since) = &search.since {
+        filters.extend([" AND ", SAID, " >= ?"]);
+        values.push(since);
+    }
+    values.extend([&limit as &dyn ToSql, &offset]);
+    // Where nothing else matters, only what is on the page is looked up. The joins are said in the order in which they
+    // are made.
+    let joins = "CROSS JOIN words AS w ON w.content = f.rowid CROSS JOIN sessions AS s ON s.key = w.session";
+    // The function is quicker than the column `rank`, which is the same.
+    let worth = "bm25(word_index) AS worth";
+    let order = "ORDER BY worth, f.rowid DESC";
+    let sql = if filters.is_empty() {
+        format!(
+            "SELECT s.id, w.created, w.kind, {SAID} FROM (
+                 SELECT rowid, {worth} FROM word_index AS f WHERE word_index MATCH ? {order} LIMIT ? OFFSET ?
+             ) AS f {joins} {order}"
+        )
+    } else {
+        format!(
+            "SELECT s.id, w.created, w.kind, {SAID}, {worth} FROM word_index AS f {joins}
+             WHERE word_index MATCH ?{filters} {order} LIMIT ? OFFSET ?"
+        )
+    };
+    let mut found = conn.prepare_cached(&sql)?;
+    let hits = found.query_map(&values[..], |row| {
+        let created: u64 = row.get(1)?;
+        let created = (created > 0).then_some(created);
+        Ok(Hit { session: row.get(0)?, created, kind: row.get(2)?, at: row.get(3)? })
+    })?;
+    Ok(hits.collect::<Result<_, _>>()?)
+}
+
+/// A query in the language of the index. Words are letters and digits, so that nothing in them can mean anything else.
+fn expression(query: &Query) -> String {
+    let joined = |terms: &[Term], with: &str| {
+        let mut text = String::new();
+        for term in terms {
+            let separator = if text.is_empty() { "" } else { with };
+            let star = if term.is_prefix { " *" } else { "" };
+            let _ = write!(text, "{separator}\"{}\"{star}", term.words.join(" "));
+        }
+        text
+    };
+    let wanted = joined(query.wanted(), " AND ");
+    match query.unwanted() {
+        [] => wanted,
+        unwanted => format!("({wanted}) NOT ({})", joined(unwanted, " OR ")),
+    }
+}
+
+pub(super) fn unindexed(conn: &Connection, limit: usize) -> Result<Vec<String>, StoreError> {
+    schema::check_searchable(conn)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    // The latest are wanted first.
+    let mut sessions = conn.prepare_cached(
+        "SELECT s.id FROM unindexed AS u CROSS JOIN sessions AS s ON s.key = u.session ORDER BY s.rank LIMIT ?",
+    )?;
+    let ids = sessions.query_map(params![limit], |row| row.get(0))?;
+    Ok(ids.collect::<Result<_, _>>()?)
+}

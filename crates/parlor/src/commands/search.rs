@@ -1,0 +1,195 @@
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anstyle::Style;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use parlor_json::{Json, JsonStr, Object, elements, text};
+use parlor_server::data_dir::DataDir;
+use parlor_server::doors::hello::Hello;
+use parlor_server::search::ROLES;
+
+use crate::client::{self, Client};
+use crate::failure::Failure;
+use crate::library::Library;
+use crate::output::{self, BOLD, DIM, ago, count};
+use crate::render::safe;
+use crate::setup::{self, Common};
+
+/// Search everything that was said
+///
+/// All words must be there, in any order; case and accents do not matter. `"these words"` must stand together, `begin*` is
+/// the beginning of a word, and `-word` must not be there. The query may also say `role:agent`, `cwd:/there`,
+/// `agent:claude`, `since:2026-01-31` or `since:7d`. Messages are found by their text, tool calls by their title, sessions
+/// by theirs.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  parlor search 'flaky test -windows'\n  parlor search --since 7d '\"race condition\" role:agent'"
+)]
+pub(crate) struct Search {
+    #[command(flatten)]
+    common: Common,
+    /// What to look for; in quotes if a word of it begins with a dash
+    #[arg(value_name = "QUERY", required = true)]
+    query: Vec<String>,
+    /// Only what was said in this role
+    #[arg(long, value_name = "ROLE", value_parser = PossibleValuesParser::new(ROLES))]
+    role: Option<String>,
+    /// Only in sessions that work in this directory
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// Only in sessions of this agent
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Only what was said since: a day, a moment, or how long ago (30m, 12h, 7d, 2w)
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// How many to show, the best first
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Print a list of objects as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many are asked for at once.
+const PAGE: usize = 100;
+
+impl Search {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let mut asker = Asker::new(&self.common)?;
+        let mut params = self.params()?;
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let mut hits: Vec<Object> = Vec::new();
+        let answer = loop {
+            params.set("limit", number(PAGE.min(limit - hits.len())));
+            let answer = asker.ask(&params)?;
+            let found = answer.get("hits").and_then(|hits| elements(hits.raw())).unwrap_or_default();
+            hits.extend(found.into_iter().filter_map(|hit| Object::parse(hit).ok()));
+            match answer.get("nextCursor") {
+                Some(next) if hits.len() < limit => params.set("cursor", next.clone()),
+                Some(_) | None => break answer,
+            }
+        };
+        if self.json {
+            let listed: Vec<_> = hits.iter().map(|hit| hit.to_json().as_str().to_owned()).collect();
+            output::print_text(&format!("[{}]\n", listed.join(",")))?;
+        } else {
+            output::print(|out| {
+                if hits.is_empty() {
+                    writeln!(out, "Nothing was found.")?;
+                }
+                hits.iter().try_for_each(|hit| show(hit, out))?;
+                if answer.get("nextCursor").is_some() {
+                    writeln!(out, "{DIM}There is more; --limit shows it.{DIM:#}")?;
+                }
+                Ok(())
+            })?;
+        }
+        remark(&answer);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn params(&self) -> Result<Object, Failure> {
+        let cwd = self.cwd.as_ref().map(std::path::absolute).transpose().map_err(Failure::bad_input)?;
+        let mut params = Object::default();
+        params.set("query", &JsonStr::new(&self.query.join(" ")));
+        for (name, value) in [
+            ("role", self.role.clone()),
+            ("cwd", cwd.map(|cwd| cwd.to_string_lossy().into_owned())),
+            ("agent", self.agent.clone()),
+            ("since", self.since.clone()),
+        ] {
+            if let Some(value) = value {
+                params.set(name, &JsonStr::new(&value));
+            }
+        }
+        Ok(params)
+    }
+}
+
+/// Who answers: the server if one runs, else the store.
+enum Asker {
+    Server(tokio::runtime::Runtime, Box<Client>),
+    Store(Library),
+}
+
+impl Asker {
+    fn new(common: &Common) -> Result<Self, Failure> {
+        let data = DataDir::look(&common.data_dir()?).filter(|data| client::answers(&data.socket()));
+        let Some(data) = data else { return Ok(Self::Store(Library::open(common)?)) };
+        let runtime = setup::small_runtime()?;
+        let client = runtime.block_on(Client::connect(&data.socket(), &Hello::new()));
+        let client = client.map_err(|error| Failure::server(&error))?;
+        Ok(Self::Server(runtime, Box::new(client)))
+    }
+
+    fn ask(&mut self, params: &Object) -> Result<Object, Failure> {
+        match self {
+            Self::Server(runtime, client) => {
+                let answer = runtime.block_on(client.call("_parlor/search", params));
+                answer.map_err(|error| Failure::asking(&error))
+            }
+            Self::Store(library) => library.search(params),
+        }
+    }
+}
+
+/// One thing that was found: where, who said it and when, and what.
+fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
+    let named = |name: &str| hit.get(name).and_then(|value| text(value.raw())).unwrap_or_default();
+    let at: Option<jiff::Timestamp> = named("at").parse().ok();
+    let when = at.map(|at| ago(at.as_millisecond(), output::now())).unwrap_or_default();
+    let title = named("title");
+    let title = if title.trim().is_empty() { "(no title)".into() } else { title };
+    let line: Vec<_> = title.split_whitespace().collect();
+    writeln!(out, "{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", safe(&line.join(" ")), safe(&named("sessionId")))?;
+    let id = if hit.get("toolCallId").is_some() { named("toolCallId") } else { named("messageId") };
+    let said = [named("role"), id, when.into()];
+    let said: Vec<_> = said.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
+    writeln!(out, "  {DIM}{}{DIM:#}", said.join(" · "))?;
+    writeln!(out, "  {}\n", marked(&named("snippet"), &places(hit)))
+}
+
+/// Where the matches of a hit are, in characters.
+fn places(hit: &Object) -> Vec<(usize, usize)> {
+    let pairs = hit.get("matches").and_then(|matches| elements(matches.raw())).unwrap_or_default();
+    let place = |raw: &serde_json::value::RawValue| serde_json::from_str::<(usize, usize)>(raw.get()).ok();
+    pairs.into_iter().filter_map(place).collect()
+}
+
+/// Text with its matches in bold.
+fn marked(text: &str, places: &[(usize, usize)]) -> String {
+    const MATCH: Style = BOLD.underline();
+    let mut marked = String::new();
+    for (n, c) in text.chars().enumerate() {
+        if places.iter().any(|(start, _)| *start == n) {
+            marked += &MATCH.render().to_string();
+        }
+        marked += &safe(c.encode_utf8(&mut [0; 4]));
+        if places.iter().any(|(_, end)| *end == n + 1) {
+            marked += &MATCH.render_reset().to_string();
+        }
+    }
+    marked
+}
+
+/// What the person should know about an answer.
+fn remark(answer: &Object) {
+    if let Some(ignored) = answer.get("ignoredWords").and_then(|count| count.as_str().parse().ok()) {
+        anstream::eprintln!(
+            "parlor: {} of the query were too many and not looked for",
+            count(ignored, "word")
+        );
+    }
+    if answer.get("incomplete").is_some() {
+        anstream::eprintln!(
+            "parlor: some sessions of an earlier version cannot be searched yet; a running server sees to it"
+        );
+    }
+}
+
+fn number(count: usize) -> Json {
+    Json::parse(count.to_string()).expect("a number is JSON")
+}

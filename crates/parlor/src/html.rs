@@ -1,0 +1,234 @@
+//! A session as one HTML page.
+//!
+//! Everything in it was written by others. Text is escaped, of Markdown only what is harmless becomes HTML, and the page
+//! forbids itself to run or load anything.
+
+mod markdown;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use parlor_json::{Json, Members, elements, text};
+use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript, text_of};
+use parlor_store::SessionRow;
+
+use crate::library::{id_of, title_of};
+use crate::output::timestamp;
+use crate::render::{block_text, field, mark, members_of, tool_text};
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// What a browser may do with the page: show it, in its own style, with the pictures that are in it.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+
+/// All of a session, with what is known of it on top.
+pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
+    let title = clean(&title_of(row).unwrap_or_else(|| "Session".to_owned()));
+    let known = [
+        ("Session", id_of(row)),
+        ("Agent", row.agent.clone()),
+        ("Directory", row.cwd.clone()),
+        ("Begun", timestamp(row.created_at)),
+        ("Last change", timestamp(row.active_at)),
+    ];
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="referrer" content="no-referrer";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { (title) }
+                    dl { @for (name, value) in &known { div { dt { (name) } dd { (clean(value)) } } } }
+                }
+                main {
+                    @for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
+                        (self::entry(entry))
+                    }
+                }
+            }
+        }
+    };
+    page.into_string() + "\n"
+}
+
+fn entry(entry: &Entry) -> Markup {
+    let body = entry.body();
+    match entry.id() {
+        EntryId::Message(role, id) => message(*role, &id.to_string(), &body.content),
+        EntryId::ToolCall(id) => tool_call(&id.to_string(), body),
+        EntryId::Plan(_) => plan(body),
+        EntryId::Terminal(_) => {
+            let command = field(body, "command").unwrap_or_else(|| "terminal".to_owned());
+            let output = String::from_utf8_lossy(&body.output);
+            html! { pre.terminal { "$ " (clean(&command)) "\n" (clean(&output)) } }
+        }
+        EntryId::Compaction(_) => folded("The context was compacted", &content(&body.content)),
+        EntryId::Subagent(id) => {
+            let title = field(body, "title").unwrap_or_else(|| id.to_string());
+            html! { p.note { "Subagent: " (clean(&title)) } }
+        }
+        EntryId::SessionMessage(_) => {
+            html! { section.message { h2 { "Message of another session" } (content(&body.content)) } }
+        }
+        EntryId::Note(_) => match field(body, "title") {
+            Some(title) => {
+                let more = field(body, "description").unwrap_or_default();
+                html! { p.note { strong { (clean(&title)) } " " (clean(&more)) } }
+            }
+            None => {
+                folded("Something that this version does not know", &code(body.fields.to_json().as_str(), ""))
+            }
+        },
+    }
+}
+
+fn message(role: Role, id: &str, said: &Content) -> Markup {
+    let anchor = clean(id);
+    let link =
+        html! { a.anchor href=(format!("#{}", escaped(&anchor))) title="Link to this message" { (anchor) } };
+    match role {
+        Role::User => html! {
+            section.message.user id=(anchor) { h2 { "User" (link) } (as_written(said)) }
+        },
+        Role::Agent => html! {
+            section.message.agent id=(anchor) { h2 { "Agent" (link) } (content(said)) }
+        },
+        Role::Thought => html! {
+            details.thought id=(anchor) { summary { "Thought" (link) } (content(said)) }
+        },
+    }
+}
+
+fn tool_call(id: &str, body: &Body) -> Markup {
+    let title = clean(&field(body, "title").unwrap_or_else(|| id.to_owned()));
+    let status = clean(&field(body, "status").unwrap_or_else(|| "pending".to_owned()));
+    let kind = field(body, "kind").map(|kind| clean(&kind)).unwrap_or_default();
+    let parts = body.content.iter().map(|item| tool_text(item.json));
+    let parts: Vec<_> = parts.filter(|(text, _)| !text.trim().is_empty()).collect();
+    html! {
+        details.tool.(state(&status)) id=(format!("tool-{}", clean(id))) {
+            summary { span.mark { (mark(&status).0) } " " strong { (title) } " " span.kind { (kind) " " (status) } }
+            @for (text, language) in &parts { (code(text, language)) }
+        }
+    }
+}
+
+/// The class of a status; any other has none of its own.
+fn state(status: &str) -> &'static str {
+    match status {
+        "completed" => "completed",
+        "failed" | "cancelled" => "failed",
+        _ => "open",
+    }
+}
+
+fn plan(body: &Body) -> Markup {
+    let plan = body.fields.get("plan").map_or("{}", Json::as_str);
+    let plan = members_of(plan);
+    let steps = plan.get("entries").and_then(elements).unwrap_or_default();
+    let text_in = |name: &str| clean(&plan.get(name).and_then(text).unwrap_or_default());
+    html! {
+        section.plan {
+            h2 { "Plan" }
+            ul {
+                @for step in steps {
+                    @let step = Members::of(step).unwrap_or_default();
+                    @let named = |name: &str| clean(&step.get(name).and_then(text).unwrap_or_default());
+                    @let status = named("status");
+                    li.done[status == "completed"] {
+                        span.mark { (if status == "completed" { "☑" } else { "☐" }) } " " (named("content"))
+                    }
+                }
+            }
+            @for name in ["content", "uri"] { @if !text_in(name).is_empty() { p { (text_in(name)) } } }
+        }
+    }
+}
+
+fn folded(title: &str, inside: &Markup) -> Markup {
+    html! { details { summary { (title) } (inside) } }
+}
+
+/// What somebody typed, as it was typed.
+fn as_written(said: &Content) -> Markup {
+    blocks(said, |text| html! { p.written { (clean(text)) } })
+}
+
+/// What an agent said, which is Markdown.
+fn content(said: &Content) -> Markup {
+    blocks(said, |text| html! { div.markdown { (PreEscaped(markdown::to_html(&clean(text)))) } })
+}
+
+fn blocks(said: &Content, show: impl Fn(&str) -> Markup) -> Markup {
+    html! {
+        @for item in said.joined().iter() {
+            @if let Some(text) = text_of(item.json) {
+                (show(&text))
+            } @else if let Some(picture) = picture(item.json) {
+                img src=(picture) alt="A picture";
+            } @else {
+                p.note { (clean(&block_text(item.json))) }
+            }
+        }
+    }
+}
+
+/// A picture as an address that holds it, if it is one that browsers show and that cannot do anything.
+fn picture(block: &str) -> Option<String> {
+    let members = members_of(block);
+    let named = |name: &str| members.get(name).and_then(text);
+    let (mime, data) = (named("mimeType")?, named("data")?);
+    let is_picture = named("type")? == "image"
+        && matches!(&*mime, "image/png" | "image/jpeg" | "image/gif" | "image/webp")
+        && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+    is_picture.then(|| format!("data:{mime};base64,{data}"))
+}
+
+/// Text that is no Markdown; of a patch, each line in its colour.
+fn code(text: &str, language: &str) -> Markup {
+    let text = clean(text);
+    if language != "diff" {
+        return html! { pre { code { (text) } } };
+    }
+    html! {
+        pre.diff {
+            @for line in text.lines() {
+                span class=[colour(line)] { (line) "\n" }
+            }
+        }
+    }
+}
+
+/// The class of a line of a patch that has one.
+fn colour(line: &str) -> Option<&'static str> {
+    match line.as_bytes().first()? {
+        b'+' => Some("added"),
+        b'-' => Some("removed"),
+        _ => None,
+    }
+}
+
+/// Text as it may stand in an address after the `#`.
+fn escaped(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+/// Control characters have no meaning in a page.
+fn clean(text: &str) -> String {
+    let is_meant = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    let text = text.replace("\r\n", "\n");
+    text.chars().map(|c| if is_meant(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Markdown of strangers as HTML that does nothing.
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
+
+/// Writes it with a few kinds of tags only: HTML in it is shown as text, links lead to the web or nowhere, and pictures are
+/// links, because showing them would load them.
+pub(super) fn to_html(text: &str) -> String {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut filter = Filter::default();
+    let events = Parser::new_ext(text, options).filter_map(|event| filter.event(event));
+    let mut out = String::with_capacity(text.len() * 2);
+    html::push_html(&mut out, events);
+    out
+}
+
+/// Which of the open links are shown as such.
+#[derive(Default)]
+struct Filter {
+    links: Vec<bool>,
+}
+
+impl Filter {
+    fn event<'a>(&mut self, event: Event<'a>) -> Option<Event<'a>> {
+        match event {
+            Event::Html(text) | Event::InlineHtml(text) => Some(Event::Text(text)),
+            Event::Start(Tag::HtmlBlock) => Some(Event::Start(Tag::Paragraph)),
+            Event::End(TagEnd::HtmlBlock) => Some(Event::End(TagEnd::Paragraph)),
+            Event::Start(
+                Tag::Link { link_type, dest_url, title, id } | Tag::Image { link_type, dest_url, title, id },
+            ) => {
+                let shown = leads_to_the_web(&dest_url) && !self.links.contains(&true);
+                self.links.push(shown);
+                shown.then_some(Event::Start(Tag::Link { link_type, dest_url, title, id }))
+            }
+            Event::End(TagEnd::Link | TagEnd::Image) => {
+                self.links.pop().unwrap_or(false).then_some(Event::End(TagEnd::Link))
+            }
+            Event::FootnoteReference(_) | Event::InlineMath(_) | Event::DisplayMath(_) => None,
+            Event::Start(_)
+            | Event::End(_)
+            | Event::Text(_)
+            | Event::Code(_)
+            | Event::SoftBreak
+            | Event::HardBreak
+            | Event::Rule
+            | Event::TaskListMarker(_) => Some(event),
+        }
+    }
+}
+
+/// Whether an address is one that only ever opens a page or a letter.
+fn leads_to_the_web(address: &str) -> bool {
+    let is =
+        |scheme: &str| address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    is("https://") || is("http://") || is("mailto:")
+}

@@ -1,0 +1,157 @@
+//! What is found, by whom, and what is shown of it.
+
+use parlor_dialect::Dialect;
+use serde_json::json;
+
+use crate::client::{Guest, code};
+use crate::doors::{DOORS, Door};
+use crate::matches;
+use crate::server::{AGENTS, Server};
+
+#[test]
+fn what_was_said_is_found_at_once_by_everybody() {
+    let server = Server::start();
+    let mut others: Vec<_> =
+        Dialect::ALL.into_iter().map(|dialect| server.client(Door::Unix, dialect, "v2")).collect();
+    others.push(Guest::new(Door::Web, Dialect::V2, "v2").observing().join(&server));
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for (dialect, door) in Dialect::ALL.into_iter().zip(DOORS) {
+            let word = format!("needle{n}{}", dialect.name());
+            let mut client = server.client(door, dialect, agent);
+            let session = client.new_session();
+            let script = format!("think Of {word}s\ntool Thread the {word}\nsay The Café {word} is thin.");
+            assert_eq!(client.turn(&session, &script), "end_turn");
+            let said = |role: &str| (session.clone(), role.to_owned());
+            for other in &mut others {
+                assert_eq!(other.places(&format!("{word} thread")), [said("tool"), said("user")]);
+                assert_eq!(other.places(&format!("{word}s")), [said("thought"), said("user")]);
+                assert_eq!(other.places(&format!("\"cafe {word}\"")), [said("agent"), said("user")]);
+                let hits = other.hits(&format!("cafe {word} role:agent"));
+                assert_eq!(hits.len(), 1);
+                assert_eq!(hits[0]["snippet"], format!("The Café {word} is thin."));
+                assert_eq!(matches(&hits[0]), ["Café", &word]);
+                assert_eq!((&hits[0]["agent"], &hits[0]["cwd"]), (&json!(agent), &json!("/")));
+            }
+            let hits = others[0].hits(&format!("{word} -thread -think"));
+            let id = hits[0]["messageId"].as_str().unwrap();
+            assert!(server.truth(&session).iter().any(|line| line.contains(id) && line.contains("thin.")));
+            assert!(hits[0]["at"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+        }
+    }
+}
+
+#[test]
+fn what_is_finished_is_found_before_the_turn_is() {
+    let server = Server::start();
+    for agent in AGENTS {
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let session = client.new_session();
+        let prompt = client.prompt(&session, "say A finished thing.\ntool Look around\nask\nsay The rest.");
+        let question = client.question("session/request_permission");
+        let places = client.places("finished");
+        assert_eq!(
+            places,
+            [(session.clone(), "agent".to_owned()), (session.clone(), "user".to_owned())],
+            "{agent}"
+        );
+        client.choose(&question, "allow-once");
+        assert_eq!(client.end_of(&session, prompt), "end_turn");
+        assert!(client.places("rest").contains(&(session.clone(), "agent".to_owned())));
+        client.call("session/delete", json!({ "sessionId": session })).unwrap();
+        assert_eq!(client.places("finished"), []);
+    }
+}
+
+#[test]
+fn sessions_are_found_by_their_titles() {
+    let server = Server::start();
+    for agent in AGENTS {
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let session = client.new_session();
+        client.turn(&session, "title Repairing the zeppelin");
+        let hits = client.hits("zeppelin role:title");
+        assert_eq!(hits.len(), 1, "{agent}");
+        assert_eq!(
+            (&hits[0]["sessionId"], &hits[0]["title"]),
+            (&json!(session), &json!("Repairing the zeppelin"))
+        );
+        assert_eq!((&hits[0]["messageId"], &hits[0]["snippet"]), (&json!(null), &hits[0]["title"]));
+        assert_eq!(matches(&hits[0]), ["zeppelin"]);
+        client.turn(&session, "title Something else");
+        assert_eq!(client.hits("zeppelin role:title"), [json!(null); 0]);
+        client.call("session/delete", json!({ "sessionId": session })).unwrap();
+    }
+}
+
+#[test]
+fn filters_keep_what_they_say() {
+    let server = Server::start();
+    let there = server.home().path().to_str().unwrap().to_owned();
+    let mut one = server.client(Door::Unix, Dialect::V2, "v2");
+    let mut two = server.client(Door::Unix, Dialect::V1, "v1");
+    let (here, away) = (one.new_session(), two.new_session_in(&there));
+    one.turn(&here, "say marked");
+    two.turn(&away, "say marked");
+    let sessions = |client: &mut crate::client::Client, params: serde_json::Value| {
+        let mut found: Vec<_> = client
+            .hits_with(params)
+            .iter()
+            .map(|hit| format!("{} {}", hit["sessionId"].as_str().unwrap(), hit["role"].as_str().unwrap()))
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    let of = |session: &str| [format!("{session} agent"), format!("{session} user")];
+    let mut both = [of(&here), of(&away)].concat();
+    both.sort_unstable();
+    for (query, expected) in [
+        ("marked".to_owned(), both.clone()),
+        ("marked agent:v1".to_owned(), of(&away).to_vec()),
+        (format!("cwd:{there} marked"), of(&away).to_vec()),
+        ("marked cwd:/ role:user".to_owned(), vec![of(&here)[1].clone()]),
+        ("marked since:1h".to_owned(), both.clone()),
+        ("since:2020-01-01 marked".to_owned(), both.clone()),
+        ("marked since:2999-01-01".to_owned(), vec![]),
+        ("marked agent:nobody".to_owned(), vec![]),
+    ] {
+        assert_eq!(sessions(&mut one, json!({ "query": query })), expected, "{query}");
+    }
+    let params =
+        json!({ "query": "marked", "sessionId": away, "role": "agent", "agent": "v1", "cwd": there });
+    assert_eq!(sessions(&mut two, params), [of(&away)[0].clone()]);
+    for bad in [
+        json!({ "query": "colour:blue" }),
+        json!({ "query": "x", "colour": "blue" }),
+        json!({ "query": "x", "role": "nobody" }),
+        json!({ "query": "x since:tomorrow" }),
+        json!({}),
+    ] {
+        assert_eq!(code(&one.call("_parlor/search", bad.clone())), -32602, "{bad}");
+    }
+    let error = one.call("_parlor/search", json!({ "query": "colour:blue" })).unwrap_err();
+    assert!(error["data"]["hint"].as_str().unwrap().contains("since"), "{error}");
+}
+
+#[test]
+fn pages_follow_each_other() {
+    let server = Server::start();
+    let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+    let session = client.new_session();
+    for n in 0..7 {
+        client.turn(&session, &format!("say paged {}", "and so on ".repeat(n)));
+    }
+    let all = client.hits("paged role:agent");
+    assert_eq!(all.len(), 7);
+    let (mut pages, mut cursor) = (Vec::new(), json!(null));
+    loop {
+        let page = client
+            .call("_parlor/search", json!({ "query": "paged role:agent", "limit": 3, "cursor": cursor }))
+            .unwrap();
+        pages.extend(page["hits"].as_array().unwrap().clone());
+        match page.get("nextCursor") {
+            Some(next) => cursor = next.clone(),
+            None => break,
+        }
+    }
+    assert_eq!(pages, all);
+}
