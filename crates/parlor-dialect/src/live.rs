@@ -20,6 +20,7 @@ use crate::hot::UpdateLine;
 use crate::text::ObjectText;
 use crate::translate::requests::{request_for_v1, request_for_v2};
 use crate::translate::{questions, turns};
+use crate::values::tool_content::item_to_v2;
 use crate::values::{blocks, capabilities, commands, options, permission};
 use crate::view::activity_name;
 use crate::{BadUpdate, Decoded, Decoder, Dialect, LineProblem, LossKind, Losses, shape};
@@ -288,6 +289,16 @@ pub fn learned(result: &Object) -> Vec<Update> {
         }
     }
     updates
+}
+
+/// A changed file, as version 2 shows it in a tool call. Without `old` the file is new.
+pub fn diff(path: &str, old: Option<&str>, new: &str) -> Json {
+    let mut item = Object::default();
+    item.set("type", shape::string("diff"));
+    item.set("path", shape::string(path));
+    item.set("oldText", old.map_or_else(Json::null, shape::string));
+    item.set("newText", shape::string(new));
+    item_to_v2(&item).to_json()
 }
 
 /// The change of mode that a v1 agent does not report when it was asked for it.

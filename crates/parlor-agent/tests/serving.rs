@@ -1,0 +1,265 @@
+//! An agent of a few lines, as clients of both versions meet it.
+
+use std::time::Duration;
+
+use parlor_agent::{Agent, Choice, Failure, Info, Json, Server, Step, Stop, Turn};
+use parlor_client::{Client, Connector, EntryId, MessageId, Role, Session, Slot, State, Transcript, Version};
+
+/// Does what the first word of the prompt says.
+struct Worker;
+
+impl Agent for Worker {
+    fn info(&self) -> Info {
+        Info::new("worker", "1.2").title("Worker").takes("image")
+    }
+
+    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
+        let text = turn.text();
+        match text.split(' ').next().unwrap_or_default() {
+            "count" => {
+                let transcript = turn.transcript().await;
+                turn.say(&format!("{} entries in {}", transcript.entries().len(), turn.cwd().display()))
+                    .await;
+            }
+            "work" => {
+                turn.think("Hm.").await;
+                turn.plan(&[Step::Completed("look"), Step::InProgress("edit"), Step::Pending("rest")]).await;
+                turn.say("I will ").await;
+                turn.say("edit.").await;
+                let input = Json::parse(r#"{"n":12345678901234567890}"#)?;
+                let call = turn.tool("Edit notes").kind("edit").file("/notes").input(input).start().await;
+                match call.ask(&[Choice::AllowOnce, Choice::RejectOnce]).await? {
+                    Some(choice) if choice.allows() => {
+                        call.diff("/notes", Some("a\n"), "b\n").await;
+                        call.complete().await;
+                    }
+                    _ => call.fail().await,
+                }
+                let terminal = turn.terminal("ls").await;
+                terminal.output(b"notes\n").await;
+                terminal.exit(0).await;
+                turn.title("Notes").await;
+                turn.say("Done.").await;
+            }
+            "two" => {
+                turn.say("One.").await;
+                turn.end_message();
+                turn.say("Two.").await;
+            }
+            "wait" => {
+                let _call = turn.tool("Waiting").start().await;
+                turn.say("Waiting.").await;
+                std::future::pending::<()>().await;
+            }
+            "slow" => {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                turn.say("Slow.").await;
+            }
+            "panic" => panic!("as asked"),
+            "fail" => return Err(Failure::new("no model answers")),
+            "refuse" => return Ok(Stop::Refusal),
+            _ => turn.say(&text).await,
+        }
+        Ok(Stop::EndTurn)
+    }
+
+    async fn other(&self, method: &str, _params: &parlor_agent::Object) -> Result<Json, Failure> {
+        if method == "_worker/ping" { Ok(Json::parse(r#"{"pong":1}"#)?) } else { Err(Failure::new("what?")) }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
+}
+
+async fn client(server: &Server, version: Version) -> Client {
+    let (read, write) = tokio::io::split(server.connect());
+    soon(Connector::new("test", "1").only(version).over(read, write)).await.unwrap()
+}
+
+async fn turn(session: &Session, text: &str) -> State {
+    let turn = soon(session.prompt(text)).await.unwrap();
+    soon(turn.end()).await.unwrap()
+}
+
+fn reason(state: &State) -> String {
+    state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned()).unwrap_or_default()
+}
+
+fn said(transcript: &Transcript) -> Vec<String> {
+    let lines = transcript.entries().iter().map(|entry| {
+        let body = entry.body();
+        let field =
+            |name: &str| body.fields.get(name).map_or(String::new(), |value| value.as_str().to_owned());
+        match entry.id() {
+            EntryId::Message(role, _) => format!("{role:?}: {}", body.content.to_text()),
+            EntryId::ToolCall(_) => format!("tool {} {}", field("title"), field("status")),
+            EntryId::Terminal(_) => format!("terminal: {}", String::from_utf8_lossy(&body.output)),
+            EntryId::Plan(_) => "plan".to_owned(),
+            EntryId::Compaction(_) | EntryId::Subagent(_) | EntryId::SessionMessage(_) | EntryId::Note(_) => {
+                "?".to_owned()
+            }
+        }
+    });
+    lines.collect()
+}
+
+const VERSIONS: [Version; 2] = [Version::V2, Version::V1];
+
+#[tokio::test]
+async fn all_that_an_agent_says_reaches_clients_of_both_versions() {
+    let server = Server::of(Worker).start().await.unwrap();
+    for version in VERSIONS {
+        let client = client(&server, version).await;
+        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        let (worked, _) = tokio::join!(turn(&session, "work now"), async {
+            let question = soon(client.question()).await.unwrap();
+            let choice = question.choices()[0].clone();
+            assert_eq!(choice.kind, "allow_once");
+            question.choose(&choice).await;
+        });
+        assert_eq!(reason(&worked), "end_turn");
+        let transcript = session.transcript();
+        let shown = said(&transcript);
+        for line in [
+            "User: work now",
+            "Thought: Hm.",
+            "Agent: I will edit.",
+            "tool \"Edit notes\" \"completed\"",
+            "Agent: Done.",
+        ] {
+            assert!(shown.iter().any(|other| other == line), "{version:?} {line}: {shown:#?}");
+        }
+        assert!(shown.contains(&"plan".to_owned()), "{shown:#?}");
+        let title = transcript.slot(Slot::Info).unwrap().fields.get("title").unwrap();
+        assert_eq!(title.as_str(), r#""Notes""#);
+        let input =
+            transcript.entries().iter().find_map(|entry| entry.body().fields.get("rawInput").cloned());
+        assert_eq!(input.unwrap().as_str(), r#"{"n":12345678901234567890}"#);
+    }
+    soon(server.stop()).await;
+}
+
+#[tokio::test]
+async fn turns_end_in_every_way() {
+    let server = Server::of(Worker).start().await.unwrap();
+    for version in VERSIONS {
+        let client = client(&server, version).await;
+        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        assert_eq!(reason(&turn(&session, "two").await), "end_turn");
+        assert_eq!(said(&session.transcript())[1..], ["Agent: One.", "Agent: Two."]);
+        assert_eq!(reason(&turn(&session, "refuse").await), "refusal");
+        for (prompt, why) in [("fail", "no model answers"), ("panic", "has a fault")] {
+            // A client of version 1 hears of it as the answer to its prompt.
+            let end = turn(&session, prompt).await;
+            assert_eq!(reason(&end), "error");
+            assert!(end.fields.get("error").unwrap().as_str().contains(why), "{end:?}");
+        }
+        assert_eq!(reason(&turn(&session, "hello").await), "end_turn");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_is_dropped_and_what_was_begun_ends() {
+    let server = Server::of(Worker).start().await.unwrap();
+    for version in VERSIONS {
+        let client = client(&server, version).await;
+        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        let waiting = soon(session.prompt("wait")).await.unwrap();
+        let mut news = session.news_since(0);
+        while !said(&session.transcript()).contains(&"Agent: Waiting.".to_owned()) {
+            soon(news.next()).await.unwrap();
+        }
+        session.cancel().await.unwrap();
+        assert_eq!(reason(&soon(waiting.end()).await.unwrap()), "cancelled");
+        let shown = said(&session.transcript());
+        let call = shown.iter().find(|line| line.starts_with("tool")).unwrap();
+        assert!(call.ends_with("\"cancelled\"") || call.ends_with("\"failed\""), "{call}");
+        assert_eq!(reason(&turn(&session, "hello").await), "end_turn");
+    }
+}
+
+#[tokio::test]
+async fn prompts_wait_for_each_other() {
+    let server = Server::of(Worker).start().await.unwrap();
+    let client = client(&server, Version::V2).await;
+    let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+    let (first, second, third) = tokio::join!(
+        soon(session.prompt("slow")),
+        soon(session.prompt("hello")),
+        soon(session.prompt("again"))
+    );
+    for turn in [first, second, third] {
+        assert_eq!(reason(&soon(turn.unwrap().end()).await.unwrap()), "end_turn");
+    }
+    assert_eq!(
+        said(&session.transcript()),
+        ["User: slow", "Agent: Slow.", "User: hello", "Agent: hello", "User: again", "Agent: again"]
+    );
+}
+
+#[tokio::test]
+async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
+    let home = tempfile::tempdir().unwrap();
+    let store = home.path().join("sessions.db");
+    let server = Server::of(Worker).store(&store).start().await.unwrap();
+    let first = client(&server, Version::V2).await;
+    assert_eq!(first.info().get("info").map(|info| info.as_str().contains("parlor")), Some(true));
+    let session = soon(first.new_session("/tmp".as_ref())).await.unwrap();
+    turn(&session, "one").await;
+    turn(&session, "count").await;
+    assert_eq!(said(&session.transcript()).last().unwrap(), "Agent: 3 entries in /tmp");
+    let answer = |transcript: &Transcript| -> MessageId {
+        let EntryId::Message(Role::Agent, id) = transcript.entries()[1].id() else {
+            panic!("{transcript:?}")
+        };
+        id.clone()
+    };
+    let at = answer(&session.transcript());
+    let fork = soon(session.fork(Some(&at), "/tmp".as_ref())).await.unwrap();
+    assert_eq!(said(&fork.transcript()), ["User: one", "Agent: one"]);
+    turn(&fork, "count").await;
+    assert_eq!(said(&fork.transcript()).last().unwrap(), "Agent: 3 entries in /tmp");
+    let truth = said(&session.transcript());
+    soon(server.stop()).await;
+    drop(server);
+
+    let server = Server::of(Worker).store(&store).start().await.unwrap();
+    for version in VERSIONS {
+        let client = client(&server, version).await;
+        assert_eq!(soon(client.list(None)).await.unwrap().len(), 2);
+        let again = soon(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
+        assert_eq!(said(&again.transcript())[..truth.len()], truth);
+        assert_eq!(answer(&again.transcript()), at, "ids last");
+        turn(&again, "count").await;
+        let last = said(&again.transcript()).pop().unwrap();
+        assert_eq!(last, format!("Agent: {} entries in /tmp", again.transcript().entries().len() - 1));
+    }
+    let client = client(&server, Version::V2).await;
+    soon(soon(client.load(fork.id(), "/tmp".as_ref())).await.unwrap().delete()).await.unwrap();
+    assert_eq!(soon(client.list(None)).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn two_clients_are_in_one_session() {
+    let server = Server::of(Worker).start().await.unwrap();
+    let (one, two) = (client(&server, Version::V1).await, client(&server, Version::V2).await);
+    let session = soon(one.new_session("/tmp".as_ref())).await.unwrap();
+    let joined = soon(two.load(session.id(), "/tmp".as_ref())).await.unwrap();
+    turn(&session, "hello").await;
+    let mut news = joined.news_since(0);
+    while said(&joined.transcript()) != ["User: hello", "Agent: hello"] {
+        soon(news.next()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn other_methods_are_the_agents_own() {
+    let server = Server::of(Worker).start().await.unwrap();
+    let client = client(&server, Version::V2).await;
+    let pong = soon(client.call("_worker/ping", &parlor_agent::Object::default())).await.unwrap();
+    assert_eq!(pong.get("pong").unwrap().as_str(), "1");
+    assert!(soon(client.call("_worker/pong", &parlor_agent::Object::default())).await.is_err());
+}
