@@ -121,21 +121,21 @@ impl<A: Agent> Host<A> {
             while let Some(frame) = framing.next_frame() {
                 let Frame::Line(line) = frame else { continue };
                 if let Ok(Incoming::One(message)) = parse(line, Batches::Refuse) {
-                    self.heard(&message);
+                    self.heard(&message).await;
                 }
             }
         }
     }
 
-    fn heard(self: &Arc<Self>, message: &Message<'_>) {
+    async fn heard(self: &Arc<Self>, message: &Message<'_>) {
         match &message.body {
             Body::Request { id, method, params } => {
                 let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
-                self.request(id.clone(), method, params);
+                self.request(id, method, params).await;
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
                 if let Some(id) = cancel_target(*params) {
-                    self.take_back(&id);
+                    self.take_back(&id).await;
                 }
             }
             Body::Notification { method, params } => {
@@ -143,7 +143,7 @@ impl<A: Agent> Host<A> {
                 if method == "session/cancel"
                     && let Some(session) = self.session(&params)
                 {
-                    self.cancel(&session);
+                    self.cancel(&session).await;
                 }
             }
             Body::Response { id, outcome } => {
@@ -156,53 +156,49 @@ impl<A: Agent> Host<A> {
         }
     }
 
-    fn request(self: &Arc<Self>, id: RequestId, method: &str, params: Object) {
+    async fn request(self: &Arc<Self>, id: &RequestId, method: &str, params: Object) {
         match method {
-            "initialize" => self.answer(id, Ok(initialized(&self.agent.info()))),
+            "initialize" => self.answer(id, Ok(initialized(&self.agent.info()))).await,
             "session/new" | "session/fork" => {
                 let name = named(&params).unwrap_or_else(|| SessionId::from(fresh().as_str()));
                 self.open(name.clone(), &params);
-                self.answer(id, Ok(Text::new().raw("sessionId", name.as_json().as_literal()).end()));
+                self.answer(id, Ok(Text::new().raw("sessionId", name.as_json().as_literal()).end())).await;
             }
             "session/resume" => {
                 if let Some(name) = session_in(&params) {
                     self.open(name, &params);
                 }
-                self.answer(id, Ok("{}".to_owned()));
+                self.answer(id, Ok("{}".to_owned())).await;
             }
             "session/close" | "session/delete" => {
                 if let Some(session) = self.session(&params) {
-                    self.cancel(&session);
+                    self.cancel(&session).await;
                     lock(&self.sessions).remove(&session.id);
                 }
-                self.answer(id, Ok("{}".to_owned()));
+                self.answer(id, Ok("{}".to_owned())).await;
             }
-            "session/list" => self.answer(id, Ok(r#"{"sessions":[]}"#.to_owned())),
-            "session/prompt" => self.prompt(id, &params),
+            "session/list" => self.answer(id, Ok(r#"{"sessions":[]}"#.to_owned())).await,
+            "session/prompt" => self.prompt(id, &params).await,
             _ => {
-                let (host, method) = (Arc::clone(self), method.to_owned());
+                let (host, id, method) = (Arc::clone(self), id.clone(), method.to_owned());
                 tokio::spawn(async move {
                     let answer = host.agent.other(&method, &params).await;
                     let answer = answer.map(|result| result.as_str().to_owned()).map_err(|failure| failure.0);
-                    host.answer(id, answer);
+                    host.answer(&id, answer).await;
                 });
             }
         }
     }
 
-    fn answer(self: &Arc<Self>, id: RequestId, answer: Result<String, RpcError>) {
+    async fn answer(&self, id: &RequestId, answer: Result<String, RpcError>) {
         let line = match answer {
             Ok(result) => match Json::parse(result) {
-                Ok(result) => write::response(&id, result.raw()),
-                Err(_) => write::error_response(&id, &RpcError::new(code::INTERNAL_ERROR, "no JSON")),
+                Ok(result) => write::response(id, result.raw()),
+                Err(_) => write::error_response(id, &RpcError::new(code::INTERNAL_ERROR, "no JSON")),
             },
-            Err(error) => write::error_response(&id, &error),
+            Err(error) => write::error_response(id, &error),
         };
-        // In the order of the calls, and without holding up who listens: there is room, or the hub reads.
-        let this = Arc::clone(self);
-        if let Err(mpsc::error::TrySendError::Full(line)) = this.line.lines.try_send(line + "\n") {
-            tokio::spawn(async move { this.line.say(&line).await });
-        }
+        self.line.message(line).await;
     }
 
     fn open(&self, id: SessionId, params: &Object) {
@@ -216,22 +212,27 @@ impl<A: Agent> Host<A> {
         lock(&self.sessions).get(&session_in(params)?).cloned()
     }
 
-    fn prompt(self: &Arc<Self>, id: RequestId, params: &Object) {
+    async fn prompt(self: &Arc<Self>, id: &RequestId, params: &Object) {
         let content = params.get("prompt").and_then(|list| Content::parse(list.raw()).ok());
         let (Some(session), Some(content)) = (self.session(params), content) else {
             let error = RpcError::new(code::INVALID_PARAMS, "there is no such session, or no prompt");
-            return self.answer(id, Err(error));
+            return self.answer(id, Err(error)).await;
         };
-        let mut queue = lock(&session.queue);
-        if queue.waiting.len() >= MAX_PROMPTS {
-            drop(queue);
+        let has_room = {
+            let mut queue = lock(&session.queue);
+            let has_room = queue.waiting.len() < MAX_PROMPTS;
+            if has_room {
+                queue.waiting.push_back((id.clone(), content));
+                if queue.running.is_none() {
+                    queue.running = Some(Arc::default());
+                    tokio::spawn(Arc::clone(self).work(Arc::clone(&session)));
+                }
+            }
+            has_room
+        };
+        if !has_room {
             let message = format!("{MAX_PROMPTS} prompts wait in this session already");
-            return self.answer(id, Err(RpcError::new(code::INTERNAL_ERROR, message)));
-        }
-        queue.waiting.push_back((id, content));
-        if queue.running.is_none() {
-            queue.running = Some(Arc::default());
-            tokio::spawn(Arc::clone(self).work(Arc::clone(&session)));
+            self.answer(id, Err(RpcError::new(code::INTERNAL_ERROR, message))).await;
         }
     }
 
@@ -249,7 +250,7 @@ impl<A: Agent> Host<A> {
                 (id, content, cancelled)
             };
             let message = fresh();
-            self.answer(id, Ok(Text::new().str("messageId", &message).end()));
+            self.answer(&id, Ok(Text::new().str("messageId", &message).end())).await;
             let turn = Turn {
                 line: Arc::clone(&self.line),
                 session: session.id.clone(),
@@ -280,26 +281,26 @@ impl<A: Agent> Host<A> {
     }
 
     /// A prompt that waits is not wanted any more.
-    fn take_back(self: &Arc<Self>, id: &RequestId) {
+    async fn take_back(&self, id: &RequestId) {
         let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
-        for session in sessions {
+        let waited = sessions.iter().any(|session| {
             let mut queue = lock(&session.queue);
-            if let Some(place) = queue.waiting.iter().position(|(waiting, _)| waiting == id) {
-                queue.waiting.remove(place);
-                drop(queue);
-                return self.answer(id.clone(), Err(taken_back()));
-            }
+            let place = queue.waiting.iter().position(|(waiting, _)| waiting == id);
+            place.and_then(|place| queue.waiting.remove(place)).is_some()
+        });
+        if waited {
+            self.answer(id, Err(taken_back())).await;
         }
     }
 
     /// The turn of a session is not wanted any more, nor what waits after it.
-    fn cancel(self: &Arc<Self>, session: &Session) {
+    async fn cancel(&self, session: &Session) {
         let (running, waiting) = {
             let mut queue = lock(&session.queue);
             (queue.running.clone(), std::mem::take(&mut queue.waiting))
         };
         for (id, _) in waiting {
-            self.answer(id, Err(taken_back()));
+            self.answer(&id, Err(taken_back())).await;
         }
         if let Some(running) = running {
             running.notify_one();
