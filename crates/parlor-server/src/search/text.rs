@@ -1,7 +1,8 @@
 //! The words that an entry is found by.
 
-use parlor_session::{Entry, EntryId, Role, Transcript, text_of};
+use parlor_session::{Content, Entry, EntryId, Role, Transcript, plain_text, text_of};
 use parlor_store::{EntryRow, Words};
+use serde_json::value::RawValue;
 
 use crate::json;
 
@@ -20,13 +21,10 @@ pub(crate) fn words_of(entry: &Entry, at: i64) -> Option<Words> {
             };
             let mut text = String::new();
             // Joined first, so that a character cut in two between chunks is whole.
-            for item in body.content.joined().iter() {
+            for item in beginning(&body.content).joined().iter() {
                 match text_of(item.json) {
                     Some(part) => text.push_str(&part),
                     None => text.push('\n'),
-                }
-                if text.len() > MOST {
-                    break;
                 }
             }
             (kind, text)
@@ -42,6 +40,17 @@ pub(crate) fn words_of(entry: &Entry, at: i64) -> Option<Words> {
     let mut text = text;
     text.truncate((0..=MOST.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
     Some(Words { kind: kind.to_owned(), at, text })
+}
+
+/// As much of a content as has all the text that counts.
+fn beginning(content: &Content) -> Content {
+    let mut length = 0;
+    let items = content.iter().take_while(|item| {
+        let is_wanted = length <= MOST;
+        length += plain_text(item.json).map_or(0, str::len);
+        is_wanted
+    });
+    items.filter_map(|item| serde_json::from_str::<&RawValue>(item.json).ok()).collect()
 }
 
 /// What a stored entry is found by; `None` also for one that cannot be read.
