@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
@@ -94,6 +94,8 @@ pub(crate) struct Shared {
     sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Inbox>>>>,
     /// Who was last at a session, for the environment of its agent. Environments stay in memory.
     peers: Mutex<HashMap<SessionId, Peer>>,
+    /// Who takes part in a session that was made and is not in memory yet.
+    expected: Mutex<HashMap<SessionId, Weak<Client>>>,
     next_client: AtomicU64,
     clients: AtomicU64,
     idle: Duration,
@@ -102,6 +104,10 @@ pub(crate) struct Shared {
 
 /// One client's way in.
 pub struct Connection(connection::Connection);
+
+/// How many sessions are remembered that a client made and in which nothing has happened since. The maker of one more
+/// takes part when it says something.
+const MAX_EXPECTED: usize = 10_000;
 
 /// How often sessions look whether they are still needed.
 const TICK: Duration = Duration::from_secs(15);
@@ -118,6 +124,7 @@ impl Hub {
             store,
             sessions: Mutex::default(),
             peers: Mutex::default(),
+            expected: Mutex::default(),
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             idle,
@@ -263,7 +270,15 @@ impl Shared {
             let key = id.as_json().as_literal().to_owned();
             let opened = self.read(move |store| stored::open(store, &key)).await?;
             match opened {
-                Some(opened) => Ok(session::start(Arc::clone(self), opened, None, None)),
+                Some(opened) => {
+                    let inbox = session::start(Arc::clone(self), opened, None, None);
+                    if let Some(client) = lock(&self.expected).remove(id).and_then(|client| client.upgrade())
+                    {
+                        // The inbox of a session that was just started is empty.
+                        let _ = inbox.try_send(Message::Attach(client));
+                    }
+                    Ok(inbox)
+                }
                 None => otherwise().await,
             }
         });
@@ -278,6 +293,18 @@ impl Shared {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// A client takes part in a session that was just made, as soon as anything happens in it: until then the session
+    /// need not be read.
+    pub(crate) fn expect(&self, id: &SessionId, client: &Arc<Client>) {
+        let mut expected = lock(&self.expected);
+        if expected.len() >= MAX_EXPECTED {
+            expected.retain(|_, client| client.strong_count() > 0);
+        }
+        if expected.len() < MAX_EXPECTED {
+            expected.insert(id.clone(), Arc::downgrade(client));
         }
     }
 
@@ -389,7 +416,7 @@ pub(crate) fn no_session(id: &SessionId) -> RpcError {
 }
 
 /// Lets time pass for all sessions and agents.
-async fn tick(shared: std::sync::Weak<Shared>) {
+async fn tick(shared: Weak<Shared>) {
     let every =
         shared.upgrade().map_or(TICK, |shared| TICK.min(shared.idle.max(Duration::from_millis(50)) / 2));
     loop {

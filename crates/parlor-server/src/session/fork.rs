@@ -366,11 +366,8 @@ async fn tell(hub: &Arc<Shared>, planned: Planned, how: How) {
             if let Some(error) = error {
                 json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
             }
+            hub.expect(&session, &client);
             client.outbox.push(json::response(&id, &answer).into());
-            let attached = hub.send(&session, Message::Attach(Arc::clone(&client))).await;
-            if let Err(error) = attached {
-                tracing::warn!(%session, "a fork cannot be opened: {}", error.message());
-            }
             Ok(())
         }
     };

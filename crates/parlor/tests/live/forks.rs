@@ -374,6 +374,23 @@ fn a_prompt_is_edited_by_forking_at_the_answer_before_it() {
     }
 }
 
+#[test]
+fn who_forked_takes_part_without_a_word() {
+    let server = Server::with(FORKERS);
+    for agent in ["v1", "v2", "at-end-v2"] {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(Door::Unix, dialect, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            let forked = id(&fork(&mut client, &session, None).unwrap());
+            let mut other = server.client(Door::Web, Dialect::V2, agent);
+            other.load(&forked);
+            other.turn(&forked, "say Heard?");
+            let after = server.truth(&forked);
+            client.comes_to(&forked, &after[truth.len()..]);
+        }
+    }
+}
+
 fn edit(client: &mut Client, session: &str, message: &str, text: &str) -> Result<Value, Value> {
     let prompt = json!([{ "type": "text", "text": text }]);
     client.call("_parlor/edit", json!({ "sessionId": session, "messageId": message, "prompt": prompt }))
