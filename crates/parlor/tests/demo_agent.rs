@@ -695,7 +695,7 @@ fn cancelling_ends_a_turn_wherever_it_waits() {
         for script in scripts {
             agent.prompt(&session, &format!("say go\n{script}"));
             agent.until(|line| line.to_string().contains("\"go\""));
-            // The turn is surely in its wait when the question was asked.
+            // The turn is surely in its wait when the question was asked, or the tool call shown.
             match script {
                 "ask" => drop(agent.question("session/request_permission")),
                 "elicit" => drop(agent.question("elicitation/create")),
@@ -704,6 +704,9 @@ fn cancelling_ends_a_turn_wherever_it_waits() {
                     let asked = agent.question("terminal/create");
                     agent.respond(&asked, &json!({ "terminalId": "t" }));
                     agent.question("terminal/wait_for_exit");
+                }
+                "terminal sleep 1000" => {
+                    agent.until(|line| line["params"]["update"]["sessionUpdate"] == "tool_call_update");
                 }
                 _ => {}
             }
