@@ -115,6 +115,11 @@ impl<A: Agent> Host<A> {
         loop {
             let count = read.read(&mut buffer).await.unwrap_or(0);
             if count == 0 {
+                // Nobody is left to work for.
+                let sessions: Vec<_> = lock(&self.sessions).drain().collect();
+                for (_, session) in sessions {
+                    self.cancel(&session).await;
+                }
                 return;
             }
             framing.extend(&buffer[..count]);

@@ -30,6 +30,8 @@ pub(crate) struct State {
     open: Option<(Role, String)>,
     /// Tool calls that are not over.
     pub(crate) calls: BTreeSet<String>,
+    /// How many questions have no answer yet.
+    asking: usize,
 }
 
 /// A tool at work. One that is not over when the turn ends has failed.
@@ -278,9 +280,17 @@ impl ToolCall {
             .raw("subject", &subject)
             .raw("options", &format!("[{}]", options.join(",")))
             .end();
+        self.turn.state().asking += 1;
         self.turn.state_is("requires_action").await;
         let answer = self.turn.line.ask("session/request_permission", &params).await;
-        self.turn.state_is("running").await;
+        let is_last = {
+            let mut state = self.turn.state();
+            state.asking -= 1;
+            state.asking == 0
+        };
+        if is_last {
+            self.turn.state_is("running").await;
+        }
         let answer = answer.map_err(Failure)?;
         let outcome = answer.get("outcome").and_then(|outcome| Object::parse(outcome.raw()).ok());
         let chosen = outcome.and_then(|outcome| JsonStr::from_raw(outcome.get("optionId")?.raw()));

@@ -263,3 +263,33 @@ async fn other_methods_are_the_agents_own() {
     assert_eq!(pong.get("pong").unwrap().as_str(), "1");
     assert!(soon(client.call("_worker/pong", &parlor_agent::Object::default())).await.is_err());
 }
+
+/// Works for ever, and says when it does no more.
+struct Endless(tokio::sync::watch::Sender<bool>);
+
+/// A turn that runs.
+struct Running(tokio::sync::watch::Sender<bool>);
+
+impl Agent for Endless {
+    async fn prompt(&self, _turn: Turn) -> Result<Stop, Failure> {
+        let _running = Running(self.0.clone());
+        std::future::pending().await
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_works_no_more_when_its_server_ends() {
+    let (sender, mut gone) = tokio::sync::watch::channel(false);
+    let server = Server::of(Endless(sender)).start().await.unwrap();
+    let client = client(&server, Version::V2).await;
+    let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+    let _turn = soon(session.prompt("work for ever")).await.unwrap();
+    soon(server.stop()).await;
+    soon(gone.wait_for(|gone| *gone)).await.unwrap();
+}

@@ -93,7 +93,10 @@ impl Connection {
     async fn notification(&mut self, method: &str, params: Option<&serde_json::value::RawValue>) {
         if method == CANCEL_REQUEST {
             let Some(id) = cancel_target(params) else { return };
-            for session in self.sessions.clone() {
+            // One that is not in memory has nothing that could be taken back.
+            let live: Vec<_> =
+                self.sessions.iter().filter(|session| self.hub.is_live(session)).cloned().collect();
+            for session in live {
                 let _ =
                     self.reach(&session, Message::TakeBack { client: self.client.id, id: id.clone() }).await;
             }
@@ -147,14 +150,12 @@ impl Connection {
                 let from = from(method, &params, dialect)?;
                 let session = session(&params)?;
                 let join = |from| Message::Join { client: client(), id: id.clone(), from };
-                let (first, second) = (join(from.clone()), join(from));
-                return match self.reach(&session, first).await {
-                    Err(error) if error.code() == code::RESOURCE_NOT_FOUND => {
-                        self.may_act()?;
-                        self.adopt(id, params, session, second)
-                    }
-                    reached => reached,
-                };
+                // Taking one over may take long, and is not waited for here.
+                if !self.hub.is_here(&session).await? {
+                    self.may_act()?;
+                    return self.adopt(id, params, session, join(from));
+                }
+                return self.reach(&session, join(from)).await;
             }
             _ => {}
         }

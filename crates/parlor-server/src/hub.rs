@@ -216,6 +216,15 @@ impl Shared {
         lock(&self.sessions).get(id).is_some_and(|cell| cell.initialized())
     }
 
+    /// Whether a session is in memory or in the store.
+    pub(crate) async fn is_here(&self, id: &SessionId) -> Result<bool, RpcError> {
+        if self.is_live(id) {
+            return Ok(true);
+        }
+        let key = id.as_json().as_literal().to_owned();
+        self.read(move |store| Ok(store.session(&key)?.is_some())).await
+    }
+
     pub(crate) fn disconnected(&self) {
         self.clients.fetch_sub(1, Ordering::Relaxed);
     }
@@ -285,12 +294,7 @@ impl Shared {
         match opened.await {
             Ok(inbox) => Ok(inbox.clone()),
             Err(error) => {
-                let mut sessions = lock(&self.sessions);
-                // Somebody else may be at it.
-                let is_ours = |other: &Arc<_>| Arc::ptr_eq(other, &cell) && Arc::strong_count(&cell) == 2;
-                if !cell.initialized() && sessions.get(id).is_some_and(is_ours) {
-                    sessions.remove(id);
-                }
+                self.give_up(id, &cell);
                 Err(error)
             }
         }
@@ -356,6 +360,42 @@ impl Shared {
         let inbox = session::start(Arc::clone(self), opened, Some((bound, result)), None);
         let cell = Arc::new(OnceCell::new_with(Some(inbox)));
         lock(&self.sessions).insert(id.clone(), cell);
+    }
+
+    /// A fork begins, with an agent that has it. One that somebody else has opened already gives the agent back.
+    pub(crate) async fn begin_fork(
+        self: &Arc<Self>,
+        id: &SessionId,
+        bound: Bound,
+    ) -> Result<Option<Bound>, RpcError> {
+        let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
+        let mut bound = Some(bound);
+        let begun = cell.get_or_try_init(async || {
+            let key = id.as_json().as_literal().to_owned();
+            let opened = self.read(move |store| stored::open(store, &key)).await?;
+            let opened = opened.ok_or_else(|| no_session(id))?;
+            let agent = bound.take().map(|bound| {
+                let result = bound.result.clone();
+                (bound, result)
+            });
+            Ok(session::start(Arc::clone(self), opened, agent, None))
+        });
+        match begun.await {
+            Ok(_) => Ok(bound),
+            Err(error) => {
+                self.give_up(id, &cell);
+                Err(error)
+            }
+        }
+    }
+
+    /// A session could not be opened: its place goes, unless somebody else is at it.
+    fn give_up(&self, id: &SessionId, cell: &Arc<OnceCell<Inbox>>) {
+        let mut sessions = lock(&self.sessions);
+        let is_ours = |other: &Arc<_>| Arc::ptr_eq(other, cell) && Arc::strong_count(cell) == 2;
+        if !cell.initialized() && sessions.get(id).is_some_and(is_ours) {
+            sessions.remove(id);
+        }
     }
 
     /// A session leaves its place, unless something came for it meanwhile.

@@ -125,6 +125,13 @@ impl Agent {
         })
     }
 
+    /// Asks the agent at once, before anything else is said to it. Whoever waits may do so later.
+    pub(crate) fn call_now(&self, method: &str, params: &Object) -> Result<oneshot::Receiver<Reply>, Json> {
+        let (sender, answer) = oneshot::channel();
+        self.ask(method, params, Waiting::Caller(sender))?;
+        Ok(answer)
+    }
+
     /// Asks the agent; the answer goes to a session. `None` if too much was asked already.
     pub(crate) fn call_for(
         &self,
@@ -185,6 +192,14 @@ impl Agent {
         drop(links);
         if self.is_gone() {
             let _ = inbox.try_send(Message::AgentGone(self.error()));
+        }
+    }
+
+    /// Forgets what was said about a session that nobody here knew: it is about to be said again.
+    pub(crate) fn forget_orphans(&self, session: &SessionId) {
+        let mut links = lock(&self.links);
+        if let Some(lines) = links.orphans.remove(session) {
+            links.orphan_bytes -= lines.len();
         }
     }
 
@@ -373,4 +388,6 @@ async fn write_all(mut reader: OutboxReader, mut write: impl AsyncWrite + Unpin)
             return;
         }
     }
+    // The other half of a stream may be in use still.
+    let _ = write.shutdown().await;
 }

@@ -139,9 +139,15 @@ async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
 
 fn orphan(agent: &Agent, session: SessionId, line: &str) {
     let mut links = lock(&agent.links);
-    if links.orphan_bytes + line.len() + 1 > MAX_ORPHANS {
-        tracing::warn!(agent = agent.name, %session, "an update of an unknown session is dropped");
-        return;
+    // What was said about sessions that nobody asks for makes room.
+    while links.orphan_bytes + line.len() + 1 > MAX_ORPHANS {
+        let Some(other) = links.orphans.keys().find(|other| **other != session).cloned() else {
+            tracing::warn!(agent = agent.name, %session, "an update of an unknown session is dropped");
+            return;
+        };
+        tracing::warn!(agent = agent.name, session = %other, "updates of an unknown session are dropped");
+        let dropped = links.orphans.remove(&other).map_or(0, |lines| lines.len());
+        links.orphan_bytes -= dropped;
     }
     links.orphan_bytes += line.len() + 1;
     let lines = links.orphans.entry(session).or_default();

@@ -168,6 +168,7 @@ async fn told(
         }
     };
     let (inbox, mut heard) = mpsc::channel(INBOX);
+    agent.forget_orphans(id);
     agent.link(id, &inbox);
     let done = hear(agent, method, &params, &mut heard).await;
     let told = done.map_err(|error| match error.code() {

@@ -34,6 +34,9 @@ pub(crate) struct Bound {
     pub(crate) result: Object,
 }
 
+/// The key by which a session remembers that its agent was not given the conversation yet.
+const HAND_OVER: &str = "handOver";
+
 impl Bound {
     /// The session needs the agent no more, for now.
     pub(super) fn release(self, forever: bool) {
@@ -59,12 +62,18 @@ impl Actor {
         let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
         let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
         data.set("agentDialect", json::string(dialect.name()));
+        let anew = anew && !self.session.transcript().entries().is_empty();
+        // An agent that began anew may be brought back before it was given the conversation.
+        self.hand_over = anew || data.get(HAND_OVER).is_some();
+        if self.hand_over {
+            data.set(HAND_OVER, json::json("true"));
+        }
+        self.handed = None;
         data.to_json().as_str().clone_into(&mut self.row.data);
         self.row.agent_session = Some(bound.session.as_json().as_literal().to_owned());
         self.due.row = true;
         self.agent = Some(bound);
-        self.hand_over = anew && !self.session.transcript().entries().is_empty();
-        self.step(Input::AgentReady { taking, anew: self.hand_over });
+        self.step(Input::AgentReady { taking, anew });
         self.go_on_with_forks(None);
     }
 
@@ -206,6 +215,7 @@ impl Actor {
         let (agent, session) = (Arc::clone(agent), session.clone());
         let mut content = live::prompt_to_agent(&prompt.content, agent.dialect, &mut self.losses);
         if std::mem::take(&mut self.hand_over) {
+            self.handed = Some(prompt.id);
             content = self.with_context(&content, agent.offers(Offer::EmbeddedContext));
         }
         let mut params = Self::params_for(&session);
@@ -241,6 +251,9 @@ impl Actor {
             AgentCall::Prompt(prompt) => {
                 self.sent.remove(&prompt);
                 self.flush_info();
+                if self.handed.take_if(|handed| *handed == prompt).is_some() {
+                    self.handed_over(reply.is_ok());
+                }
                 let input = match (self.session.agent(), reply) {
                     (Some(TurnTaking::Queueing), Ok(result)) => {
                         let mut fields = json::object(Some(result.raw()));
@@ -260,6 +273,17 @@ impl Actor {
                 };
                 self.step(input);
             }
+        }
+    }
+
+    /// The agent was given the conversation, and has taken it or not.
+    fn handed_over(&mut self, taken: bool) {
+        self.hand_over = !taken;
+        if taken {
+            let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
+            data.remove(HAND_OVER);
+            data.to_json().as_str().clone_into(&mut self.row.data);
+            self.due.row = true;
         }
     }
 
@@ -340,6 +364,7 @@ impl Actor {
         self.terminals = None;
         self.decoder.turn_boundary();
         self.step(Input::AgentGone(live::failed_state(error)));
+        self.go_on_with_forks(Some(error));
     }
 
     /// Reads or writes a file for the agent: the editor has unsaved changes, the disk has the rest.

@@ -34,8 +34,12 @@ impl Actor {
     }
 
     /// A client says something without asking what comes of it. Should the agent not want it, the session says so.
-    pub(super) fn speak(&mut self, client: &Arc<Client>, content: Json) {
+    pub(super) fn speak(&mut self, client: &Arc<Client>, content: Json, answer: Option<(RequestId, Object)>) {
+        self.hub.note_peer(&self.id, &client.peer);
         self.attach(client);
+        if let Some((id, answer)) = answer {
+            self.say(client.id, json::response(&id, &answer));
+        }
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
         self.unasked.insert(prompt);

@@ -15,7 +15,7 @@ use parlor_store::{Copied, SessionRow, Write};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::{Actor, Bound, From, Message, now};
-use crate::agent::{Agent, Offer};
+use crate::agent::{Agent, Offer, Reply};
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
@@ -53,11 +53,20 @@ pub(super) struct Planned {
     /// What is written of it, until it is.
     writes: Vec<Write>,
     /// What the agent is asked, if it can fork by itself.
-    native: Option<Object>,
+    native: Option<Native>,
     /// The answer, unless the agent has more to say.
     answer: Object,
     /// What is said in the new session at once.
     prompt: Option<Json>,
+}
+
+/// What an agent is asked that can fork by itself.
+struct Native {
+    params: Object,
+    /// The session at the agent that is forked.
+    session: SessionId,
+    /// The last change, if it is forked at its end: what comes later is not to be in it.
+    end: Option<u64>,
 }
 
 /// How the agent of a fork knows the conversation.
@@ -151,7 +160,7 @@ impl Actor {
     }
 
     /// What the agent is asked to do, if it can do it: for that it has to know all of the conversation.
-    fn native(&self, fork: &Fork, row: &SessionRow) -> Option<Object> {
+    fn native(&self, fork: &Fork, row: &SessionRow) -> Option<Native> {
         let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
         if self.hand_over || self.waiting_forks.len() >= MAX_WAITING {
             return None;
@@ -182,7 +191,8 @@ impl Actor {
         if let Some(message) = message {
             params.set("messageId", message.as_json());
         }
-        Some(params)
+        let end = message.is_none().then(|| self.session.transcript().seq());
+        Some(Native { params, session: agents.into(), end })
     }
 
     fn answer_to_fork(&self, client: &Client, row: &SessionRow, fork: &Fork) -> Object {
@@ -243,15 +253,31 @@ impl Actor {
         }
     }
 
-    fn finish(&self, planned: Planned, error: Option<&RpcError>) {
+    fn finish(&self, mut planned: Planned, error: Option<&RpcError>) {
         let hub = Arc::clone(&self.hub);
-        let agent = self.agent.as_ref().map(|bound| Arc::clone(&bound.agent));
-        let error = error.cloned();
+        let error = error.cloned().filter(|_| planned.native.is_some());
+        // The agent may have begun anew since, or have gone on: then it would fork something else.
+        let is_the_same = |native: &Native| {
+            let seq = self.session.transcript().seq();
+            let same_session = self.bound().is_some_and(|(_, session)| *session == native.session);
+            same_session && !self.hand_over && native.end.is_none_or(|end| end == seq)
+        };
+        let native = planned.native.take().filter(is_the_same);
+        let asked = self.bound().zip(native).map(|((agent, _), Native { mut params, .. })| {
+            if let Some(session) = JsonStr::from_literal(&planned.row.id) {
+                agent.name_session(&mut params, &session.into());
+            }
+            let beginning = agent.beginnings.begin();
+            (Arc::clone(agent), beginning, agent.call_now("session/fork", &params))
+        });
         tokio::spawn(async move {
-            let how = match (&planned.native, agent, error) {
-                (Some(params), Some(agent), _) => fork_at_agent(&agent, params.clone(), &planned.row).await,
-                (Some(_), None, error) => How::Transcript(error),
-                (None, _, _) => How::Transcript(None),
+            let how = match asked {
+                Some((agent, _beginning, Ok(answer))) => {
+                    let gone = || Err(json::error_object(&agent.error()));
+                    forked_by(&agent, answer.await.unwrap_or_else(|_| gone()))
+                }
+                Some((agent, _, Err(error))) => forked_by(&agent, Err(error)),
+                None => How::Transcript(error),
             };
             tell(&hub, planned, how).await;
         });
@@ -317,17 +343,13 @@ fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
         .ok_or_else(|| bad_message(message, "empty", "there is nothing left of the prompt"))
 }
 
-/// Has the agent fork by itself.
-async fn fork_at_agent(agent: &Arc<Agent>, mut params: Object, row: &SessionRow) -> How {
-    if let Some(session) = JsonStr::from_literal(&row.id) {
-        agent.name_session(&mut params, &session.into());
-    }
+/// What came of having the agent fork by itself.
+fn forked_by(agent: &Arc<Agent>, reply: Reply) -> How {
     let failed = |error: RpcError| {
         tracing::info!(agent = agent.name, "the agent could not fork: {}", error.message());
         How::Transcript(Some(error))
     };
-    let _beginning = agent.beginnings.begin();
-    match agent.call("session/fork", &params).await {
+    match reply {
         Ok(result) => {
             let mut result = json::object(Some(result.raw()));
             let Some(session) = json::session_of(&result) else {
@@ -343,39 +365,60 @@ async fn fork_at_agent(agent: &Arc<Agent>, mut params: Object, row: &SessionRow)
 
 /// Answers who wanted the fork, lets it take part there, and says what is to be said.
 async fn tell(hub: &Arc<Shared>, planned: Planned, how: How) {
-    let Planned { client, id, row, mut answer, prompt, .. } = planned;
+    let Planned { client, id, row, answer, prompt, .. } = planned;
     let Some(session) = JsonStr::from_literal(&row.id).map(SessionId::from) else { return };
-    hub.note_peer(&session, &client.peer);
     let told = match how {
-        How::Native(bound) => {
-            let key = row.id.clone();
-            match hub.read(move |store| stored::open(store, &key)).await {
-                Ok(Some(opened)) => {
-                    let result = bound.result.clone();
-                    hub.begin(opened, &session, *bound, result);
-                    let notes = vec![(FORK, json::string("native"))];
-                    let from = From::Forked(notes);
-                    hub.send(&session, Message::Join { client: Arc::clone(&client), id: id.clone(), from })
+        How::Native(bound) => match hub.begin_fork(&session, *bound).await {
+            Ok(None) => {
+                hub.note_peer(&session, &client.peer);
+                let from = From::Forked(vec![(FORK, json::string("native"))]);
+                let join = Message::Join { client: Arc::clone(&client), id: id.clone(), from };
+                match (hub.send(&session, join).await, prompt) {
+                    (Ok(()), Some(content)) => {
+                        hub.send(
+                            &session,
+                            Message::Say { client: Arc::clone(&client), content, answer: None },
+                        )
                         .await
+                    }
+                    (joined, _) => joined,
                 }
-                Ok(None) => Err(crate::hub::no_session(&session)),
-                Err(error) => Err(error),
             }
-        }
+            Ok(Some(bound)) => {
+                // Somebody was quicker to open it, and it goes without this agent.
+                bound.release(true);
+                let why = RpcError::new(code::INTERNAL_ERROR, "the new session was opened meanwhile");
+                tell_of_transcript(hub, &session, &client, &id, answer, prompt, Some(&why)).await
+            }
+            Err(error) => Err(error),
+        },
         How::Transcript(error) => {
-            if let Some(error) = error {
-                json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
-            }
-            hub.expect(&session, &client);
-            client.outbox.push(json::response(&id, &answer).into());
-            Ok(())
+            tell_of_transcript(hub, &session, &client, &id, answer, prompt, error.as_ref()).await
         }
     };
     if let Err(error) = told {
         client.outbox.push(json::error(&id, &error).into());
-        return;
     }
-    if let Some(content) = prompt {
-        let _ = hub.send(&session, Message::Say { client, content }).await;
+}
+
+/// The same for a fork whose agent is given the conversation. What is said there is stored before it is answered.
+async fn tell_of_transcript(
+    hub: &Arc<Shared>,
+    session: &SessionId,
+    client: &Arc<Client>,
+    id: &RequestId,
+    mut answer: Object,
+    prompt: Option<Json>,
+    error: Option<&RpcError>,
+) -> Result<(), RpcError> {
+    if let Some(error) = error {
+        json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
     }
+    let Some(content) = prompt else {
+        hub.expect(session, client);
+        client.outbox.push(json::response(id, &answer).into());
+        return Ok(());
+    };
+    let answer = Some((id.clone(), answer));
+    hub.send(session, Message::Say { client: Arc::clone(client), content, answer }).await
 }

@@ -17,6 +17,9 @@ use crate::json;
 /// How much is said in one line at most, unless one block is longer.
 const LINE: usize = 1 << 20;
 
+/// An update that changes nothing.
+const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
+
 /// From where a client wants to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum From {
@@ -36,6 +39,10 @@ pub(crate) enum From {
 
 impl Actor {
     pub(super) fn join(&mut self, client: Arc<Client>, id: RequestId, from: &From) {
+        // One that is gone has left all its sessions already.
+        if client.outbox.is_closed() {
+            return;
+        }
         if self.leaving.contains(&client.id) {
             // It hears first that it left.
             let (me, from) = (self.me.clone(), from.clone());
@@ -89,6 +96,10 @@ impl Actor {
 
     /// A client takes part without having asked for what was.
     pub(super) fn attach(&mut self, client: &Arc<Client>) {
+        // One that is gone has left all its sessions already.
+        if client.outbox.is_closed() {
+            return;
+        }
         if !self.seats.contains_key(&client.id) {
             let seq = self.session.transcript().seq();
             let seat = Seat::new(Arc::clone(client), Reading::new(seq, seq), None);
@@ -204,8 +215,7 @@ impl Actor {
                 let mut alias = None;
                 let mut mint = || alias.get_or_insert_with(fresh).clone();
                 for said in listener.tell(&update, telling, &mut mint, &mut self.losses) {
-                    let seq = wants_seq.then(|| reading.upto());
-                    lines.push_str(&live::update_line(&self.id, &said, seq));
+                    lines.push_str(&live::update_line(&self.id, &said, None));
                 }
                 client.outbox.push(lines.into());
                 aliases.extend(alias.map(|alias| (alias, update)));
@@ -217,11 +227,14 @@ impl Actor {
                 if request.is_new {
                     in_answer = &[Slot::Options, Slot::Mode];
                 }
-                let line = answer_line(&self.id, &request, client, listener, transcript, from);
+                let line = answer_line(&self.id, &request, client, listener, told, transcript, from);
                 client.outbox.push(line.into());
                 // The session's own queue is full only if it is about to be emptied.
                 let me = self.me.clone();
                 tokio::spawn(async move { me.send(Message::Seated(id)).await });
+            } else if wants_seq {
+                // Only now it has all up to this change.
+                client.outbox.push(live::update_line(&self.id, NOTHING_NEW, Some(told)).into());
             }
             if told == transcript.seq() {
                 seat.pace = Pace::Live;
@@ -241,12 +254,13 @@ fn answer_line(
     request: &Answer,
     client: &Client,
     listener: &mut live::Listener,
+    told: u64,
     transcript: &parlor_session::Transcript,
     from: Dialect,
 ) -> String {
     let mut losses = parlor_dialect::Losses::default();
     let mut result = listener.session_fields(transcript, &mut losses);
-    json::note(&mut result, "parlor/seq", json::json(transcript.seq().to_string()));
+    json::note(&mut result, "parlor/seq", json::json(told.to_string()));
     json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
     for (name, value) in &request.notes {
         json::note(&mut result, name, value.clone());

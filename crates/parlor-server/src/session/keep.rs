@@ -99,13 +99,21 @@ impl Actor {
     }
 
     fn writes(&mut self) -> Vec<Write> {
+        let is_deleted = matches!(self.ends, Some(End::Deleted));
+        // What was forked in the last moment outlives the session.
+        let mut writes = if is_deleted && self.forks.is_empty() { Vec::new() } else { self.changes() };
+        if is_deleted {
+            self.due.durable = true;
+            writes.push(Write::Delete { session: self.id.as_json().as_literal().to_owned() });
+            writes.extend(crate::known::forget(&self.row));
+        }
+        writes
+    }
+
+    /// All that changed.
+    fn changes(&mut self) -> Vec<Write> {
         let session = self.id.as_json().as_literal().to_owned();
         let mut writes = Vec::new();
-        if let Some(End::Deleted) = self.ends {
-            self.due.durable = true;
-            let forget = crate::known::forget(&self.row);
-            return std::iter::once(Write::Delete { session }).chain(forget).collect();
-        }
         if !self.unsaved.is_empty() {
             self.last_active = Instant::now();
             if self.row_written.elapsed() >= ACTIVITY {
@@ -202,6 +210,7 @@ impl Actor {
             agent.notify("session/cancel", &params);
         }
         self.refuse_forks(&error);
+        self.go_on_with_forks(Some(&error));
         // A server that ends goes on doing so.
         if !matches!(self.ends, Some(End::Stopped(_))) {
             self.ends = Some(End::Failed(error));

@@ -87,8 +87,8 @@ pub(crate) enum Message {
     Fork(Box<fork::Request>),
     /// A client takes part without having asked for what was.
     Attach(Arc<Client>),
-    /// A client speaks, and what comes of it is seen in the session.
-    Say { client: Arc<Client>, content: Json },
+    /// A client speaks, and what comes of it is seen in the session. Before that it is given an answer, if one is due.
+    Say { client: Arc<Client>, content: Json, answer: Option<(RequestId, Object)> },
     /// Something for the agent; without an id it wants no answer.
     Forward { client: Arc<Client>, id: Option<RequestId>, method: String, params: Object },
     /// A client answered a question.
@@ -165,6 +165,8 @@ pub(crate) struct Actor {
     starting: Option<Starting>,
     /// Whether the agent has to be given the conversation with the next prompt.
     hand_over: bool,
+    /// The prompt with which it was given the conversation, until it has taken it.
+    handed: Option<PromptId>,
     terminals: Option<Terminals>,
     seats: BTreeMap<ClientId, Seat>,
     /// Who closed the session and has yet to hear so.
@@ -287,10 +289,17 @@ impl Actor {
             }
             self.flush();
             self.let_go();
-            self.act();
+            // Before the agent hears of anything that is not in the forks.
             self.forked();
+            self.act();
             self.show();
             self.pump_all();
+            if self.due.aliases
+                && let Err(failed) = self.store().await
+            {
+                self.fail(&failed);
+                break;
+            }
             if self.ends.is_some() {
                 break;
             }
@@ -314,8 +323,11 @@ impl Actor {
             Message::Archive { client, id, archived } => self.archive(&client, id, archived),
             Message::Delete { client, id } => self.delete(&client, &id),
             Message::Fork(request) => self.fork(&request),
-            Message::Attach(client) => self.attach(&client),
-            Message::Say { client, content } => self.speak(&client, content),
+            Message::Attach(client) => {
+                self.hub.note_peer(&self.id, &client.peer);
+                self.attach(&client);
+            }
+            Message::Say { client, content, answer } => self.speak(&client, content, answer),
             Message::Forward { client, id, method, params } => {
                 self.forward(&client, id.as_ref(), &method, params);
             }
@@ -466,6 +478,9 @@ impl Actor {
 
     /// The task ends. What the session has is stored; the agent may forget it.
     async fn leave(mut self) {
+        if !self.waiting_forks.is_empty() {
+            self.go_on_with_forks(Some(&crate::hub::no_session(&self.id)));
+        }
         if matches!(self.ends, Some(End::Unused)) && !self.hub.forget(&self.id, &mut self.inbox) {
             // Somebody came at the last moment.
             self.ends = None;
@@ -522,6 +537,7 @@ impl Message {
     pub(crate) fn asked(&self) -> Option<(&Arc<Client>, &RequestId)> {
         match self {
             Self::Fork(request) => Some((&request.client, &request.id)),
+            Self::Say { client, answer: Some((id, _)), .. } => Some((client, id)),
             Self::Join { client, id, .. }
             | Self::Close { client, id }
             | Self::Prompt { client, id, .. }
@@ -534,7 +550,7 @@ impl Message {
                 Some((client, id))
             }
             Self::Attach(_)
-            | Self::Say { .. }
+            | Self::Say { answer: None, .. }
             | Self::Seated(_)
             | Self::Drained(_)
             | Self::Left(_)

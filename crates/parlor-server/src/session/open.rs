@@ -63,6 +63,7 @@ pub(crate) fn start(
         agent: None,
         starting: None,
         hand_over: false,
+        handed: None,
         terminals: None,
         seats: BTreeMap::new(),
         leaving: Vec::new(),
@@ -114,7 +115,7 @@ pub(crate) fn start(
             return;
         }
         actor.act();
-        actor.run().await;
+        Box::pin(actor.run()).await;
     });
     me
 }

@@ -490,7 +490,23 @@ impl Session {
             let is_over = |body: &Body| (words.is_final)(body);
             out.upkeep |= names.rename(entry, transcript, starts, *turn_began, is_over, fresh);
         }
+        let takes_back = match &update {
+            Update::Upsert { target: Target::Entry(EntryId::Message(Role::User, _)), upsert } => {
+                upsert.whole || !upsert.content.is_omitted()
+            }
+            Update::Remove { entry: EntryId::Message(Role::User, _), .. } => true,
+            Update::Upsert { .. }
+            | Update::Remove { .. }
+            | Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Note { .. }
+            | Update::State(_) => false,
+        };
         self.push(update, out);
+        if takes_back {
+            // A title may have been made of it.
+            self.retitle(Titles::remake, out);
+        }
     }
 
     /// An agent that reports states said what it does.

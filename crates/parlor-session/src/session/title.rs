@@ -153,6 +153,17 @@ impl Titles {
         None
     }
 
+    /// What a person said was replaced: a made title is made again of what is there now. What there is to tell.
+    pub(super) fn remake(&mut self, transcript: &Transcript) -> Option<Update> {
+        self.made.as_ref()?;
+        let prompts =
+            transcript.entries().iter().filter(|entry| matches!(entry.id(), EntryId::Message(Role::User, _)));
+        let title = prompts.into_iter().find_map(|prompt| {
+            prompt.body().content.joined().iter().find_map(|item| first_words(&text_of(item.json)?))
+        });
+        self.change(|titles| titles.made = title.map(|title| JsonStr::new(&title)))
+    }
+
     fn shown(&self) -> Shown<'_> {
         match self {
             Self { person: title @ Some(_), .. } => Shown { title: title.as_ref(), mark: Some("person") },

@@ -132,43 +132,46 @@ fn output_may_come_between_a_named_prompt_and_its_echo() {
 #[test]
 fn a_prompt_may_be_changed_by_the_agent_once_it_was_said() {
     check(&expect![[r#"
-            join 1
-            ready queue
-            prompt 1 by 1 my password is x
-                send 1
-                held: [1 my password is x (1)]
-            whole user u1: my password is x
-                - user u1 = my password is x
-                - Info my password is x {"parlor/title":"made"}
-                durable
-                settle 1 of 1: accepted as u1
-                held: []
-            chunk agent a: careful
-                - agent a + careful
-            whole user u1: my password is ***
-                - user u1 = my password is ***
-            whole user u1: my password is x
-                - user u1 = my password is x
-        "#]]);
+        join 1
+        ready queue
+        prompt 1 by 1 my password is x
+            send 1
+            held: [1 my password is x (1)]
+        whole user u1: my password is x
+            - user u1 = my password is x
+            - Info my password is x {"parlor/title":"made"}
+            durable
+            settle 1 of 1: accepted as u1
+            held: []
+        chunk agent a: careful
+            - agent a + careful
+        whole user u1: my password is ***
+            - user u1 = my password is ***
+            - Info my password is ***
+        whole user u1: my password is x
+            - user u1 = my password is x
+            - Info my password is x
+    "#]]);
 }
 
 #[test]
 fn a_prompt_that_was_never_said_again_may_be_changed_too() {
     check(&expect![[r#"
-            join 1
-            ready queue
-            prompt 1 by 1 my password is x
-                send 1
-                held: [1 my password is x (1)]
-            accepted 1 u1
-                - user u1 = my password is x
-                - Info my password is x {"parlor/title":"made"}
-                durable
-                settle 1 of 1: accepted as u1, with fields
-                held: []
-            chunk agent a: careful
-                - agent a + careful
-            whole user u1: my password is ***
-                - user u1 = my password is ***
-        "#]]);
+        join 1
+        ready queue
+        prompt 1 by 1 my password is x
+            send 1
+            held: [1 my password is x (1)]
+        accepted 1 u1
+            - user u1 = my password is x
+            - Info my password is x {"parlor/title":"made"}
+            durable
+            settle 1 of 1: accepted as u1, with fields
+            held: []
+        chunk agent a: careful
+            - agent a + careful
+        whole user u1: my password is ***
+            - user u1 = my password is ***
+            - Info my password is ***
+    "#]]);
 }

@@ -253,6 +253,23 @@ fn a_fork_knows_whose_titles_there_are_and_nothing_of_prompts() {
 }
 
 #[test]
+fn a_made_title_does_not_outlive_the_words_it_was_made_of() {
+    let mut stage = Stage::default();
+    stage
+        .play("ready queue\njoin 1\nprompt 1 by 1 My password\naccepted 1 m1\nstate running\nstate idle end");
+    let title = |stage: &Stage| {
+        let info = stage.session.transcript().slot(Slot::Info);
+        info.and_then(|info| Some(info.fields.get("title")?.as_str().to_owned()))
+    };
+    assert_eq!(title(&stage).as_deref(), Some(r#""My password""#));
+    stage.play("whole user m1: Something else");
+    assert_eq!(title(&stage).as_deref(), Some(r#""Something else""#));
+    stage.play("whole user m1: image");
+    assert_eq!(title(&stage), None);
+    assert!(!stage.session.kept().to_json().as_str().contains("Something"));
+}
+
+#[test]
 fn a_fork_that_begins_with_nothing_has_no_made_title() {
     let mut stage = Stage::default();
     stage.play("ready queue\njoin 1\nprompt 1 by 1 Fix the bug\naccepted 1 m1");

@@ -21,6 +21,8 @@ command = ["PARLOR", "demo-agent", "--version", "1", "--state", "HOME/c", "--off
 command = ["PARLOR", "demo-agent", "--version", "2", "--state", "HOME/d", "--offers", "fork"]
 [agents.no-ids]
 command = ["PARLOR", "demo-agent", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
+[agents.resumes]
+command = ["PARLOR", "demo-agent", "--version", "1", "--state", "HOME/e", "--offers", "resume"]
 [agents.brief]
 command = ["PARLOR", "demo-agent", "--version", "1", "--offers", "none"]
 "#;
@@ -387,6 +389,62 @@ fn who_forked_takes_part_without_a_word() {
             other.turn(&forked, "say Heard?");
             let after = server.truth(&forked);
             client.comes_to(&forked, &after[truth.len()..]);
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_is_brought_back_before_it_knew_the_conversation_is_given_it() {
+    let mut server = Server::with(FORKERS);
+    let mut client = server.client(Door::Unix, Dialect::V1, "resumes");
+    let (session, truth) = conversation(&server, &mut client);
+    let answer = fork(&mut client, &session, Some(&message(&truth[2]))).unwrap();
+    assert_eq!(answer["_meta"]["parlor/fork"], "transcript");
+    let forked = id(&answer);
+    // Choosing a model starts the agent, which knows nothing yet.
+    let option = json!({ "sessionId": forked, "configId": "model", "value": "large" });
+    while client.call("session/set_config_option", option.clone()).is_err() {}
+    server.restart();
+    let mut client = server.client(Door::Unix, Dialect::V1, "resumes");
+    client.load(&forked);
+    let knows = whoami(&mut client, &forked);
+    assert!(knows.contains("resource") && knows.contains("model large"), "{knows}");
+    // Once is enough.
+    assert!(!whoami(&mut client, &forked).contains("resource"));
+}
+
+#[test]
+fn a_prompt_that_was_refused_did_not_give_the_agent_the_conversation() {
+    let server = Server::with(FORKERS);
+    let mut client = server.client(Door::Unix, Dialect::V1, "brief");
+    let (session, truth) = conversation(&server, &mut client);
+    let forked = id(&fork(&mut client, &session, Some(&message(&truth[2]))).unwrap());
+    let failed = client.prompt(&forked, "fail -32000 log in first");
+    client.answer(failed).unwrap_err();
+    assert!(whoami(&mut client, &forked).contains("resource"));
+}
+
+#[test]
+fn what_is_forked_in_the_last_moment_outlives_the_session() {
+    let mut server = Server::with(FORKERS);
+    for agent in ["v1", "at-end-v2"] {
+        for is_running in [true, false] {
+            let mut client = server.client(Door::Unix, Dialect::V2, agent);
+            let (session, truth) = conversation(&server, &mut client);
+            if !is_running {
+                // The fork waits for the agent while its parent goes.
+                server.restart();
+                client = server.client(Door::Unix, Dialect::V2, agent);
+            }
+            let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+            let forking = client.send("session/fork", params);
+            let deleting = client.send("session/delete", json!({ "sessionId": session }));
+            let forked = id(&client.answer(forking).unwrap());
+            client.answer(deleting).unwrap();
+            assert_eq!(server.truth(&forked), truth, "{agent}");
+            assert_eq!(client.try_load(&session).unwrap_err()["code"], -32002);
+            client.load(&forked);
+            assert_eq!(client.turn(&forked, "say On."), "end_turn");
         }
     }
 }
