@@ -24,6 +24,7 @@
 
 mod client;
 mod connect;
+mod connection;
 mod driver;
 mod error;
 mod question;
@@ -32,6 +33,7 @@ mod transport;
 
 pub use client::{Client, Listed};
 pub use connect::Connector;
+pub use connection::Connection;
 pub use error::Error;
 pub use parlor_json::{Json, JsonStr, Object};
 pub use parlor_session::{

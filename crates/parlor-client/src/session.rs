@@ -35,6 +35,8 @@ struct Known {
     fold: Fold,
     /// The last change as a server of parlor's numbers it.
     server_seq: Option<u64>,
+    /// How many updates could not be read, and what was wrong with the last of them.
+    unread: Option<(u64, String)>,
 }
 
 /// What is said to an agent.
@@ -102,10 +104,15 @@ impl Words {
     }
 }
 
+impl Known {
+    fn new(id: &SessionId) -> Self {
+        Self { fold: Fold::of_session(Dialect::V2, id.clone()), server_seq: None, unread: None }
+    }
+}
+
 impl Shared {
     pub(crate) fn new(id: SessionId) -> Self {
-        let fold = Fold::of_session(Dialect::V2, id.clone());
-        let known = Mutex::new(Known { fold, server_seq: None });
+        let known = Mutex::new(Known::new(&id));
         Self { id, known, changed: watch::Sender::new((0, true)) }
     }
 
@@ -121,7 +128,10 @@ impl Shared {
     pub(crate) fn take(&self, line: &str, server_seq: Option<u64>) {
         let mut known = self.known();
         // An update that cannot be read, or only in part, leaves the rest of the session as it is.
-        let _ = known.fold.line(line);
+        if let Err(problem) = known.fold.line(line) {
+            let before = known.unread.take().map_or(0, |(count, _)| count);
+            known.unread = Some((before + 1, problem.to_string()));
+        }
         known.server_seq = server_seq.or(known.server_seq);
         let seq = known.fold.transcript().seq();
         drop(known);
@@ -130,8 +140,7 @@ impl Shared {
 
     /// All that was known is going to be said again.
     pub(crate) fn begin_anew(&self) {
-        let mut known = self.known();
-        *known = Known { fold: Fold::of_session(Dialect::V2, self.id.clone()), server_seq: None };
+        *self.known() = Known::new(&self.id);
     }
 
     /// The connection is there again.
@@ -144,12 +153,25 @@ impl Shared {
         self.changed.send_modify(|(_, more)| *more = false);
     }
 
-    /// A response named the last change.
+    /// What the answer to joining says of the session: the last change, and whether a turn runs.
     pub(crate) fn joined(&self, answer: &Object) {
-        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok());
-        let seq = meta.and_then(|meta| meta.get("parlor/seq").map(Json::as_str)?.parse().ok());
+        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
+        let seq = meta.get("parlor/seq").and_then(|seq| seq.as_str().parse().ok());
         let mut known = self.known();
         known.server_seq = seq.or(known.server_seq);
+        // A state that was told since is the later one.
+        if let Some(state) = meta.get("parlor/state").filter(|_| known.fold.transcript().state().is_none()) {
+            let line = format!(r#"{{"sessionUpdate":"state_update","state":{}}}"#, state.as_str());
+            let _ = known.fold.line(&line);
+        }
+        let seq = known.fold.transcript().seq();
+        drop(known);
+        self.changed.send_modify(|(last, _)| *last = seq);
+    }
+
+    /// The number of the last change here.
+    pub(crate) fn seq(&self) -> u64 {
+        self.known().fold.transcript().seq()
     }
 
     pub(crate) fn server_seq(&self) -> Option<u64> {
@@ -186,6 +208,12 @@ impl Session {
         self.read(Transcript::clone)
     }
 
+    /// How many updates could not be read, or not in full, and what was wrong with the last of them. The transcript is
+    /// without them.
+    pub fn unread(&self) -> Option<(u64, String)> {
+        self.shared.known().unread.clone()
+    }
+
     /// What is new from here on: pieces of text, and whatever else changes as a whole.
     pub fn news(&self) -> News {
         self.news_since(self.read(Transcript::seq))
@@ -197,7 +225,17 @@ impl Session {
         News { session: self.clone(), changed, reading: None, told: seq }
     }
 
-    /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting.
+    /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting. A prompt
+    /// that is dropped before is taken back.
+    ///
+    /// ```no_run
+    /// # async fn example(session: parlor_client::Session) -> Result<(), parlor_client::Error> {
+    /// let turn = session.prompt("What is in this directory?").await?;
+    /// let end = turn.end().await?;
+    /// println!("{:?}", end.stop_reason);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn, Error> {
         let Prompt { content, key } = prompt.into();
         let mut params = self.params();
@@ -206,10 +244,16 @@ impl Session {
             let meta = format!(r#"{{"parlor/key":{}}}"#, string_literal(&key));
             params.set("_meta", Json::parse(meta).expect("it is made of JSON"));
         }
-        let answer = self.client.call("session/prompt", &params).await?;
-        let message = answer.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from);
-        let accepted = self.read(Transcript::seq);
-        Ok(Turn { session: self.clone(), message, accepted })
+        let prompted = Some(Arc::clone(&self.shared));
+        let answer = self.client.connection().ask("session/prompt", &params, prompted).await?;
+        let message = answer.result.get("messageId").and_then(|id| JsonStr::from_raw(id.raw()));
+        Ok(Turn { session: self.clone(), message: message.map(MessageId::from), accepted: answer.seq })
+    }
+
+    /// Takes back the prompts of this client that were not taken yet. What came of it says [`prompt`](Self::prompt): the
+    /// error -32800, or the turn if the agent was faster.
+    pub async fn take_back(&self) -> Result<(), Error> {
+        self.client.send(Command::TakeBack(self.id().clone())).await
     }
 
     /// Waits for the turn that runs, if one does, or for one that is about to, to end.
@@ -285,6 +329,11 @@ impl Prompt {
         Self { content, key: None }
     }
 
+    /// The content blocks.
+    pub fn content(&self) -> &Json {
+        &self.content
+    }
+
     /// A name for the prompt, so that a server of parlor's takes it once however often it is sent.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
@@ -310,6 +359,11 @@ impl Turn {
     /// The message that the prompt became.
     pub fn message(&self) -> Option<&MessageId> {
         self.message.as_ref()
+    }
+
+    /// What is new since the agent has taken it, and so the turn as it happens.
+    pub fn news(&self) -> News {
+        self.session.news_since(self.accepted)
     }
 
     /// Waits for the end of the turn: how it ended.
