@@ -5,9 +5,10 @@ use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
+use futures_util::FutureExt;
 use parlor_client::{Error, News, Question, Session};
 use parlor_dialect::view;
-use parlor_session::{Activity, EntryId, Role, State, Transcript, Update};
+use parlor_session::{Activity, EntryId, Reading, Role, State, Transcript, Update};
 use parlor_wire::code;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -78,28 +79,28 @@ fn written<T>(done: io::Result<T>) -> Result<T, Failure> {
 }
 
 impl Watching {
-    pub(crate) fn screen(&self) -> Screen {
-        Screen::new(!self.json)
-    }
-
-    /// Watches a turn to its end. It begins with a prompt; without one it has begun already.
+    /// Watches a turn to its end. It begins with a prompt; without one it has begun already. The person is told the note
+    /// first.
     pub(crate) async fn watch(
         &self,
         session: &Session,
-        screen: Screen,
+        note: Option<&str>,
         prompt: Option<&str>,
     ) -> Result<ExitCode, Failure> {
-        let turn = Turn {
+        let mut turn = Turn {
             session,
             news: prompt.is_none().then(|| session.news_since(0)),
             message: None,
             transcript: Transcript::default(),
             unread: 0,
             questions: Questions::new(Decider::new(self.yes, self.no)),
-            screen,
+            screen: Screen::new(!self.json),
             interrupts: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
             interrupted: false,
         };
+        if let Some(note) = note {
+            written(turn.screen.note(note, DIM))?;
+        }
         turn.run(prompt, self.json).await
     }
 }
@@ -133,13 +134,22 @@ impl Turn<'_> {
         });
         loop {
             let waits = self.news.is_none();
+            // In this order: what is to be taken back is asked first, and a question is shown after what was said before.
             let event = tokio::select! {
+                biased;
                 taken = &mut prompting, if waits => Event::Taken(taken),
-                update = next(&mut self.news) => update.map_or(Event::Gone, Event::News),
-                question = session.client().question() => question.map_or(Event::Gone, Event::Asked),
-                decision = self.questions.decided() => Event::Decided(written(decision)?),
                 _ = self.interrupts.recv() => Event::Interrupted,
+                update = next(&mut self.news) => update.map_or(Event::Gone, Event::News),
+                decision = self.questions.decided() => Event::Decided(written(decision)?),
+                question = session.client().question() => question.map_or(Event::Gone, Event::Asked),
             };
+            // What was said before a question may have come since it was looked for.
+            if waits
+                && matches!(event, Event::Asked(_) | Event::Gone)
+                && let Some(taken) = prompting.as_mut().now_or_never()
+            {
+                self.taken(&taken.map_err(|error| refused(&error))?);
+            }
             let ended = match event {
                 Event::Taken(taken) => {
                     self.taken(&taken.map_err(|error| refused(&error))?);
@@ -147,7 +157,6 @@ impl Turn<'_> {
                 }
                 Event::News(update) => self.show(&update)?,
                 Event::Asked(question) => {
-                    // What was said before is shown before.
                     let ended = self.catch_up()?;
                     self.asked(question).await?;
                     ended
@@ -237,13 +246,13 @@ impl Turn<'_> {
     }
 
     fn done(&self, stop_reason: Option<String>, error: Option<String>) -> impl Serialize {
-        let said = self
-            .transcript
+        let transcript = joined(&self.transcript);
+        let said = transcript
             .entries()
             .iter()
             .filter(|entry| matches!(entry.id(), EntryId::Message(Role::Agent, _)));
         let texts: Vec<_> = said.map(|entry| screen::text(&entry.body().content)).collect();
-        let turn = view::transcript(&self.transcript);
+        let turn = view::transcript(&transcript);
         let done = Done {
             session_id: self.session.id().to_string(),
             message_id: self.message.clone(),
@@ -254,6 +263,17 @@ impl Turn<'_> {
         };
         RawValue::from_string(output::to_json(&done)).expect("it was just written")
     }
+}
+
+/// The same transcript, however its text was cut into pieces on the way.
+fn joined(transcript: &Transcript) -> Transcript {
+    let mut joined = Transcript::default();
+    let mut reading = Reading::new(0, transcript.seq());
+    while let Some(update) = reading.next(transcript, usize::MAX) {
+        // What was taken once is taken again.
+        let _ = joined.push(update);
+    }
+    joined
 }
 
 /// The next piece of news, once there are any.

@@ -158,10 +158,7 @@ fn ask_again(
         let client = connect(&data).await?;
         let answer = client.call(method, params).await.map_err(|error| Failure::server(&error))?;
         let session = client.session(&session_of(&answer)?);
-        let mut screen = watching.screen();
-        let note = format!("session {}", session.id());
-        screen.note(&note, DIM).map_err(|error| Failure::writing(&error))?;
-        watching.watch(&session, screen, None).await
+        watching.watch(&session, Some(&format!("session {}", session.id())), None).await
     });
     runtime.shutdown_background();
     done

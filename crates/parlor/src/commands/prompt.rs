@@ -11,7 +11,6 @@ use parlor_session::SessionId;
 use crate::commands::acp;
 use crate::failure::Failure;
 use crate::library::Library;
-use crate::output::DIM;
 use crate::server;
 use crate::setup::{self, Common};
 use crate::turn::Watching;
@@ -77,7 +76,6 @@ impl Prompt {
 
     async fn talk(&self, data: &DataDir, id: Option<SessionId>, text: &str) -> Result<ExitCode, Failure> {
         let failed = |error: Error| Failure::server(&error);
-        let writing = |error: std::io::Error| Failure::writing(&error);
         let cwd = std::path::absolute(self.cwd.as_deref().unwrap_or_else(|| ".".as_ref()))
             .map_err(Failure::bad_input)?;
         if !cwd.is_dir() {
@@ -90,23 +88,20 @@ impl Prompt {
             ..Hello::new()
         };
         let client = server::connect(data, &hello).await.map_err(failed)?;
-        let mut screen = self.watching.screen();
-        let session = match id {
+        let (session, note) = match id {
             Some(id) => {
                 let session = client.join(&id, &cwd).await.map_err(failed)?;
                 let is_idle = |state: &State| state.activity == Activity::Idle;
-                if !session.read(|transcript| transcript.state().is_none_or(is_idle)) {
-                    screen.note("a turn runs; this waits for its end", DIM).map_err(writing)?;
-                }
-                session
+                let is_free = session.read(|transcript| transcript.state().is_none_or(is_idle));
+                (session, (!is_free).then(|| "a turn runs; this waits for its end".to_owned()))
             }
             None => {
                 let session = client.new_session(&cwd).await.map_err(failed)?;
-                screen.note(&format!("session {}", session.id()), DIM).map_err(writing)?;
-                session
+                let note = format!("session {}", session.id());
+                (session, Some(note))
             }
         };
-        self.watching.watch(&session, screen, Some(text)).await
+        self.watching.watch(&session, note.as_deref(), Some(text)).await
     }
 }
 
