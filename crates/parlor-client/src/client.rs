@@ -8,9 +8,13 @@ use tokio::sync::{Mutex, mpsc};
 
 use crate::connection::Heard;
 use crate::driver::{Command, Sessions};
+use crate::known::Shared;
 use crate::question::Question;
-use crate::session::Shared;
 use crate::{Connection, Error, Session};
+
+/// How many sessions a list may have, and in how many pages. A longer one is an error.
+const MAX_LISTED: usize = 100_000;
+const MAX_PAGES: usize = 10_000;
 
 /// A connection to an agent, or to a server of parlor's. Clones share it; it ends with the last of them.
 ///
@@ -139,26 +143,23 @@ impl Client {
     /// The sessions that could be joined, the latest first.
     pub async fn list(&self, cwd: Option<&Path>) -> Result<Vec<Listed>, Error> {
         let mut listed = Vec::new();
-        let mut cursor: Option<Json> = None;
-        loop {
-            let mut params = Object::default();
-            if let Some(cwd) = cwd {
-                params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
-            }
-            if let Some(cursor) = cursor.take() {
-                params.set("cursor", cursor);
-            }
+        let mut params = Object::default();
+        if let Some(cwd) = cwd {
+            params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
+        }
+        for _ in 0..MAX_PAGES {
             let page = self.call("session/list", &params).await?;
             let sessions = page.get("sessions").and_then(|list| parlor_json::elements(list.raw()));
             let sessions = sessions.ok_or(Error::Odd("a list without sessions"))?;
-            listed.extend(
-                sessions.into_iter().filter_map(|session| Listed::read(Object::parse(session).ok()?)),
-            );
-            cursor = page.get("nextCursor").filter(|next| !next.is_null()).cloned();
-            if cursor.is_none() {
-                return Ok(listed);
+            let read = sessions.into_iter().filter_map(|session| Listed::read(Object::parse(session).ok()?));
+            listed.extend(read);
+            match page.get("nextCursor").filter(|next| !next.is_null()) {
+                Some(next) if listed.len() < MAX_LISTED => params.set("cursor", next.clone()),
+                Some(_) => break,
+                None => return Ok(listed),
             }
         }
+        Err(Error::Odd("a list without end"))
     }
 
     /// The next thing that the agent wants to know; `None` when the connection is gone. Who does not look declines.

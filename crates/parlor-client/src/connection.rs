@@ -10,8 +10,8 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::driver::{Answer, Command, Driver, MAX_QUESTIONS, Sessions};
+use crate::known::Shared;
 use crate::question::Question;
-use crate::session::Shared;
 use crate::transport::Transport;
 
 /// How many commands wait for the connection.

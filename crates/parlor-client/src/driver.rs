@@ -14,8 +14,8 @@ use parlor_wire::{
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
+use crate::known::Shared;
 use crate::question::{Question, declined};
-use crate::session::Shared;
 use crate::transport::Transport;
 
 /// How many requests may be without an answer.

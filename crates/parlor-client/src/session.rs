@@ -1,45 +1,41 @@
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use parlor_dialect::{Dialect, Fold};
 use parlor_json::{Json, JsonStr, Object, string_literal};
-use parlor_session::{
-    Activity, EntryId, MessageId, Patch, Reading, Role, SessionId, State, Target, Transcript, Update, text_of,
-};
-use tokio::sync::watch;
+use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Transcript};
 
 use crate::driver::Command;
-use crate::{Client, Error};
-
-/// How much one piece of news has at most, unless a single block is longer.
-const PIECE: usize = 1 << 20;
+use crate::known::Shared;
+use crate::{Client, Error, News};
 
 /// A session that is followed. All clones and the connection share one transcript.
+///
+/// ```no_run
+/// # async fn example(client: parlor_client::Client) -> Result<(), parlor_client::Error> {
+/// let session = client.new_session("/tmp".as_ref()).await?;
+/// session.prompt("What is in this directory?").await?.end().await?;
+/// let entries = session.read(|transcript| transcript.entries().len());
+/// let fork = session.fork(None, "/tmp".as_ref()).await?;
+/// assert_eq!(fork.transcript().entries().len(), entries);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Session {
     client: Client,
     shared: Arc<Shared>,
 }
 
-/// What is known of a session.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    id: SessionId,
-    known: Mutex<Known>,
-    /// The number of the last change here, and whether more can come.
-    changed: watch::Sender<(u64, bool)>,
-}
-
-#[derive(Debug)]
-struct Known {
-    fold: Fold,
-    /// The last change as a server of parlor's numbers it.
-    server_seq: Option<u64>,
-    /// How many updates could not be read, and what was wrong with the last of them.
-    unread: Option<(u64, String)>,
-}
-
 /// What is said to an agent.
+///
+/// ```
+/// use parlor_client::{Json, Prompt};
+///
+/// let prompt = Prompt::from("Hello").key("hello-1");
+/// assert_eq!(prompt.content().as_str(), r#"[{"type":"text","text":"Hello"}]"#);
+/// let picture = r#"[{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}]"#;
+/// let prompt = Prompt::blocks(Json::parse(picture).unwrap());
+/// ```
 #[derive(Debug, Clone)]
 pub struct Prompt {
     content: Json,
@@ -55,130 +51,6 @@ pub struct Turn {
     accepted: u64,
 }
 
-/// The news of a session, each of them once.
-#[derive(Debug)]
-pub struct News {
-    session: Session,
-    changed: watch::Receiver<(u64, bool)>,
-    reading: Option<Reading>,
-    told: u64,
-}
-
-/// The words of a piece of news.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Words {
-    /// Who said them.
-    pub role: Role,
-    /// In which message.
-    pub message: MessageId,
-    /// What was said: text, without pictures and the like.
-    pub text: String,
-    /// Whether this is all of the message so far, because it is new or was replaced; else it comes at its end.
-    pub is_all: bool,
-}
-
-impl Words {
-    /// The words of a message, if the news are such.
-    pub fn of(update: &Update) -> Option<Self> {
-        match update {
-            Update::Append { entry: EntryId::Message(role, message), item, .. } => {
-                let text = text_of(item.as_str()).unwrap_or_default().into_owned();
-                Some(Self { role: *role, message: message.clone(), text, is_all: false })
-            }
-            Update::Upsert { target: Target::Entry(EntryId::Message(role, message)), upsert } => {
-                let text = match &upsert.content {
-                    Patch::Omitted => return None,
-                    Patch::Clear => String::new(),
-                    Patch::Value(content) => content.to_text(),
-                };
-                Some(Self { role: *role, message: message.clone(), text, is_all: true })
-            }
-            Update::Append { .. }
-            | Update::Upsert { .. }
-            | Update::Output { .. }
-            | Update::Remove { .. }
-            | Update::Note { .. }
-            | Update::State(_) => None,
-        }
-    }
-}
-
-impl Known {
-    fn new(id: &SessionId) -> Self {
-        Self { fold: Fold::of_session(Dialect::V2, id.clone()), server_seq: None, unread: None }
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(id: SessionId) -> Self {
-        let known = Mutex::new(Known::new(&id));
-        Self { id, known, changed: watch::Sender::new((0, true)) }
-    }
-
-    pub(crate) fn id(&self) -> &SessionId {
-        &self.id
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the line of an update.
-    pub(crate) fn take(&self, line: &str, server_seq: Option<u64>) {
-        let mut known = self.known();
-        // An update that cannot be read, or only in part, leaves the rest of the session as it is.
-        if let Err(problem) = known.fold.line(line) {
-            let before = known.unread.take().map_or(0, |(count, _)| count);
-            known.unread = Some((before + 1, problem.to_string()));
-        }
-        known.server_seq = server_seq.or(known.server_seq);
-        let seq = known.fold.transcript().seq();
-        drop(known);
-        self.changed.send_replace((seq, true));
-    }
-
-    /// All that was known is going to be said again.
-    pub(crate) fn begin_anew(&self) {
-        *self.known() = Known::new(&self.id);
-    }
-
-    /// The connection is there again.
-    pub(crate) fn found(&self) {
-        self.changed.send_modify(|(_, more)| *more = true);
-    }
-
-    /// The connection is gone.
-    pub(crate) fn lost(&self) {
-        self.changed.send_modify(|(_, more)| *more = false);
-    }
-
-    /// What the answer to joining says of the session: the last change, and whether a turn runs.
-    pub(crate) fn joined(&self, answer: &Object) {
-        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
-        let seq = meta.get("parlor/seq").and_then(|seq| seq.as_str().parse().ok());
-        let mut known = self.known();
-        known.server_seq = seq.or(known.server_seq);
-        // A state that was told since is the later one.
-        if let Some(state) = meta.get("parlor/state").filter(|_| known.fold.transcript().state().is_none()) {
-            let line = format!(r#"{{"sessionUpdate":"state_update","state":{}}}"#, state.as_str());
-            let _ = known.fold.line(&line);
-        }
-        let seq = known.fold.transcript().seq();
-        drop(known);
-        self.changed.send_modify(|(last, _)| *last = seq);
-    }
-
-    /// The number of the last change here.
-    pub(crate) fn seq(&self) -> u64 {
-        self.known().fold.transcript().seq()
-    }
-
-    pub(crate) fn server_seq(&self) -> Option<u64> {
-        self.known().server_seq
-    }
-}
-
 impl Session {
     pub(crate) fn new(client: Client, shared: Arc<Shared>) -> Self {
         Self { client, shared }
@@ -190,7 +62,7 @@ impl Session {
 
     /// Its id.
     pub fn id(&self) -> &SessionId {
-        &self.shared.id
+        self.shared.id()
     }
 
     /// The connection that it came with.
@@ -221,8 +93,7 @@ impl Session {
 
     /// What is new after a change, by the number that the transcript gave it; from 0 on it is everything.
     pub fn news_since(&self, seq: u64) -> News {
-        let changed = self.shared.changed.subscribe();
-        News { session: self.clone(), changed, reading: None, told: seq }
+        News::new(self.clone(), seq)
     }
 
     /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting. A prompt
@@ -304,7 +175,7 @@ impl Session {
 
     /// Waits until something is so.
     async fn until<T>(&self, look: impl Fn(&Transcript) -> Option<T>) -> Result<T, Error> {
-        let mut changed = self.shared.changed.subscribe();
+        let mut changed = self.shared.subscribe();
         loop {
             let more = changed.borrow_and_update().1;
             if let Some(found) = self.read(&look) {
@@ -379,42 +250,5 @@ impl Turn {
                 state.filter(|_| transcript.state_seq() > began).cloned()
             })
             .await
-    }
-}
-
-impl News {
-    /// The next piece of news; `None` when the connection is gone and all was told.
-    pub async fn next(&mut self) -> Option<Update> {
-        loop {
-            let more = self.changed.borrow_and_update().1;
-            if let Some(update) = self.ready() {
-                return Some(update);
-            }
-            if !more || self.changed.changed().await.is_err() {
-                return None;
-            }
-        }
-    }
-
-    /// The next piece of news that is there already.
-    pub fn ready(&mut self) -> Option<Update> {
-        let known = self.session.shared.known();
-        let transcript = known.fold.transcript();
-        // A transcript that began anew is told anew.
-        if transcript.seq() < self.told {
-            self.told = 0;
-            self.reading = None;
-        }
-        loop {
-            let reading = self.reading.get_or_insert_with(|| Reading::new(self.told, transcript.seq()));
-            if let Some(update) = reading.next(transcript, PIECE) {
-                return Some(update);
-            }
-            self.told = reading.upto();
-            self.reading = None;
-            if transcript.seq() == self.told {
-                return None;
-            }
-        }
     }
 }

@@ -126,9 +126,9 @@ fn a_prompt_waits_for_the_turn_that_runs() {
 
 #[test]
 fn an_interrupt_takes_back_a_prompt_that_waits() {
-    let mut place = Place::new();
     let old = format!("old={} demo-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
     for args in [&[][..], &["--agent", &old]] {
+        let mut place = Place::new();
         place.serve(args);
         let mut first = place
             .command(&["prompt", "--new", "hang"])
@@ -144,7 +144,7 @@ fn an_interrupt_takes_back_a_prompt_that_waits() {
             .spawn()
             .unwrap();
         let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert!(err.next().unwrap().contains("a turn runs"));
+        assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"), "{args:?}");
         signal(child.id().cast_signed(), rustix::process::Signal::INT);
         assert_eq!(
             err.collect::<Vec<_>>(),
