@@ -1,27 +1,39 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use parlor_dialect::{Dialect, Translator};
+use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::SessionId;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Mutex, mpsc};
 
-use crate::driver::{Command, Driver, MAX_QUESTIONS, Sessions};
+use crate::connection::Heard;
+use crate::driver::{Command, Sessions};
+use crate::known::Shared;
 use crate::question::Question;
-use crate::session::Shared;
-use crate::transport::Transport;
-use crate::{Error, Session};
+use crate::{Connection, Error, Session};
 
-/// How many commands wait for the connection.
-const COMMANDS: usize = 64;
+/// How many sessions a list may have, and in how many pages. A longer one is an error.
+const MAX_LISTED: usize = 100_000;
+const MAX_PAGES: usize = 10_000;
 
 /// A connection to an agent, or to a server of parlor's. Clones share it; it ends with the last of them.
+///
+/// ```no_run
+/// use parlor_client::Connector;
+///
+/// # async fn example() -> Result<(), parlor_client::Error> {
+/// let client = Connector::new("example", "1.0").spawn("parlor", &["acp"]).await?;
+/// for listed in client.list(None).await? {
+///     println!("{} {}", listed.id, listed.title.unwrap_or_default());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Client {
-    commands: mpsc::Sender<Command>,
-    questions: Arc<tokio::sync::Mutex<mpsc::Receiver<Question>>>,
+    connection: Connection,
+    questions: Arc<Mutex<mpsc::Receiver<Question>>>,
     sessions: Sessions,
-    gone: watch::Receiver<bool>,
     info: Arc<Info>,
 }
 
@@ -48,52 +60,18 @@ pub struct Listed {
     pub all: Object,
 }
 
-/// A connection that has yet to begin.
-pub(crate) struct Beginning {
-    commands: mpsc::Sender<Command>,
-    questions: mpsc::Receiver<Question>,
-    sessions: Sessions,
-    gone: watch::Receiver<bool>,
-}
-
-impl Beginning {
-    /// Puts a client in front of a transport. An agent of version 1 is translated.
-    pub(crate) fn new(transport: Transport, dialect: Dialect) -> Self {
-        let (commands, receiver) = mpsc::channel(COMMANDS);
-        let (asker, questions) = mpsc::channel(MAX_QUESTIONS);
-        let (gone_sender, gone) = watch::channel(false);
-        let sessions = Sessions::default();
-        let translator = (dialect != Dialect::V2).then(|| Translator::relay(dialect, Dialect::V2));
-        let driver = Driver::new(
-            transport,
-            translator,
-            receiver,
-            commands.downgrade(),
-            Arc::clone(&sessions),
-            asker,
-            gone_sender,
-        );
-        tokio::spawn(driver.run());
-        Self { commands, questions, sessions, gone }
-    }
-
-    /// Says who is there.
-    pub(crate) async fn initialize(self, params: &Object, dialect: Dialect) -> Result<Client, Error> {
-        let answer = ask(&self.commands, "initialize", params).await?;
-        let Self { commands, questions, sessions, gone } = self;
-        let questions = Arc::new(tokio::sync::Mutex::new(questions));
-        Ok(Client { commands, questions, sessions, gone, info: Arc::new(Info { dialect, answer }) })
-    }
-}
-
-async fn ask(commands: &mpsc::Sender<Command>, method: &str, params: &Object) -> Result<Object, Error> {
-    let (reply, answer) = oneshot::channel();
-    let command = Command::Ask { method: method.to_owned(), params: params.clone(), reply };
-    commands.send(command).await.map_err(|_| Error::Gone)?;
-    answer.await.unwrap_or(Err(Error::Gone))
-}
-
 impl Client {
+    /// Says who is there.
+    pub(crate) async fn begin(
+        (connection, heard): (Connection, Heard),
+        params: &Object,
+        dialect: Dialect,
+    ) -> Result<Self, Error> {
+        let answer = connection.call("initialize", params).await?;
+        let questions = Arc::new(Mutex::new(heard.questions));
+        Ok(Self { connection, questions, sessions: heard.sessions, info: Arc::new(Info { dialect, answer }) })
+    }
+
     /// What the other side said of itself, in the words of version 2.
     pub fn info(&self) -> &Object {
         &self.info.answer
@@ -107,14 +85,22 @@ impl Client {
     /// Begins a session that works in a directory.
     pub async fn new_session(&self, cwd: &Path) -> Result<Session, Error> {
         let answer = self.call("session/new", &place(None, cwd)).await?;
-        let session = self.followed(&session_in(&answer)?);
+        let session = self.session(&session_in(&answer)?);
+        session.shared().joined(&answer);
+        Ok(session)
+    }
+
+    /// Joins a session, and is told what comes from here on and nothing that was.
+    pub async fn join(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
+        let session = self.session(id);
+        let answer = self.call("session/resume", &place(Some(id), cwd)).await?;
         session.shared().joined(&answer);
         Ok(session)
     }
 
     /// Joins a session and is told all of it.
     pub async fn load(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        let session = self.followed(id);
+        let session = self.session(id);
         session.shared().begin_anew();
         let mut params = place(Some(id), cwd);
         params.set("replayFrom", Json::parse(r#"{"type":"start"}"#).expect("it is JSON"));
@@ -146,29 +132,34 @@ impl Client {
         self.load(lost.id(), cwd).await
     }
 
+    /// A session that this connection takes part in already, because the answer to a [call](Self::call) named it, or that
+    /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told.
+    pub fn session(&self, id: &SessionId) -> Session {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id.clone())));
+        Session::new(self.clone(), Arc::clone(shared))
+    }
+
     /// The sessions that could be joined, the latest first.
     pub async fn list(&self, cwd: Option<&Path>) -> Result<Vec<Listed>, Error> {
         let mut listed = Vec::new();
-        let mut cursor: Option<Json> = None;
-        loop {
-            let mut params = Object::default();
-            if let Some(cwd) = cwd {
-                params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
-            }
-            if let Some(cursor) = cursor.take() {
-                params.set("cursor", cursor);
-            }
+        let mut params = Object::default();
+        if let Some(cwd) = cwd {
+            params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
+        }
+        for _ in 0..MAX_PAGES {
             let page = self.call("session/list", &params).await?;
             let sessions = page.get("sessions").and_then(|list| parlor_json::elements(list.raw()));
             let sessions = sessions.ok_or(Error::Odd("a list without sessions"))?;
-            listed.extend(
-                sessions.into_iter().filter_map(|session| Listed::read(Object::parse(session).ok()?)),
-            );
-            cursor = page.get("nextCursor").filter(|next| !next.is_null()).cloned();
-            if cursor.is_none() {
-                return Ok(listed);
+            let read = sessions.into_iter().filter_map(|session| Listed::read(Object::parse(session).ok()?));
+            listed.extend(read);
+            match page.get("nextCursor").filter(|next| !next.is_null()) {
+                Some(next) if listed.len() < MAX_LISTED => params.set("cursor", next.clone()),
+                Some(_) => break,
+                None => return Ok(listed),
             }
         }
+        Err(Error::Odd("a list without end"))
     }
 
     /// The next thing that the agent wants to know; `None` when the connection is gone. Who does not look declines.
@@ -176,9 +167,20 @@ impl Client {
         self.questions.lock().await.recv().await
     }
 
-    /// Asks anything that the protocol has, in the words of version 2.
+    /// Asks anything that the protocol has, in the words of version 2. A call that is dropped before its answer takes back
+    /// what was asked.
+    ///
+    /// ```no_run
+    /// use parlor_client::Object;
+    ///
+    /// # async fn example(client: parlor_client::Client) -> Result<(), parlor_client::Error> {
+    /// let status = client.call("_parlor/status", &Object::default()).await?;
+    /// println!("{}", status.to_json().as_str());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn call(&self, method: &str, params: &Object) -> Result<Object, Error> {
-        ask(&self.commands, method, params).await
+        self.connection.call(method, params).await
     }
 
     /// Says anything that wants no answer.
@@ -195,18 +197,15 @@ impl Client {
 
     /// Waits until the connection is gone.
     pub async fn gone(&self) {
-        let _ = self.gone.clone().wait_for(|gone| *gone).await;
+        self.connection.gone().await;
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     pub(crate) async fn send(&self, command: Command) -> Result<(), Error> {
-        self.commands.send(command).await.map_err(|_| Error::Gone)
-    }
-
-    /// A session, as it is followed.
-    fn followed(&self, id: &SessionId) -> Session {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id.clone())));
-        Session::new(self.clone(), Arc::clone(shared))
+        self.connection.send(command).await
     }
 }
 

@@ -1,4 +1,5 @@
 use std::ffi::OsStr;
+use std::future::ready;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -6,24 +7,32 @@ use std::time::Duration;
 use parlor_dialect::{Dialect, live};
 use parlor_json::{Json, Object};
 use parlor_wire::hello::{Hello, Welcome};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
 
-use crate::client::{Beginning, Client, initialize};
+use crate::client::initialize;
+use crate::connection::greet;
 use crate::transport::Transport;
-use crate::{Error, Version};
+use crate::{Client, Connection, Error, Version};
 
 /// How long a program gets to end when nothing more is said to it.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// The longest answer to a greeting.
-const WELCOME_LIMIT: u64 = 64 << 10;
 
 /// How to connect, and who is there.
 ///
 /// The other side is asked for version 2 of the protocol first. One that speaks version 1 is connected to again in its own
 /// version, and translated: a [`Client`] is the same with both.
+///
+/// ```no_run
+/// use parlor_client::{Connector, Hello, Json};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let connector = Connector::new("example", "1.0").capability("elicitation", Json::parse(r#"{"form":{}}"#)?);
+/// let agent = connector.spawn("parlor", &["demo-agent"]).await?;
+/// let (server, welcome) = connector.socket("/data/parlor.sock".as_ref(), &Hello::new()).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Connector {
     name: String,
@@ -69,39 +78,13 @@ impl Connector {
 
     /// Starts a program in a way of one's own. It is started again if it turns out to speak another version.
     pub async fn spawn_with(&self, command: impl Fn() -> Command) -> Result<Client, Error> {
-        self.connect(async || {
-            let mut command = command();
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-            let mut child = command.spawn().map_err(Error::Connect)?;
-            let (Some(write), Some(read)) = (child.stdin.take(), child.stdout.take()) else {
-                return Err(Error::Odd("a program without standard streams"));
-            };
-            Ok(Transport::over(read, write, Ends(Some(child))))
-        })
-        .await
+        let connected = self.connect(|| ready(start(command()).map(|transport| (transport, ()))));
+        connected.await.map(|(client, ())| client)
     }
 
     /// Connects to the Unix socket of a server of parlor's. `hello` says which agent is wanted, and what to start it with.
     pub async fn socket(&self, path: &Path, hello: &Hello) -> Result<(Client, Welcome), Error> {
-        let mut welcome = None;
-        let client = self
-            .connect(async || {
-                let stream = UnixStream::connect(path).await.map_err(Error::Connect)?;
-                let (read, mut write) = stream.into_split();
-                let mut read = BufReader::new(read);
-                write.write_all(hello.to_line().as_bytes()).await.map_err(Error::Connect)?;
-                let mut line = String::new();
-                let read_line = (&mut read).take(WELCOME_LIMIT).read_line(&mut line).await;
-                read_line.map_err(Error::Connect)?;
-                let said: Welcome = serde_json::from_str(&line).map_err(|_| Error::Odd("no greeting"))?;
-                if let Some(why) = said.error {
-                    return Err(Error::Refused(why));
-                }
-                welcome = Some(said);
-                Ok(Transport::over(read, write, ()))
-            })
-            .await?;
-        welcome.map(|welcome| (client, welcome)).ok_or(Error::Odd("no greeting"))
+        self.connect(|| greet(path, hello)).await
     }
 
     /// Connects to a `ws://` or `wss://` address, with a token if it wants one.
@@ -117,7 +100,7 @@ impl Connector {
                 Error::Refused(error.to_string())
             }
         };
-        self.connect(async || {
+        let connected = self.connect(|| async {
             let mut request = url.into_client_request().map_err(trouble)?;
             if let Some(token) = token {
                 let value = HeaderValue::try_from(format!("Bearer {token}"))
@@ -125,9 +108,9 @@ impl Connector {
                 request.headers_mut().insert("authorization", value);
             }
             let (socket, _) = tokio_tungstenite::connect_async(request).await.map_err(trouble)?;
-            Ok(Transport::over_websocket(socket))
-        })
-        .await
+            Ok((Transport::over_websocket(socket), ()))
+        });
+        connected.await.map(|(client, ())| client)
     }
 
     /// Talks over any two streams. There is only one of them, so the version is the one that was asked for, or 2.
@@ -137,21 +120,19 @@ impl Connector {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let mut streams = Some((read, write));
-        self.connect(async || {
-            let streams = streams.take();
-            let (read, write) = streams.ok_or_else(|| {
-                Error::Refused("the other side speaks version 1 of the protocol: ask for that".to_owned())
-            })?;
-            Ok(Transport::over(read, write, ()))
-        })
-        .await
+        let connected = self.connect(|| {
+            let over = streams.take().map(|(read, write)| (Transport::over(read, write, ()), ()));
+            let other = "the other side speaks version 1 of the protocol: ask for that";
+            ready(over.ok_or_else(|| Error::Refused(other.to_owned())))
+        });
+        connected.await.map(|(client, ())| client)
     }
 
-    /// Connects, if need be again in the other version.
-    async fn connect(
-        &self,
-        mut open: impl AsyncFnMut() -> Result<Transport, Error>,
-    ) -> Result<Client, Error> {
+    /// Connects, if need be again in the other version. What else comes of opening is handed on.
+    async fn connect<T, F>(&self, mut open: impl FnMut() -> F) -> Result<(Client, T), Error>
+    where
+        F: Future<Output = Result<(Transport, T), Error>>,
+    {
         let dialects = match self.only {
             Some(Version::V1) => &[Dialect::V1][..],
             Some(Version::V2) => &[Dialect::V2],
@@ -160,9 +141,11 @@ impl Connector {
         let params = initialize(&self.name, &self.version, &self.capabilities);
         let mut last = Error::Odd("an agent of neither version");
         for &dialect in dialects {
-            let transport = open().await?;
-            match Beginning::new(transport, dialect).initialize(&params, dialect).await {
-                Ok(client) if dialect == Dialect::V1 || live::speaks_v2(client.info()) => return Ok(client),
+            let (transport, besides) = open().await?;
+            match Client::begin(Connection::start(transport, dialect), &params, dialect).await {
+                Ok(client) if dialect == Dialect::V1 || live::speaks_v2(client.info()) => {
+                    return Ok((client, besides));
+                }
                 Ok(_) => last = Error::Refused("it speaks version 1 of the protocol".to_owned()),
                 // Some agents answer an unknown version with an error, or end.
                 Err(error @ (Error::Rpc(_) | Error::Gone)) => last = error,
@@ -171,6 +154,16 @@ impl Connector {
         }
         Err(last)
     }
+}
+
+/// Starts a program to talk to.
+fn start(mut command: Command) -> Result<Transport, Error> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(Error::Connect)?;
+    let (Some(write), Some(read)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Error::Odd("a program without standard streams"));
+    };
+    Ok(Transport::over(read, write, Ends(Some(child))))
 }
 
 /// A program that was started, and has to end.

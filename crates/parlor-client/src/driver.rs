@@ -2,19 +2,20 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use parlor_dialect::{Dialect, Side, Translator};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
-    Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_target, code, parse,
-    write,
+    Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
+    parse, write,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::question::{Question, Withdrawn};
-use crate::session::Shared;
+use crate::known::Shared;
+use crate::question::{Question, declined};
 use crate::transport::Transport;
 
 /// How many requests may be without an answer.
@@ -23,18 +24,27 @@ const MAX_ASKED: usize = 1000;
 /// How many lines wait for the connection before no more is taken from those who ask.
 const MAX_WAITING: usize = 256;
 
-/// How many questions wait to be looked at. One more is declined.
+/// How many lines wait for the connection before no more is read: a peer that asks and does not listen has to wait.
+const MAX_OWED: usize = 4096;
+
+/// How long what waits is written still when nobody is left to speak.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How many questions are without an answer. One more is declined.
 pub(crate) const MAX_QUESTIONS: usize = 1000;
 
 /// How many sessions are followed. Updates of one more are dropped.
 const MAX_SESSIONS: usize = 10_000;
 
 /// What a client wants done.
+#[derive(Debug)]
 pub(crate) enum Command {
     Ask {
         method: String,
         params: Object,
-        reply: oneshot::Sender<Result<Object, Error>>,
+        /// The session that a prompt is for.
+        prompted: Option<Arc<Shared>>,
+        reply: oneshot::Sender<Result<Answer, Error>>,
     },
     Notify {
         method: String,
@@ -43,17 +53,37 @@ pub(crate) enum Command {
     Answer {
         id: RequestId,
         result: Result<Object, RpcError>,
+        /// Kept, because a question that nobody has any more is declined.
+        question: watch::Receiver<bool>,
     },
+    /// The prompts of a session that have no answer are taken back.
+    TakeBack(SessionId),
     /// A session is followed from here on, in place of what was known of it.
     Follow(Arc<Shared>),
     Forget(SessionId),
     Disconnect,
 }
 
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) result: Object,
+    /// The last change of the prompted session that was known when the answer came.
+    pub(crate) seq: u64,
+}
+
+/// A request without an answer.
+struct Request {
+    reply: oneshot::Sender<Result<Answer, Error>>,
+    prompted: Option<Arc<Shared>>,
+    is_taken_back: bool,
+}
+
 /// What comes next.
 enum Next {
     Line(Option<String>),
     Command(Option<Command>),
+    GivenUp,
 }
 
 /// The sessions that are followed, for those who ask for one.
@@ -64,12 +94,14 @@ pub(crate) struct Driver {
     /// Between this client, which speaks version 2, and an agent that does not.
     translator: Option<Translator>,
     commands: mpsc::Receiver<Command>,
+    commander: mpsc::WeakSender<Command>,
+    given_up: Arc<Notify>,
     waiting: VecDeque<String>,
-    asked: Asked<oneshot::Sender<Result<Object, Error>>>,
+    asked: Asked<Request>,
     sessions: Sessions,
     questions: mpsc::Sender<Question>,
-    commander: mpsc::WeakSender<Command>,
-    withdrawn: HashMap<RequestId, watch::Sender<bool>>,
+    /// The questions without an answer, and who is told when none is wanted any more.
+    open: HashMap<RequestId, watch::Sender<bool>>,
     gone: watch::Sender<bool>,
 }
 
@@ -77,8 +109,8 @@ impl Driver {
     pub(crate) fn new(
         transport: Transport,
         translator: Option<Translator>,
-        commands: mpsc::Receiver<Command>,
-        commander: mpsc::WeakSender<Command>,
+        (commands, commander): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
+        given_up: Arc<Notify>,
         sessions: Sessions,
         questions: mpsc::Sender<Question>,
         gone: watch::Sender<bool>,
@@ -87,12 +119,13 @@ impl Driver {
             transport,
             translator,
             commands,
+            commander,
+            given_up,
             waiting: VecDeque::new(),
             asked: Asked::new(MAX_ASKED),
             sessions,
             questions,
-            commander,
-            withdrawn: HashMap::new(),
+            open: HashMap::new(),
             gone,
         }
     }
@@ -100,7 +133,7 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         loop {
             let next = tokio::select! {
-                line = self.transport.incoming.recv() => Next::Line(line),
+                line = self.transport.incoming.recv(), if self.waiting.len() < MAX_OWED => Next::Line(line),
                 room = self.transport.outgoing.reserve(), if !self.waiting.is_empty() => {
                     let Ok(room) = room else { break };
                     if let Some(line) = self.waiting.pop_front() {
@@ -109,46 +142,56 @@ impl Driver {
                     continue;
                 }
                 command = self.commands.recv(), if self.waiting.len() < MAX_WAITING => Next::Command(command),
+                () = self.given_up.notified() => Next::GivenUp,
             };
             match next {
                 Next::Line(Some(line)) => self.heard(&line),
-                Next::Line(None) | Next::Command(Some(Command::Disconnect)) => break,
-                Next::Command(Some(command)) => self.command(command),
-                // Nobody is left to speak: what waits is written still.
-                Next::Command(None) => {
-                    for line in self.waiting.drain(..) {
-                        let _ = self.transport.outgoing.send(line).await;
-                    }
+                Next::Line(None) => break,
+                Next::Command(None | Some(Command::Disconnect)) => {
+                    self.give_up();
+                    let _ = tokio::time::timeout(GRACE, self.flush()).await;
                     break;
                 }
+                Next::Command(Some(command)) => self.command(command),
+                Next::GivenUp => self.give_up(),
             }
         }
         self.gone.send_replace(true);
-        for (_, reply) in self.asked.drain() {
-            let _ = reply.send(Err(Error::Gone));
+        for (_, request) in self.asked.drain() {
+            let _ = request.reply.send(Err(Error::Gone));
         }
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.values().for_each(|session| session.lost());
     }
 
+    /// Writes what waits: nobody is left to speak.
+    async fn flush(&mut self) {
+        for line in self.waiting.drain(..) {
+            let _ = self.transport.outgoing.send(line).await;
+        }
+    }
+
     fn command(&mut self, command: Command) {
         match command {
-            Command::Ask { method, params, reply } => match self.asked.ask(reply) {
-                Ok(id) => self.say(&write::request(&id, &method, Some(params.to_json().raw()))),
-                Err(full) => drop(full.refused.send(Err(Error::Busy))),
-            },
+            // Given up before it was asked.
+            Command::Ask { reply, .. } if reply.is_closed() => {}
+            Command::Ask { method, params, prompted, reply } => {
+                match self.asked.ask(Request { reply, prompted, is_taken_back: false }) {
+                    Ok(id) => self.say(&write::request(&id, &method, Some(params.to_json().raw()))),
+                    Err(full) => drop(full.refused.reply.send(Err(Error::Busy))),
+                }
+            }
             Command::Notify { method, params } => {
                 self.say(&write::notification(&method, Some(params.to_json().raw())));
             }
-            Command::Answer { id, result } => {
-                if self.withdrawn.remove(&id).is_none() {
-                    return;
-                }
-                let line = match result {
-                    Ok(result) => write::response(&id, result.to_json().raw()),
-                    Err(error) => write::error_response(&id, &error),
-                };
-                self.say(&line);
+            Command::Answer { id, result, question } => {
+                self.answer(&id, result);
+                drop(question);
+            }
+            Command::TakeBack(session) => {
+                self.take_back(|request| {
+                    request.prompted.as_ref().is_some_and(|prompted| *prompted.id() == session)
+                });
             }
             Command::Follow(session) => {
                 self.sessions().insert(session.id().clone(), session);
@@ -158,6 +201,38 @@ impl Driver {
             }
             Command::Disconnect => {}
         }
+    }
+
+    /// Somebody waits no more for an answer, or dropped a question.
+    fn give_up(&mut self) {
+        self.take_back(|request| request.reply.is_closed());
+        let dropped = self.open.iter().filter(|(_, question)| question.is_closed());
+        for id in dropped.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.answer(&id, Err(declined()));
+        }
+    }
+
+    /// Takes requests back, each of them once.
+    fn take_back(&mut self, is_meant: impl Fn(&Request) -> bool) {
+        let mut lines = Vec::new();
+        for (id, request) in self.asked.iter_mut() {
+            if !request.is_taken_back && is_meant(request) {
+                request.is_taken_back = true;
+                lines.push(cancel_line(&id));
+            }
+        }
+        lines.iter().for_each(|line| self.say(line));
+    }
+
+    fn answer(&mut self, id: &RequestId, result: Result<Object, RpcError>) {
+        if self.open.remove(id).is_none() {
+            return;
+        }
+        let line = match result {
+            Ok(result) => write::response(id, result.to_json().raw()),
+            Err(error) => write::error_response(id, &error),
+        };
+        self.say(&line);
     }
 
     fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Shared>>> {
@@ -202,19 +277,22 @@ impl Driver {
                 self.update(line, params.and_then(|params| Object::parse(params).ok()));
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
-                if let Some(withdrawn) = cancel_target(*params).and_then(|id| self.withdrawn.remove(&id)) {
+                if let Some(withdrawn) = cancel_target(*params).and_then(|id| self.open.remove(&id)) {
                     withdrawn.send_replace(true);
                 }
             }
             Body::Notification { .. } => {}
-            Body::Request { id, .. } => self.asked_us(id.clone(), &message),
+            Body::Request { id, .. } => self.asked_us(id, &message),
             Body::Response { id, outcome } => {
-                let Some(reply) = self.asked.answered(id) else { return };
+                let Some(request) = self.asked.answered(id) else { return };
                 let outcome = match outcome {
-                    Outcome::Result(result) => Ok(Object::parse(result).unwrap_or_default()),
+                    Outcome::Result(result) => Ok(Answer {
+                        result: Object::parse(result).unwrap_or_default(),
+                        seq: request.prompted.map_or(0, |session| session.seq()),
+                    }),
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };
-                let _ = reply.send(outcome);
+                let _ = request.reply.send(outcome);
             }
         }
     }
@@ -234,21 +312,22 @@ impl Driver {
         session.take(line, seq);
     }
 
-    fn asked_us(&mut self, id: RequestId, message: &Message<'_>) {
+    fn asked_us(&mut self, id: &RequestId, message: &Message<'_>) {
         let Body::Request { method, params, .. } = &message.body else { return };
         let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
         let (sender, withdrawn) = watch::channel(false);
-        self.withdrawn.insert(id.clone(), sender);
+        let is_too_many = self.open.len() >= MAX_QUESTIONS;
+        self.open.insert(id.clone(), sender);
         let question = Question::new(
             id.clone(),
             method.clone().into_owned(),
             params,
             self.commander.clone(),
-            Withdrawn(withdrawn),
+            withdrawn,
+            Arc::clone(&self.given_up),
         );
-        if self.questions.try_send(question).is_err() {
-            let error = RpcError::new(code::METHOD_NOT_FOUND, "this client cannot be asked");
-            self.command(Command::Answer { id, result: Err(error) });
+        if is_too_many || self.questions.try_send(question).is_err() {
+            self.answer(id, Err(declined()));
         }
     }
 }

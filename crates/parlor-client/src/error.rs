@@ -21,6 +21,20 @@ pub enum Error {
     Busy,
 }
 
+impl Error {
+    /// The code of the error that was answered, if one was, such as -32800 for what was taken back.
+    ///
+    /// ```
+    /// assert_eq!(parlor_client::Error::Gone.code(), None);
+    /// ```
+    pub fn code(&self) -> Option<i64> {
+        match self {
+            Self::Rpc(error) => Some(error.code()),
+            Self::Connect(_) | Self::Refused(_) | Self::Gone | Self::Odd(_) | Self::Busy => None,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

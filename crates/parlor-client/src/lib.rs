@@ -1,21 +1,37 @@
 //! Hold live sessions with coding agents that speak the Agent Client Protocol.
 //!
 //! A [`Connector`] starts an agent or connects to a server and finds out which version of the protocol it speaks; one of
-//! version 1 is translated, so that everything else is the same with both. A [`Client`] begins, lists and joins sessions.
-//! A [`Session`] always knows what was said in it: its [`Transcript`] is folded from what comes, and can be looked at,
-//! watched for [`News`], prompted, cancelled and forked. What the agent wants to know comes as a [`Question`].
+//! version 1 is translated, so that everything else is the same with both.
+//!
+//! | what | where |
+//! |---|---|
+//! | start an agent, connect to a server | [`Connector`] |
+//! | begin, list and join sessions, ask anything else | [`Client`] |
+//! | look at what was said, prompt, cancel, fork | [`Session`] and its [`Transcript`] |
+//! | watch it as it happens | [`News`], with [`Words`] for the text |
+//! | wait for the end of what was asked | [`Turn`] |
+//! | answer what the agent wants to know | [`Question`] and its [`Choice`]s |
+//! | ask a server without having an agent started | [`Connection`] |
+//! | tell what went wrong | [`Error`] |
+//!
+//! What is waited for can be given up: a call or a prompt that is dropped before its answer is taken back, and a question
+//! that is dropped is declined. A connection that was lost is made up for with [`Client::rejoin`].
 //!
 //! ```no_run
-//! use parlor_client::{Connector, Update};
+//! use parlor_client::{Connector, Words};
 //!
 //! # async fn example() -> Result<(), parlor_client::Error> {
 //! let client = Connector::new("example", "1.0").spawn("parlor", &["demo-agent"]).await?;
 //! let session = client.new_session("/tmp".as_ref()).await?;
-//! let mut news = session.news();
 //! let turn = session.prompt("say Hello.").await?;
 //! let end = turn.end().await?;
-//! println!("{} entries, {:?}", session.read(|transcript| transcript.entries().len()), end.stop_reason);
-//! # let _ = news.next().await;
+//! let mut news = turn.news();
+//! while let Some(update) = news.ready() {
+//!     if let Some(words) = Words::of(&update) {
+//!         println!("{:?}: {}", words.role, words.text);
+//!     }
+//! }
+//! println!("{:?}", end.stop_reason);
 //! # Ok(())
 //! # }
 //! ```
@@ -24,26 +40,33 @@
 
 mod client;
 mod connect;
+mod connection;
 mod driver;
 mod error;
+mod known;
+mod news;
 mod question;
 mod session;
 mod transport;
 
 pub use client::{Client, Listed};
 pub use connect::Connector;
+pub use connection::Connection;
 pub use error::Error;
+pub use news::{News, Words};
 pub use parlor_json::{Json, JsonStr, Object};
 pub use parlor_session::{
-    Activity, Body, Content, Entry, EntryId, MessageId, Role, SessionId, Slot, State, Target, Transcript,
-    Update, Upsert, text_of,
+    Activity, Body, CompactionId, Content, Entry, EntryId, MessageId, MetaPatch, Patch, PlanId, Role,
+    SessionId, Slot, State, Target, TerminalId, ToolCallId, Transcript, Update, Upsert, text_of,
 };
+pub use parlor_wire::RpcError;
 pub use parlor_wire::hello::{Agent, Hello, Welcome};
 pub use question::{Choice, Question};
-pub use session::{News, Prompt, Session, Turn, Words};
+pub use session::{Prompt, Session, Turn};
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Version {
     /// Version 1.
     V1,

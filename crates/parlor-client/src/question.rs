@@ -1,19 +1,34 @@
+use std::sync::Arc;
+
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RequestId, RpcError, code};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::driver::Command;
 
 /// Something that the agent wants to know. One that is dropped is declined.
+///
+/// ```no_run
+/// # async fn example(client: parlor_client::Client) {
+/// while let Some(question) = client.question().await {
+///     let allow = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
+///     match allow {
+///         Some(choice) => question.choose(&choice).await,
+///         None => question.decline().await,
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Question {
     id: RequestId,
     method: String,
     params: Object,
     answers: mpsc::WeakSender<Command>,
-    withdrawn: Withdrawn,
-    is_answered: bool,
+    /// There until it is answered or dropped.
+    withdrawn: Option<watch::Receiver<bool>>,
+    given_up: Arc<Notify>,
 }
 
 /// One of the choices of a question for permission.
@@ -22,14 +37,36 @@ pub struct Question {
 pub struct Choice {
     /// What is answered with.
     pub id: JsonStr,
-    /// What a person is shown.
+    /// What a person is shown; the id if it has no name.
     pub name: String,
     /// What kind it is, such as `allow_once` or `reject_always`.
     pub kind: String,
 }
 
-#[derive(Debug)]
-pub(crate) struct Withdrawn(pub(crate) watch::Receiver<bool>);
+impl Choice {
+    /// The choices that the params of a question for permission offer. One without an id is none.
+    ///
+    /// ```
+    /// use parlor_client::{Choice, Json, Object};
+    ///
+    /// let params = Json::parse(r#"{"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"name":"No"}]}"#);
+    /// let choices = Choice::all_in(&Object::parse(params.unwrap().raw()).unwrap());
+    /// assert_eq!(choices.len(), 1);
+    /// assert_eq!(choices[0].kind, "allow_once");
+    /// ```
+    pub fn all_in(params: &Object) -> Vec<Self> {
+        let list = params.get("options").and_then(|list| parlor_json::elements(list.raw()));
+        let choice = |option: &serde_json::value::RawValue| {
+            let option = Object::parse(option).ok()?;
+            let field = |name: &str| JsonStr::from_raw(option.get(name)?.raw());
+            let id = field("optionId")?;
+            let name = field("name").as_ref().unwrap_or(&id).to_text().into_owned();
+            let kind = field("kind").map(|kind| kind.to_text().into_owned()).unwrap_or_default();
+            Some(Self { id, name, kind })
+        };
+        list.unwrap_or_default().into_iter().filter_map(choice).collect()
+    }
+}
 
 impl Question {
     pub(crate) fn new(
@@ -37,9 +74,10 @@ impl Question {
         method: String,
         params: Object,
         answers: mpsc::WeakSender<Command>,
-        withdrawn: Withdrawn,
+        withdrawn: watch::Receiver<bool>,
+        given_up: Arc<Notify>,
     ) -> Self {
-        Self { id, method, params, answers, withdrawn, is_answered: false }
+        Self { id, method, params, answers, withdrawn: Some(withdrawn), given_up }
     }
 
     /// What is asked, such as `session/request_permission`.
@@ -72,14 +110,7 @@ impl Question {
 
     /// The choices, if it is a question for permission.
     pub fn choices(&self) -> Vec<Choice> {
-        let list = self.params.get("options").and_then(|list| parlor_json::elements(list.raw()));
-        let choice = |option: &serde_json::value::RawValue| {
-            let option = Object::parse(option).ok()?;
-            let field = |name: &str| JsonStr::from_raw(option.get(name)?.raw());
-            let text = |name: &str| field(name).map(|text| text.to_text().into_owned()).unwrap_or_default();
-            Some(Choice { id: field("optionId")?, name: text("name"), kind: text("kind") })
-        };
-        list.unwrap_or_default().into_iter().filter_map(choice).collect()
+        Choice::all_in(&self.params)
     }
 
     /// Answers with a choice.
@@ -103,32 +134,37 @@ impl Question {
         self.send(Err(declined())).await;
     }
 
-    /// Waits until an answer is not wanted any more, because somebody else gave one or the agent went on.
-    pub async fn withdrawn(&mut self) {
-        // One that can no more be withdrawn is one whose connection is gone.
-        let _ = self.withdrawn.0.wait_for(|withdrawn| *withdrawn).await;
+    /// Waits until an answer is not wanted any more, because somebody else gave one or the agent went on; `false` if it is
+    /// because the connection is gone.
+    pub async fn withdrawn(&mut self) -> bool {
+        match &mut self.withdrawn {
+            Some(withdrawn) => withdrawn.wait_for(|withdrawn| *withdrawn).await.is_ok(),
+            None => false,
+        }
     }
 
     async fn send(&mut self, result: Result<Object, RpcError>) {
-        self.is_answered = true;
-        if let Some(answers) = self.answers.upgrade() {
-            let _ = answers.send(Command::Answer { id: self.id.clone(), result }).await;
+        let (Some(answers), Some(question)) = (self.answers.upgrade(), self.withdrawn.clone()) else {
+            return;
+        };
+        if let Ok(room) = answers.reserve().await {
+            self.withdrawn = None;
+            room.send(Command::Answer { id: self.id.clone(), result, question });
         }
     }
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
-        if self.is_answered {
-            return;
-        }
-        if let Some(answers) = self.answers.upgrade() {
-            let _ = answers.try_send(Command::Answer { id: self.id.clone(), result: Err(declined()) });
+        // It goes first, so that it is seen to be gone by who is woken.
+        if self.withdrawn.take().is_some() {
+            self.given_up.notify_one();
         }
     }
 }
 
-fn declined() -> RpcError {
+/// What is answered where nothing can be.
+pub(crate) fn declined() -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, "this client cannot be asked this")
 }
 

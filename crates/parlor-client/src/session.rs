@@ -1,43 +1,41 @@
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use parlor_dialect::{Dialect, Fold};
 use parlor_json::{Json, JsonStr, Object, string_literal};
-use parlor_session::{
-    Activity, EntryId, MessageId, Patch, Reading, Role, SessionId, State, Target, Transcript, Update, text_of,
-};
-use tokio::sync::watch;
+use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Transcript};
 
 use crate::driver::Command;
-use crate::{Client, Error};
-
-/// How much one piece of news has at most, unless a single block is longer.
-const PIECE: usize = 1 << 20;
+use crate::known::Shared;
+use crate::{Client, Error, News};
 
 /// A session that is followed. All clones and the connection share one transcript.
+///
+/// ```no_run
+/// # async fn example(client: parlor_client::Client) -> Result<(), parlor_client::Error> {
+/// let session = client.new_session("/tmp".as_ref()).await?;
+/// session.prompt("What is in this directory?").await?.end().await?;
+/// let entries = session.read(|transcript| transcript.entries().len());
+/// let fork = session.fork(None, "/tmp".as_ref()).await?;
+/// assert_eq!(fork.transcript().entries().len(), entries);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Session {
     client: Client,
     shared: Arc<Shared>,
 }
 
-/// What is known of a session.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    id: SessionId,
-    known: Mutex<Known>,
-    /// The number of the last change here, and whether more can come.
-    changed: watch::Sender<(u64, bool)>,
-}
-
-#[derive(Debug)]
-struct Known {
-    fold: Fold,
-    /// The last change as a server of parlor's numbers it.
-    server_seq: Option<u64>,
-}
-
 /// What is said to an agent.
+///
+/// ```
+/// use parlor_client::{Json, Prompt};
+///
+/// let prompt = Prompt::from("Hello").key("hello-1");
+/// assert_eq!(prompt.content().as_str(), r#"[{"type":"text","text":"Hello"}]"#);
+/// let picture = r#"[{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}]"#;
+/// let prompt = Prompt::blocks(Json::parse(picture).unwrap());
+/// ```
 #[derive(Debug, Clone)]
 pub struct Prompt {
     content: Json,
@@ -53,110 +51,6 @@ pub struct Turn {
     accepted: u64,
 }
 
-/// The news of a session, each of them once.
-#[derive(Debug)]
-pub struct News {
-    session: Session,
-    changed: watch::Receiver<(u64, bool)>,
-    reading: Option<Reading>,
-    told: u64,
-}
-
-/// The words of a piece of news.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Words {
-    /// Who said them.
-    pub role: Role,
-    /// In which message.
-    pub message: MessageId,
-    /// What was said: text, without pictures and the like.
-    pub text: String,
-    /// Whether this is all of the message so far, because it is new or was replaced; else it comes at its end.
-    pub is_all: bool,
-}
-
-impl Words {
-    /// The words of a message, if the news are such.
-    pub fn of(update: &Update) -> Option<Self> {
-        match update {
-            Update::Append { entry: EntryId::Message(role, message), item, .. } => {
-                let text = text_of(item.as_str()).unwrap_or_default().into_owned();
-                Some(Self { role: *role, message: message.clone(), text, is_all: false })
-            }
-            Update::Upsert { target: Target::Entry(EntryId::Message(role, message)), upsert } => {
-                let text = match &upsert.content {
-                    Patch::Omitted => return None,
-                    Patch::Clear => String::new(),
-                    Patch::Value(content) => content.to_text(),
-                };
-                Some(Self { role: *role, message: message.clone(), text, is_all: true })
-            }
-            Update::Append { .. }
-            | Update::Upsert { .. }
-            | Update::Output { .. }
-            | Update::Remove { .. }
-            | Update::Note { .. }
-            | Update::State(_) => None,
-        }
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(id: SessionId) -> Self {
-        let fold = Fold::of_session(Dialect::V2, id.clone());
-        let known = Mutex::new(Known { fold, server_seq: None });
-        Self { id, known, changed: watch::Sender::new((0, true)) }
-    }
-
-    pub(crate) fn id(&self) -> &SessionId {
-        &self.id
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the line of an update.
-    pub(crate) fn take(&self, line: &str, server_seq: Option<u64>) {
-        let mut known = self.known();
-        // An update that cannot be read, or only in part, leaves the rest of the session as it is.
-        let _ = known.fold.line(line);
-        known.server_seq = server_seq.or(known.server_seq);
-        let seq = known.fold.transcript().seq();
-        drop(known);
-        self.changed.send_replace((seq, true));
-    }
-
-    /// All that was known is going to be said again.
-    pub(crate) fn begin_anew(&self) {
-        let mut known = self.known();
-        *known = Known { fold: Fold::of_session(Dialect::V2, self.id.clone()), server_seq: None };
-    }
-
-    /// The connection is there again.
-    pub(crate) fn found(&self) {
-        self.changed.send_modify(|(_, more)| *more = true);
-    }
-
-    /// The connection is gone.
-    pub(crate) fn lost(&self) {
-        self.changed.send_modify(|(_, more)| *more = false);
-    }
-
-    /// A response named the last change.
-    pub(crate) fn joined(&self, answer: &Object) {
-        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok());
-        let seq = meta.and_then(|meta| meta.get("parlor/seq").map(Json::as_str)?.parse().ok());
-        let mut known = self.known();
-        known.server_seq = seq.or(known.server_seq);
-    }
-
-    pub(crate) fn server_seq(&self) -> Option<u64> {
-        self.known().server_seq
-    }
-}
-
 impl Session {
     pub(crate) fn new(client: Client, shared: Arc<Shared>) -> Self {
         Self { client, shared }
@@ -168,7 +62,7 @@ impl Session {
 
     /// Its id.
     pub fn id(&self) -> &SessionId {
-        &self.shared.id
+        self.shared.id()
     }
 
     /// The connection that it came with.
@@ -186,6 +80,12 @@ impl Session {
         self.read(Transcript::clone)
     }
 
+    /// How many updates could not be read, or not in full, and what was wrong with the last of them. The transcript is
+    /// without them.
+    pub fn unread(&self) -> Option<(u64, String)> {
+        self.shared.known().unread.clone()
+    }
+
     /// What is new from here on: pieces of text, and whatever else changes as a whole.
     pub fn news(&self) -> News {
         self.news_since(self.read(Transcript::seq))
@@ -193,11 +93,20 @@ impl Session {
 
     /// What is new after a change, by the number that the transcript gave it; from 0 on it is everything.
     pub fn news_since(&self, seq: u64) -> News {
-        let changed = self.shared.changed.subscribe();
-        News { session: self.clone(), changed, reading: None, told: seq }
+        News::new(self.clone(), seq)
     }
 
-    /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting.
+    /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting. A prompt
+    /// that is dropped before is taken back.
+    ///
+    /// ```no_run
+    /// # async fn example(session: parlor_client::Session) -> Result<(), parlor_client::Error> {
+    /// let turn = session.prompt("What is in this directory?").await?;
+    /// let end = turn.end().await?;
+    /// println!("{:?}", end.stop_reason);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn, Error> {
         let Prompt { content, key } = prompt.into();
         let mut params = self.params();
@@ -206,10 +115,16 @@ impl Session {
             let meta = format!(r#"{{"parlor/key":{}}}"#, string_literal(&key));
             params.set("_meta", Json::parse(meta).expect("it is made of JSON"));
         }
-        let answer = self.client.call("session/prompt", &params).await?;
-        let message = answer.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from);
-        let accepted = self.read(Transcript::seq);
-        Ok(Turn { session: self.clone(), message, accepted })
+        let prompted = Some(Arc::clone(&self.shared));
+        let answer = self.client.connection().ask("session/prompt", &params, prompted).await?;
+        let message = answer.result.get("messageId").and_then(|id| JsonStr::from_raw(id.raw()));
+        Ok(Turn { session: self.clone(), message: message.map(MessageId::from), accepted: answer.seq })
+    }
+
+    /// Takes back the prompts of this client that were not taken yet. What came of it says [`prompt`](Self::prompt): the
+    /// error -32800, or the turn if the agent was faster.
+    pub async fn take_back(&self) -> Result<(), Error> {
+        self.client.send(Command::TakeBack(self.id().clone())).await
     }
 
     /// Waits for the turn that runs, if one does, or for one that is about to, to end.
@@ -260,7 +175,7 @@ impl Session {
 
     /// Waits until something is so.
     async fn until<T>(&self, look: impl Fn(&Transcript) -> Option<T>) -> Result<T, Error> {
-        let mut changed = self.shared.changed.subscribe();
+        let mut changed = self.shared.subscribe();
         loop {
             let more = changed.borrow_and_update().1;
             if let Some(found) = self.read(&look) {
@@ -283,6 +198,11 @@ impl Prompt {
     /// Content blocks, as the protocol has them: a JSON list.
     pub fn blocks(content: Json) -> Self {
         Self { content, key: None }
+    }
+
+    /// The content blocks.
+    pub fn content(&self) -> &Json {
+        &self.content
     }
 
     /// A name for the prompt, so that a server of parlor's takes it once however often it is sent.
@@ -312,6 +232,11 @@ impl Turn {
         self.message.as_ref()
     }
 
+    /// What is new since the agent has taken it, and so the turn as it happens.
+    pub fn news(&self) -> News {
+        self.session.news_since(self.accepted)
+    }
+
     /// Waits for the end of the turn: how it ended.
     pub async fn end(&self) -> Result<State, Error> {
         self.session
@@ -325,42 +250,5 @@ impl Turn {
                 state.filter(|_| transcript.state_seq() > began).cloned()
             })
             .await
-    }
-}
-
-impl News {
-    /// The next piece of news; `None` when the connection is gone and all was told.
-    pub async fn next(&mut self) -> Option<Update> {
-        loop {
-            let more = self.changed.borrow_and_update().1;
-            if let Some(update) = self.ready() {
-                return Some(update);
-            }
-            if !more || self.changed.changed().await.is_err() {
-                return None;
-            }
-        }
-    }
-
-    /// The next piece of news that is there already.
-    pub fn ready(&mut self) -> Option<Update> {
-        let known = self.session.shared.known();
-        let transcript = known.fold.transcript();
-        // A transcript that began anew is told anew.
-        if transcript.seq() < self.told {
-            self.told = 0;
-            self.reading = None;
-        }
-        loop {
-            let reading = self.reading.get_or_insert_with(|| Reading::new(self.told, transcript.seq()));
-            if let Some(update) = reading.next(transcript, PIECE) {
-                return Some(update);
-            }
-            self.told = reading.upto();
-            self.reading = None;
-            if transcript.seq() == self.told {
-                return None;
-            }
-        }
     }
 }

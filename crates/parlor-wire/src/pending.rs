@@ -82,6 +82,11 @@ impl<T> Asked<T> {
         self.waiting.contains_key(&id.as_u64()?).then(|| cancel_line(id))
     }
 
+    /// The open requests, in the order they were asked.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (RequestId, &mut T)> {
+        self.waiting.iter_mut().map(|(id, what)| ((*id).into(), what))
+    }
+
     /// Takes all open requests, in the order they were asked: the peer is gone and will answer none.
     pub fn drain(&mut self) -> impl Iterator<Item = (RequestId, T)> + use<T> {
         mem::take(&mut self.waiting).into_iter().map(|(id, what)| (id.into(), what))

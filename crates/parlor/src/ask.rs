@@ -1,11 +1,11 @@
 //! Questions of agents, put to the person at the terminal.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 
-use parlor_json::{Json, JsonStr, Members, Object, elements, text};
-use parlor_wire::RequestId;
+use futures_util::future::select_all;
+use parlor_client::{Choice, Question};
+use parlor_json::text;
 use tokio::sync::mpsc;
 
 use crate::output::{BOLD, DIM};
@@ -24,34 +24,28 @@ pub(crate) enum Decider {
     Nobody,
 }
 
-/// A question that waits for the person.
-struct Question {
-    id: RequestId,
-    title: String,
-    description: Option<String>,
-    options: Vec<Choice>,
-}
-
-/// One answer to choose.
-struct Choice {
-    id: JsonStr,
-    name: String,
-    kind: String,
-}
-
 /// The questions that are open, the first of which is on the terminal.
 pub(crate) struct Questions {
     decider: Decider,
-    open: VecDeque<Question>,
+    open: VecDeque<(Question, Vec<Choice>)>,
     typed: Option<mpsc::UnboundedReceiver<String>>,
 }
 
-/// What to say to the server about a question.
-pub(crate) struct Answer {
-    pub(crate) id: RequestId,
-    pub(crate) result: Object,
+/// What is decided about a question.
+pub(crate) struct Decision {
+    question: Question,
+    /// Without a choice it is cancelled.
+    choice: Option<Choice>,
     /// What the person is told.
     pub(crate) told: Option<String>,
+}
+
+/// What happens while questions are open.
+enum Event {
+    Typed(Option<String>),
+    /// The question at this place needs no answer any more.
+    Withdrawn(usize),
+    Gone,
 }
 
 impl Decider {
@@ -64,6 +58,38 @@ impl Decider {
             _ => Self::Nobody,
         }
     }
+
+    /// The choice that needs no person.
+    fn choice(self, choices: &[Choice]) -> Option<&Choice> {
+        match self {
+            Self::Yes => of_kind(choices, "allow"),
+            Self::No => of_kind(choices, "reject"),
+            Self::Person | Self::Nobody => None,
+        }
+    }
+
+    /// What the person is told of it.
+    fn told(self, title: &str, choice: Option<&Choice>) -> String {
+        match (self, choice) {
+            (_, Some(choice)) => format!("{title}: {}", choice.name),
+            (Self::Nobody, None) => {
+                format!("{title}: nobody is here to decide, so it is cancelled (--yes and --no decide)")
+            }
+            (Self::Yes | Self::No | Self::Person, None) => {
+                format!("{title}: no such answer is offered, so it is cancelled")
+            }
+        }
+    }
+}
+
+impl Decision {
+    /// Tells who asked.
+    pub(crate) async fn tell(self) {
+        match &self.choice {
+            Some(choice) => self.question.choose(choice).await,
+            None => self.question.cancel().await,
+        }
+    }
 }
 
 impl Questions {
@@ -71,78 +97,76 @@ impl Questions {
         Self { decider, open: VecDeque::new(), typed: None }
     }
 
-    /// An agent asks. There is an answer at once unless a person is to choose.
-    pub(crate) fn asked(&mut self, id: RequestId, params: &Object) -> io::Result<Option<Answer>> {
-        let question = Question::read(id, params);
-        let chosen = match self.decider {
-            Decider::Yes => question.of_kind("allow"),
-            Decider::No => question.of_kind("reject"),
-            Decider::Person | Decider::Nobody => None,
-        };
-        let told = match (self.decider, chosen) {
-            (Decider::Person, _) => {
-                self.open.push_back(question);
-                if self.open.len() == 1 {
-                    self.show()?;
-                }
-                return Ok(None);
+    /// An agent asks. It is decided at once unless a person is to choose.
+    pub(crate) fn asked(&mut self, question: Question) -> io::Result<Option<Decision>> {
+        let choices = question.choices();
+        if self.decider == Decider::Person {
+            self.open.push_back((question, choices));
+            if self.open.len() == 1 {
+                self.show()?;
             }
-            (_, Some(choice)) => format!("{}: {}", question.title, choice.name),
-            (Decider::Nobody, None) => format!(
-                "{}: nobody is here to decide, so it is cancelled (--yes and --no decide)",
-                question.title
-            ),
-            (_, None) => format!("{}: no such answer is offered, so it is cancelled", question.title),
-        };
-        let result = outcome(chosen);
-        Ok(Some(Answer { id: question.id, result, told: Some(told) }))
-    }
-
-    /// A question needs no answer any more.
-    pub(crate) fn unasked(&mut self, id: &RequestId) -> io::Result<()> {
-        let Some(place) = self.open.iter().position(|question| question.id == *id) else { return Ok(()) };
-        self.open.remove(place);
-        if place == 0 {
-            writeln!(anstream::stderr(), "{DIM}decided elsewhere{DIM:#}")?;
-            self.show()?;
+            return Ok(None);
         }
-        Ok(())
+        let choice = self.decider.choice(&choices);
+        let told = Some(self.decider.told(&title(&question), choice));
+        Ok(Some(Decision { choice: choice.cloned(), question, told }))
     }
 
-    /// Waits for the person; without an open question for ever.
-    pub(crate) async fn answer(&mut self) -> io::Result<Answer> {
+    /// Waits for the person; without an open question for ever. A call that is given up loses nothing.
+    pub(crate) async fn decided(&mut self) -> io::Result<Decision> {
         loop {
-            if self.open.is_empty() {
-                std::future::pending::<()>().await;
-            }
-            let typed = self.typed.get_or_insert_with(read_lines).recv().await;
-            let Some(question) = self.open.front() else { continue };
-            let choice = match typed.as_deref().map(str::trim) {
-                // The end of the input decides nothing, so nothing is allowed.
-                None => None,
-                Some(typed) => match typed.parse::<usize>().ok().and_then(|n| n.checked_sub(1)) {
-                    Some(place) if place < question.options.len() => Some(&question.options[place]),
-                    Some(_) | None => {
+            match self.event().await {
+                Event::Typed(typed) => {
+                    let Some((_, choices)) = self.open.front() else { continue };
+                    let choice = match typed.as_deref().map(str::trim) {
+                        // The end of the input decides nothing, so nothing is allowed.
+                        None => None,
+                        Some(typed) => match typed.parse::<usize>().ok().and_then(|n| n.checked_sub(1)) {
+                            Some(place) if place < choices.len() => Some(choices[place].clone()),
+                            Some(_) | None => {
+                                self.show()?;
+                                continue;
+                            }
+                        },
+                    };
+                    let Some((question, _)) = self.open.pop_front() else { continue };
+                    self.show()?;
+                    return Ok(Decision { question, choice, told: None });
+                }
+                Event::Withdrawn(place) => {
+                    self.open.remove(place);
+                    if place == 0 {
+                        writeln!(anstream::stderr(), "{DIM}decided elsewhere{DIM:#}")?;
                         self.show()?;
-                        continue;
                     }
-                },
-            };
-            let answer = Answer { id: question.id.clone(), result: outcome(choice), told: None };
-            self.open.pop_front();
-            self.show()?;
-            return Ok(answer);
+                }
+                // Who watches the turn says so.
+                Event::Gone => self.open.clear(),
+            }
+        }
+    }
+
+    async fn event(&mut self) -> Event {
+        if self.open.is_empty() {
+            return std::future::pending().await;
+        }
+        let typed = self.typed.get_or_insert_with(read_lines);
+        let withdrawn = self.open.iter_mut().map(|(question, _)| Box::pin(question.withdrawn()));
+        tokio::select! {
+            typed = typed.recv() => Event::Typed(typed),
+            (is_so, place, _) = select_all(withdrawn) => if is_so { Event::Withdrawn(place) } else { Event::Gone },
         }
     }
 
     fn show(&self) -> io::Result<()> {
-        let Some(question) = self.open.front() else { return Ok(()) };
+        let Some((question, choices)) = self.open.front() else { return Ok(()) };
         let mut err = anstream::stderr();
-        writeln!(err, "{BOLD}? {}{BOLD:#}", safe(&question.title))?;
-        for line in question.description.iter().flat_map(|text| text.lines()) {
+        writeln!(err, "{BOLD}? {}{BOLD:#}", safe(&title(question)))?;
+        let description = question.params().get("description").and_then(|value| text(value.raw()));
+        for line in description.iter().flat_map(|text| text.lines()) {
             writeln!(err, "  {DIM}{}{DIM:#}", safe(line))?;
         }
-        for (place, choice) in question.options.iter().enumerate() {
+        for (place, choice) in choices.iter().enumerate() {
             writeln!(err, "  {} {}", place + 1, safe(&choice.name))?;
         }
         write!(err, "Choose a number: ")?;
@@ -150,42 +174,14 @@ impl Questions {
     }
 }
 
-impl Question {
-    fn read(id: RequestId, params: &Object) -> Self {
-        let named = |name: &str| params.get(name).and_then(|value| text(value.raw())).map(Cow::into_owned);
-        let options = params.get("options").and_then(|list| elements(list.raw())).unwrap_or_default();
-        let options = options.into_iter().filter_map(|option| {
-            let members = Members::of(option).ok()?;
-            let named = |name: &str| members.get(name).and_then(text).map(Cow::into_owned);
-            let id = JsonStr::from_raw(members.get("optionId")?)?;
-            let name = named("name").unwrap_or_else(|| id.to_string());
-            Some(Choice { id, name, kind: named("kind").unwrap_or_default() })
-        });
-        Self {
-            id,
-            title: named("title").unwrap_or_else(|| "Permission".to_owned()),
-            description: named("description"),
-            options: options.collect(),
-        }
-    }
-
-    /// The first option that allows or rejects, once rather than always.
-    fn of_kind(&self, kind: &str) -> Option<&Choice> {
-        let find = |kind: String| self.options.iter().find(|option| option.kind == kind);
-        find(format!("{kind}_once")).or_else(|| find(format!("{kind}_always")))
-    }
+fn title(question: &Question) -> String {
+    question.title().unwrap_or_else(|| "Permission".to_owned())
 }
 
-fn outcome(choice: Option<&Choice>) -> Object {
-    let mut outcome = Object::default();
-    outcome
-        .set("outcome", Json::from(&JsonStr::new(if choice.is_some() { "selected" } else { "cancelled" })));
-    if let Some(choice) = choice {
-        outcome.set("optionId", Json::from(&choice.id));
-    }
-    let mut result = Object::default();
-    result.set("outcome", outcome.to_json());
-    result
+/// The first choice that allows or rejects, once rather than always.
+fn of_kind<'a>(choices: &'a [Choice], kind: &str) -> Option<&'a Choice> {
+    let find = |kind: String| choices.iter().find(|choice| choice.kind == kind);
+    find(format!("{kind}_once")).or_else(|| find(format!("{kind}_always")))
 }
 
 /// Lines that are typed. Reading them cannot be interrupted, so a thread does it that ends with the process.
@@ -203,13 +199,15 @@ fn read_lines() -> mpsc::UnboundedReceiver<String> {
 
 #[cfg(test)]
 mod tests {
+    use parlor_json::{Json, Object};
+
     use super::*;
 
-    fn asked(decider: Decider, options: &str) -> (String, String) {
-        let params = format!(r#"{{"sessionId":"s","title":"Delete \u001b it","options":{options}}}"#);
-        let params = Object::parse(Json::parse(params).unwrap().raw()).unwrap();
-        let answer = Questions::new(decider).asked(RequestId::from(1), &params).unwrap().unwrap();
-        (answer.result.to_json().as_str().to_owned(), answer.told.unwrap())
+    fn asked(decider: Decider, options: &str) -> (Option<String>, String) {
+        let params = Json::parse(format!(r#"{{"options":{options}}}"#)).unwrap();
+        let choices = Choice::all_in(&Object::parse(params.raw()).unwrap());
+        let choice = decider.choice(&choices);
+        (choice.map(|choice| choice.id.to_string()), decider.told("Delete it", choice))
     }
 
     #[test]
@@ -218,18 +216,18 @@ mod tests {
             {"optionId":"aa","name":"Always","kind":"allow_always"},
             {"optionId":"a","name":"Allow","kind":"allow_once"},
             {"optionId":"r","name":"Reject","kind":"reject_once"}]"#;
-        assert_eq!(asked(Decider::Yes, options).0, r#"{"outcome":{"outcome":"selected","optionId":"a"}}"#);
-        assert_eq!(asked(Decider::No, options).0, r#"{"outcome":{"outcome":"selected","optionId":"r"}}"#);
-        let (result, told) = asked(Decider::Nobody, options);
-        assert_eq!(result, r#"{"outcome":{"outcome":"cancelled"}}"#);
+        assert_eq!(asked(Decider::Yes, options), (Some("a".to_owned()), "Delete it: Allow".to_owned()));
+        assert_eq!(asked(Decider::No, options), (Some("r".to_owned()), "Delete it: Reject".to_owned()));
+        let (choice, told) = asked(Decider::Nobody, options);
+        assert_eq!(choice, None);
         assert!(told.contains("--yes"), "{told}");
     }
 
     #[test]
     fn what_is_not_offered_is_not_chosen() {
         let options = r#"[{"optionId":"x","name":"Own","kind":"own"},{"name":"no id"},7]"#;
-        let (result, told) = asked(Decider::Yes, options);
-        assert_eq!(result, r#"{"outcome":{"outcome":"cancelled"}}"#);
+        let (choice, told) = asked(Decider::Yes, options);
+        assert_eq!(choice, None);
         assert!(told.contains("no such answer"), "{told}");
     }
 }

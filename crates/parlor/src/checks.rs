@@ -12,12 +12,12 @@ use parlor_server::probe::probe;
 use parlor_server::process::Watcher;
 use parlor_store::{Filter, SqliteStore, Store};
 
-use crate::client;
 use crate::commands::acp;
 use crate::commands::doctor::Check;
 use crate::commands::status;
 use crate::failure::Failure;
 use crate::output::{count, short_path};
+use crate::server;
 use crate::setup::{self, Common};
 
 /// How long the default agent may take to answer.
@@ -31,7 +31,7 @@ pub(crate) fn all(common: &Common) -> Result<Vec<Check>, Failure> {
     if let Some(data) = DataDir::look(&path) {
         checks.push(database(&data));
         checks.extend(["token", "token.read"].into_iter().filter_map(|name| token(&data, name)));
-        checks.push(server(&data));
+        checks.push(running(&data));
     }
     match Config::load(common.config.clone(), std::env::var_os("PARLOR_CONFIG")) {
         Ok(config) => {
@@ -149,10 +149,10 @@ fn mode_of(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().map(|found| found.mode() & 0o777)
 }
 
-fn server(data: &DataDir) -> Check {
+fn running(data: &DataDir) -> Check {
     let name = "server";
     let socket = data.socket();
-    if client::answers(&socket) {
+    if server::answers(&socket) {
         return match status::ask(&socket) {
             Err(failure) => Check::fail(name, failure.to_string(), "stop it and start it again"),
             Ok(server) if server.version != env!("CARGO_PKG_VERSION") => Check::warn(

@@ -3,10 +3,10 @@ use std::io;
 use std::process::ExitCode;
 
 use anstream::eprintln;
+use parlor_client::Error;
 use parlor_json::{Members, text};
 use parlor_wire::code;
 
-use crate::client;
 use crate::render::safe;
 
 /// Why a command ended without doing what it was asked to.
@@ -52,9 +52,13 @@ impl Failure {
     }
 
     /// What came of asking the server.
-    pub(crate) fn server(error: &client::Error) -> Self {
-        let failure = Self::failed(error);
-        let client::Error::Rpc(rpc) = error else { return failure };
+    pub(crate) fn server(error: &Error) -> Self {
+        let failure = match error {
+            Error::Connect(error) => Self::failed(format_args!("no server answers: {error}")),
+            Error::Gone => Self::failed("the server is gone"),
+            Error::Refused(_) | Error::Rpc(_) | Error::Odd(_) | Error::Busy | _ => Self::failed(error),
+        };
+        let Error::Rpc(rpc) = error else { return failure };
         let hint = rpc.data().and_then(|data| Members::of(data.raw()).ok()?.get("hint").and_then(text));
         match hint {
             Some(hint) => failure.hint(hint),
@@ -63,17 +67,14 @@ impl Failure {
     }
 
     /// What came of asking something that a person wrote: if it makes no sense, that is a matter of the input.
-    pub(crate) fn asking(error: &client::Error) -> Self {
+    pub(crate) fn asking(error: &Error) -> Self {
         let failure = Self::server(error);
-        match error {
-            client::Error::Rpc(rpc) if rpc.code() == code::INVALID_PARAMS => {
-                Self { kind: Kind::BadInput, message: rpc.message().to_owned(), ..failure }
-            }
-            client::Error::Rpc(_)
-            | client::Error::NoServer(_)
-            | client::Error::Refused(_)
-            | client::Error::Gone => failure,
+        if let Error::Rpc(rpc) = error
+            && rpc.code() == code::INVALID_PARAMS
+        {
+            return Self { kind: Kind::BadInput, message: rpc.message().to_owned(), ..failure };
         }
+        failure
     }
 
     pub(crate) fn hint(self, hint: impl Display) -> Self {

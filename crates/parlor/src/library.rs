@@ -14,8 +14,8 @@ use parlor_session::{EntryId, Reading, Role, SessionId, Transcript, text_of};
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::setup::Common;
-use crate::{client, output};
 
 /// The sessions of a data directory.
 pub(crate) struct Library {
@@ -158,7 +158,7 @@ impl Library {
             return Err(failure.hint("`parlor serve` makes them searchable"));
         }
         search::answer(store, params, output::now())
-            .map_err(|error| Failure::asking(&client::Error::Rpc(error)))
+            .map_err(|error| Failure::asking(&parlor_client::Error::Rpc(error)))
     }
 
     /// How many characters tell the ids apart, at least.

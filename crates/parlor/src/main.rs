@@ -3,7 +3,6 @@
 mod ask;
 mod bench;
 mod checks;
-mod client;
 mod commands;
 mod demo;
 mod failure;
@@ -14,6 +13,7 @@ mod markdown;
 mod output;
 mod render;
 mod screen;
+mod server;
 mod setup;
 mod table;
 mod turn;

@@ -54,26 +54,24 @@ impl Screen {
         }
     }
 
-    /// Shows what is new.
-    pub(crate) fn show(&mut self, news: &[Update], transcript: &Transcript) -> io::Result<()> {
-        for update in news {
-            match update {
-                Update::Upsert { target: Target::Entry(id @ EntryId::Message(..)), upsert } => {
-                    if let Patch::Value(content) = &upsert.content {
-                        self.say(id, &text(content))?;
-                    }
+    /// Shows what is new; the transcript has it already.
+    pub(crate) fn show(&mut self, update: &Update, transcript: &Transcript) -> io::Result<()> {
+        match update {
+            Update::Upsert { target: Target::Entry(id @ EntryId::Message(..)), upsert } => {
+                if let Patch::Value(content) = &upsert.content {
+                    self.say(id, &text(content))?;
                 }
-                Update::Append { entry: id @ EntryId::Message(..), item, .. } => {
-                    self.say(id, &block_text(item.as_str()))?;
-                }
-                Update::Upsert { target: Target::Entry(id), .. } => self.entry(id, transcript)?,
-                Update::Append { .. }
-                | Update::Output { .. }
-                | Update::Remove { .. }
-                | Update::Note { .. }
-                | Update::Upsert { target: Target::Slot(_), .. }
-                | Update::State(_) => {}
             }
+            Update::Append { entry: id @ EntryId::Message(..), item, .. } => {
+                self.say(id, &block_text(item.as_str()))?;
+            }
+            Update::Upsert { target: Target::Entry(id), .. } => self.entry(id, transcript)?,
+            Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. }
+            | Update::Upsert { target: Target::Slot(_), .. }
+            | Update::State(_) => {}
         }
         io::stdout().flush()
     }

@@ -1,18 +1,20 @@
 //! One turn, watched from its prompt to its end.
 
+use std::io;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
+use futures_util::FutureExt;
+use parlor_client::{Error, News, Question, Session};
 use parlor_dialect::view;
-use parlor_json::{JsonStr, Object};
-use parlor_session::{Activity, EntryId, Role, SessionId, State};
-use parlor_wire::{RequestId, code};
+use parlor_session::{Activity, EntryId, Reading, Role, State, Transcript, Update};
+use parlor_wire::code;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::ask::{Decider, Questions};
-use crate::client::{self, Client, Event, Follower};
+use crate::ask::{Decider, Decision, Questions};
 use crate::failure::Failure;
 use crate::output::{self, DIM, RED, YELLOW};
 use crate::screen::{self, Screen};
@@ -46,66 +48,68 @@ struct Done<'a> {
 }
 
 /// A turn that is under way.
-struct Turn {
-    client: Client,
-    session: SessionId,
-    /// The prompt, until it is taken; none if the turn began otherwise.
-    asked: Option<RequestId>,
+struct Turn<'a> {
+    session: &'a Session,
+    /// What is new in it, from when it began; none as long as its prompt waits.
+    news: Option<News>,
     message: Option<String>,
-    follower: Follower,
+    /// What happened in it, and nothing that happened before.
+    transcript: Transcript,
+    /// How many updates could not be read, as far as the person knows.
+    unread: u64,
     questions: Questions,
     screen: Screen,
     interrupts: Signal,
     interrupted: bool,
 }
 
-impl Watching {
-    pub(crate) fn screen(&self) -> Screen {
-        Screen::new(!self.json)
-    }
+/// What happens while a turn is watched.
+enum Event {
+    /// The agent took the prompt, or did not.
+    Taken(Result<parlor_client::Turn, Error>),
+    News(Update),
+    Asked(Question),
+    Decided(Decision),
+    Interrupted,
+    Gone,
+}
 
-    /// Watches a turn to its end. `asked` is the prompt that begins it; without one it has begun already.
+fn written<T>(done: io::Result<T>) -> Result<T, Failure> {
+    done.map_err(|error| Failure::writing(&error))
+}
+
+impl Watching {
+    /// Watches a turn to its end. It begins with a prompt; without one it has begun already. The person is told the note
+    /// first.
     pub(crate) async fn watch(
         &self,
-        client: Client,
-        session: SessionId,
-        screen: Screen,
-        asked: Option<RequestId>,
+        session: &Session,
+        note: Option<&str>,
+        prompt: Option<&str>,
     ) -> Result<ExitCode, Failure> {
-        let turn = Turn {
-            client,
-            follower: Follower::new(session.clone()),
+        let mut turn = Turn {
             session,
-            message: asked.is_none().then(String::new),
-            asked,
+            news: prompt.is_none().then(|| session.news_since(0)),
+            message: None,
+            transcript: Transcript::default(),
+            unread: 0,
             questions: Questions::new(Decider::new(self.yes, self.no)),
-            screen,
+            screen: Screen::new(!self.json),
             interrupts: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
             interrupted: false,
         };
-        turn.run(self.json).await
+        if let Some(note) = note {
+            written(turn.screen.note(note, DIM))?;
+        }
+        turn.run(prompt, self.json).await
     }
 }
 
-impl Turn {
-    async fn run(mut self, json: bool) -> Result<ExitCode, Failure> {
-        let state = loop {
-            tokio::select! {
-                event = self.client.next() => {
-                    if let Some(state) = self.event(event.map_err(|error| Failure::server(&error))?).await? {
-                        break state;
-                    }
-                }
-                _ = self.interrupts.recv() => self.interrupt().await?,
-                answer = self.questions.answer() => {
-                    let answer = answer.map_err(|error| Failure::writing(&error))?;
-                    self.client.answer(&answer.id, &answer.result).await.map_err(|error| Failure::server(&error))?;
-                }
-            }
-        };
-        let writing = |error: std::io::Error| Failure::writing(&error);
-        self.screen.rest(self.follower.transcript()).map_err(writing)?;
-        self.screen.end().map_err(writing)?;
+impl Turn<'_> {
+    async fn run(mut self, prompt: Option<&str>, json: bool) -> Result<ExitCode, Failure> {
+        let state = self.watch(prompt).await?;
+        written(self.screen.rest(&self.transcript))?;
+        written(self.screen.end())?;
         let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned());
         let error = screen::error_of(&state);
         let is_done = reason.as_deref().is_none_or(|reason| reason == "end_turn");
@@ -114,56 +118,118 @@ impl Turn {
         } else if !is_done {
             let why = error.map(|error| format!(": {error}")).unwrap_or_default();
             let line = format!("the turn ended with {}{why}", reason.unwrap_or_default());
-            self.screen.note(&line, RED).map_err(writing)?;
+            written(self.screen.note(&line, RED))?;
         }
         Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Takes an event; there is a state if it is the one in which the turn ended.
-    async fn event(&mut self, event: Event) -> Result<Option<State>, Failure> {
-        let server = |error: client::Error| Failure::server(&error);
-        let writing = |error: std::io::Error| Failure::writing(&error);
-        match event {
-            // What was said before our prompt belongs to others.
-            Event::Update(_) if self.message.is_none() => {}
-            Event::Update(line) => {
-                if let Err(problem) = self.follower.take(&line) {
-                    self.screen
-                        .note(&format!("an update cannot be read: {problem}"), YELLOW)
-                        .map_err(writing)?;
+    /// Watches until the turn has ended: in which state.
+    async fn watch(&mut self, prompt: Option<&str>) -> Result<State, Failure> {
+        let session = self.session;
+        let mut prompting = pin!(async {
+            match prompt {
+                Some(text) => session.prompt(text).await,
+                None => std::future::pending().await,
+            }
+        });
+        loop {
+            let waits = self.news.is_none();
+            // In this order: what is to be taken back is asked first, and a question is shown after what was said before.
+            let event = tokio::select! {
+                biased;
+                taken = &mut prompting, if waits => Event::Taken(taken),
+                _ = self.interrupts.recv() => Event::Interrupted,
+                update = next(&mut self.news) => update.map_or(Event::Gone, Event::News),
+                decision = self.questions.decided() => Event::Decided(written(decision)?),
+                question = session.client().question() => question.map_or(Event::Gone, Event::Asked),
+            };
+            // What was said before a question may have come since it was looked for.
+            if waits
+                && matches!(event, Event::Asked(_) | Event::Gone)
+                && let Some(taken) = prompting.as_mut().now_or_never()
+            {
+                self.taken(&taken.map_err(|error| refused(&error))?);
+            }
+            let ended = match event {
+                Event::Taken(taken) => {
+                    self.taken(&taken.map_err(|error| refused(&error))?);
+                    None
                 }
-                let news = self.follower.news();
-                self.screen.show(&news, self.follower.transcript()).map_err(writing)?;
-                let state = self.follower.transcript().state();
-                return Ok(state.filter(|state| state.activity == Activity::Idle).cloned());
-            }
-            Event::Answered { id, outcome } if Some(&id) == self.asked.as_ref() => {
-                let accepted = outcome.map_err(|error| {
-                    let was_taken_back = error.code() == code::REQUEST_CANCELLED;
-                    let failure = Failure::server(&client::Error::Rpc(error));
-                    if was_taken_back {
-                        Failure::failed("the prompt was taken back before its turn")
-                    } else {
-                        failure
-                    }
-                })?;
-                let message = accepted.get("messageId").and_then(|id| JsonStr::from_raw(id.raw()));
-                self.message = Some(message.map(|id| id.to_text().into_owned()).unwrap_or_default());
-            }
-            Event::Answered { .. } => {}
-            Event::Asked { id, method, params } if method == "session/request_permission" => {
-                self.screen.end().map_err(writing)?;
-                if let Some(answer) = self.questions.asked(id, &params).map_err(writing)? {
-                    if let Some(told) = &answer.told {
-                        self.screen.note(told, YELLOW).map_err(writing)?;
-                    }
-                    self.client.answer(&answer.id, &answer.result).await.map_err(server)?;
+                Event::News(update) => self.show(&update)?,
+                Event::Asked(question) => {
+                    let ended = self.catch_up()?;
+                    self.asked(question).await?;
+                    ended
                 }
+                Event::Decided(decision) => {
+                    decision.tell().await;
+                    None
+                }
+                Event::Interrupted => {
+                    self.interrupt().await?;
+                    None
+                }
+                Event::Gone => Some(self.catch_up()?.ok_or_else(|| Failure::server(&Error::Gone))?),
+            };
+            if let Some(state) = ended {
+                return Ok(state);
             }
-            Event::Asked { id, .. } => self.client.decline(&id).await.map_err(server)?,
-            Event::Unasked(id) => self.questions.unasked(&id).map_err(writing)?,
+        }
+    }
+
+    /// The prompt was taken. What was said before belongs to others.
+    fn taken(&mut self, turn: &parlor_client::Turn) {
+        self.news = Some(turn.news());
+        self.message = turn.message().map(ToString::to_string);
+        self.unread = self.session.unread().map_or(0, |(count, _)| count);
+    }
+
+    /// Shows what is new; there is a state if it is the one in which the turn ended.
+    fn show(&mut self, update: &Update) -> Result<Option<State>, Failure> {
+        if let Some((count, why)) = self.session.unread()
+            && count > self.unread
+        {
+            self.unread = count;
+            written(self.screen.note(&format!("an update cannot be read: {why}"), YELLOW))?;
+        }
+        let ended = match update {
+            Update::State(state) if state.activity == Activity::Idle => Some(state.clone()),
+            Update::State(_)
+            | Update::Upsert { .. }
+            | Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. } => None,
+        };
+        // What the session has taken is taken here.
+        let _ = self.transcript.push(update.clone());
+        written(self.screen.show(update, &self.transcript))?;
+        Ok(ended)
+    }
+
+    /// Shows all that is new already.
+    fn catch_up(&mut self) -> Result<Option<State>, Failure> {
+        while let Some(update) = self.news.as_mut().and_then(News::ready) {
+            if let Some(state) = self.show(&update)? {
+                return Ok(Some(state));
+            }
         }
         Ok(None)
+    }
+
+    async fn asked(&mut self, question: Question) -> Result<(), Failure> {
+        if question.method() != "session/request_permission" {
+            question.decline().await;
+            return Ok(());
+        }
+        written(self.screen.end())?;
+        if let Some(decision) = written(self.questions.asked(question))? {
+            if let Some(told) = &decision.told {
+                written(self.screen.note(told, YELLOW))?;
+            }
+            decision.tell().await;
+        }
+        Ok(())
     }
 
     async fn interrupt(&mut self) -> Result<(), Failure> {
@@ -171,31 +237,25 @@ impl Turn {
             let _ = self.screen.end();
             return Err(Failure::failed("left; the session goes on without this client"));
         }
-        self.screen
-            .note("cancelling; Ctrl-C again leaves at once", DIM)
-            .map_err(|error| Failure::writing(&error))?;
-        let cancelled = match &self.asked {
-            Some(asked) if self.message.is_none() => self.client.unask(asked).await,
-            Some(_) | None => {
-                let mut params = Object::default();
-                params.set("sessionId", self.session.as_json());
-                self.client.notify("session/cancel", &params).await
-            }
+        written(self.screen.note("cancelling; Ctrl-C again leaves at once", DIM))?;
+        let cancelled = match &self.news {
+            None => self.session.take_back().await,
+            Some(_) => self.session.cancel().await,
         };
         cancelled.map_err(|error| Failure::server(&error))
     }
 
     fn done(&self, stop_reason: Option<String>, error: Option<String>) -> impl Serialize {
-        let transcript = self.follower.transcript();
+        let transcript = joined(&self.transcript);
         let said = transcript
             .entries()
             .iter()
             .filter(|entry| matches!(entry.id(), EntryId::Message(Role::Agent, _)));
         let texts: Vec<_> = said.map(|entry| screen::text(&entry.body().content)).collect();
-        let turn = view::transcript(transcript);
+        let turn = view::transcript(&transcript);
         let done = Done {
-            session_id: self.session.to_string(),
-            message_id: self.message.clone().filter(|id| !id.is_empty()),
+            session_id: self.session.id().to_string(),
+            message_id: self.message.clone(),
             stop_reason,
             error,
             text: texts.join("\n\n"),
@@ -203,4 +263,31 @@ impl Turn {
         };
         RawValue::from_string(output::to_json(&done)).expect("it was just written")
     }
+}
+
+/// The same transcript, however its text was cut into pieces on the way.
+fn joined(transcript: &Transcript) -> Transcript {
+    let mut joined = Transcript::default();
+    let mut reading = Reading::new(0, transcript.seq());
+    while let Some(update) = reading.next(transcript, usize::MAX) {
+        // What was taken once is taken again.
+        let _ = joined.push(update);
+    }
+    joined
+}
+
+/// The next piece of news, once there are any.
+async fn next(news: &mut Option<News>) -> Option<Update> {
+    match news {
+        Some(news) => news.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Why a prompt was not taken.
+fn refused(error: &Error) -> Failure {
+    if error.code() == Some(code::REQUEST_CANCELLED) {
+        return Failure::failed("the prompt was taken back before its turn");
+    }
+    Failure::server(error)
 }

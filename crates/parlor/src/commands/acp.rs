@@ -14,8 +14,8 @@ use parlor_server::hub::{AgentChoice, Door, Hub, Options, Peer, Role};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, SqliteStore, Store};
 
-use crate::client::answers;
 use crate::failure::Failure;
+use crate::server::answers;
 use crate::setup::{self, Common};
 
 /// Speak ACP on standard input and output: what an editor starts in place of an agent

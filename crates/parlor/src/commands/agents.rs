@@ -2,18 +2,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_json::Object;
 use parlor_server::config::{AgentConfig, Agents as Known, Config, Preset, program_at};
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::hello::Hello;
 use parlor_server::stored;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{self, Client};
 use crate::failure::Failure;
 use crate::library::Library;
 use crate::output::{self, DIM, GREEN, short_path};
-use crate::setup::{self, Common};
+use crate::server;
+use crate::setup::Common;
 use crate::table::{Cell, Table};
 
 /// List the agents that sessions can have
@@ -58,7 +56,7 @@ impl Agents {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let config = self.common.config()?;
         let data = DataDir::look(&self.common.data_dir()?);
-        let socket = data.map(|data| data.socket()).filter(|socket| client::answers(socket));
+        let socket = data.map(|data| data.socket()).filter(|socket| server::answers(socket));
         let known = match socket {
             Some(socket) => served(&socket)?,
             None => configured(&config)?,
@@ -86,11 +84,7 @@ fn configured(config: &Config) -> Result<Vec<(AgentConfig, bool)>, Failure> {
 }
 
 fn served(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, Failure> {
-    let answer = setup::runtime()?.block_on(async {
-        let mut client = Client::connect(socket, &Hello::new()).await?;
-        client.call("_parlor/agents", &Object::default()).await
-    });
-    let answer = answer.map_err(|error| Failure::server(&error))?;
+    let answer = server::ask(socket, "_parlor/agents")?;
     let answer: Answer = serde_json::from_str(answer.to_json().as_str())
         .map_err(|error| Failure::failed(format_args!("the server's list cannot be read: {error}")))?;
     let agents = answer.agents.into_iter();

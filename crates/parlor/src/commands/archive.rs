@@ -1,17 +1,17 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use parlor_client::Hello;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::hello::Hello;
 use parlor_store::SessionRow;
 
-use crate::client::{self, Client};
 use crate::commands::acp;
 use crate::failure::Failure;
 use crate::library::{Library, id_of};
 use crate::output;
 use crate::render::safe;
+use crate::server;
 use crate::setup::{self, Common};
 
 /// Put sessions away, or take them out again
@@ -69,10 +69,9 @@ pub(super) fn ask(
     params.set("sessionId", Json::from(&id));
     let runtime = setup::runtime()?;
     let asked = runtime.block_on(async {
-        let mut client = Client::connect(&data.socket(), &Hello::new()).await?;
-        client.initialize().await?;
+        let client = server::connect(&data, &Hello::new()).await?;
         client.call(method, &params).await
     });
     runtime.shutdown_background();
-    asked.map_err(|error: client::Error| Failure::server(&error))
+    asked.map_err(|error| Failure::server(&error))
 }

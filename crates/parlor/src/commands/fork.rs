@@ -3,18 +3,18 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use parlor_client::{Client, Hello, Prompt};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::hello::Hello;
 use parlor_session::{EntryId, Role, SessionId, Transcript};
 use serde::Serialize;
 
 use super::{acp, prompt};
-use crate::client::{self, Client};
 use crate::failure::Failure;
 use crate::library::Library;
 use crate::output::{self, DIM};
 use crate::render::safe;
+use crate::server;
 use crate::setup::{self, Common};
 use crate::turn::Watching;
 
@@ -97,7 +97,7 @@ impl Fork {
         let data = served(&self.common)?;
         let runtime = setup::runtime()?;
         let forked = runtime.block_on(async {
-            let mut client = connect(&data).await?;
+            let client = connect(&data).await?;
             let mut params = Object::default();
             params.set("sessionId", session.as_json());
             if let Some(at) = &at {
@@ -130,7 +130,7 @@ impl Edit {
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
         params.set("messageId", &message);
-        params.set("prompt", prompt::words(&prompt::read(&self.text)?));
+        params.set("prompt", Prompt::from(prompt::read(&self.text)?).content().clone());
         ask_again(&self.common, "_parlor/edit", &params, &self.watching)
     }
 }
@@ -155,12 +155,10 @@ fn ask_again(
     let data = served(common)?;
     let runtime = setup::runtime()?;
     let done = runtime.block_on(async {
-        let mut client = connect(&data).await?;
+        let client = connect(&data).await?;
         let answer = client.call(method, params).await.map_err(|error| Failure::server(&error))?;
-        let session = session_of(&answer)?;
-        let mut screen = watching.screen();
-        screen.note(&format!("session {session}"), DIM).map_err(|error| Failure::writing(&error))?;
-        watching.watch(client, session, screen, None).await
+        let session = client.session(&session_of(&answer)?);
+        watching.watch(&session, Some(&format!("session {}", session.id())), None).await
     });
     runtime.shutdown_background();
     done
@@ -221,12 +219,9 @@ fn served(common: &Common) -> Result<DataDir, Failure> {
 }
 
 async fn connect(data: &DataDir) -> Result<Client, Failure> {
-    let server = |error: client::Error| Failure::server(&error);
     let cwd = std::env::current_dir().ok();
     let hello = Hello { env: acp::environment(), cwd, ..Hello::new() };
-    let mut client = Client::connect(&data.socket(), &hello).await.map_err(server)?;
-    client.initialize().await.map_err(server)?;
-    Ok(client)
+    server::connect(data, &hello).await.map_err(|error| Failure::server(&error))
 }
 
 fn session_of(answer: &Object) -> Result<SessionId, Failure> {

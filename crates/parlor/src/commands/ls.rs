@@ -8,10 +8,10 @@ use parlor_server::{known, stored};
 use parlor_store::{Filter, SessionRow};
 use serde::Serialize;
 
-use crate::client;
 use crate::failure::Failure;
 use crate::library::{Library, id_of, literal_text, title_of};
 use crate::output::{self, DIM, GREEN, YELLOW, ago, short_path, timestamp};
+use crate::server;
 use crate::setup::Common;
 use crate::table::{Cell, Table};
 
@@ -81,7 +81,7 @@ impl Ls {
         let has_more = rows.len() > limit;
         rows.truncate(limit);
         let runs =
-            DataDir::look(&self.common.data_dir()?).is_some_and(|data| client::answers(&data.socket()));
+            DataDir::look(&self.common.data_dir()?).is_some_and(|data| server::answers(&data.socket()));
         let mut listed: Vec<_> =
             rows.iter().map(|row| list(&library, row, runs)).collect::<Result<_, _>>()?;
         if self.tree {

@@ -3,16 +3,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_json::{Json, JsonStr, Object, string_literal};
+use parlor_client::{Activity, Agent, Error, Hello, State};
+use parlor_json::JsonStr;
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::hello::{Agent, Hello};
 use parlor_session::SessionId;
 
-use crate::client::{self, Client};
 use crate::commands::acp;
 use crate::failure::Failure;
 use crate::library::Library;
-use crate::output::DIM;
+use crate::server;
 use crate::setup::{self, Common};
 use crate::turn::Watching;
 
@@ -76,8 +75,7 @@ impl Prompt {
     }
 
     async fn talk(&self, data: &DataDir, id: Option<SessionId>, text: &str) -> Result<ExitCode, Failure> {
-        let server = |error: client::Error| Failure::server(&error);
-        let writing = |error: std::io::Error| Failure::writing(&error);
+        let failed = |error: Error| Failure::server(&error);
         let cwd = std::path::absolute(self.cwd.as_deref().unwrap_or_else(|| ".".as_ref()))
             .map_err(Failure::bad_input)?;
         if !cwd.is_dir() {
@@ -89,30 +87,21 @@ impl Prompt {
             cwd: Some(cwd.clone()),
             ..Hello::new()
         };
-        let mut client = Client::connect(&data.socket(), &hello).await.map_err(server)?;
-        client.initialize().await.map_err(server)?;
-        let mut screen = self.watching.screen();
-        let session = match id {
+        let client = server::connect(data, &hello).await.map_err(failed)?;
+        let (session, note) = match id {
             Some(id) => {
-                let joined = client.call("session/resume", &place(Some(&id), &cwd)).await.map_err(server)?;
-                if !is_idle(&joined) {
-                    screen.note("a turn runs; this waits for its end", DIM).map_err(writing)?;
-                }
-                id
+                let session = client.join(&id, &cwd).await.map_err(failed)?;
+                let is_idle = |state: &State| state.activity == Activity::Idle;
+                let is_free = session.read(|transcript| transcript.state().is_none_or(is_idle));
+                (session, (!is_free).then(|| "a turn runs; this waits for its end".to_owned()))
             }
             None => {
-                let begun = client.call("session/new", &place(None, &cwd)).await.map_err(server)?;
-                let id = begun.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
-                let id = id.ok_or_else(|| Failure::failed("the server began a session without an id"))?;
-                screen.note(&format!("session {id}"), DIM).map_err(writing)?;
-                SessionId::from(id)
+                let session = client.new_session(&cwd).await.map_err(failed)?;
+                let note = format!("session {}", session.id());
+                (session, Some(note))
             }
         };
-        let mut params = Object::default();
-        params.set("sessionId", session.as_json());
-        params.set("prompt", words(text));
-        let asked = client.ask("session/prompt", &params).await.map_err(server)?;
-        self.watching.watch(client, session, screen, Some(asked)).await
+        self.watching.watch(&session, note.as_deref(), Some(text)).await
     }
 }
 
@@ -129,29 +118,4 @@ pub(super) fn read(text: &str) -> Result<String, Failure> {
         return Err(Failure::bad_input("there is nothing to say"));
     }
     Ok(text)
-}
-
-/// A text as the content of a prompt.
-pub(super) fn words(text: &str) -> Json {
-    let block = format!(r#"[{{"type":"text","text":{}}}]"#, string_literal(text));
-    Json::parse(block).expect("it is made of JSON")
-}
-
-/// Where a session is and works.
-fn place(session: Option<&SessionId>, cwd: &std::path::Path) -> Object {
-    let mut params = Object::default();
-    if let Some(session) = session {
-        params.set("sessionId", session.as_json());
-    }
-    params.set("cwd", Json::from(&JsonStr::new(&cwd.to_string_lossy())));
-    params.set("mcpServers", Json::parse("[]").expect("it is JSON"));
-    params
-}
-
-/// Whether no turn runs in a session that was joined.
-fn is_idle(joined: &Object) -> bool {
-    let meta = joined.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok());
-    let state =
-        meta.and_then(|meta| meta.get("parlor/state").and_then(|state| JsonStr::from_raw(state.raw())));
-    state.is_none_or(|state| state.inner() == "idle")
 }

@@ -3,17 +3,17 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 
 use clap::Args;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_client::{Error, Hello};
+use parlor_json::JsonStr;
 use parlor_server::data_dir::{DataDir, DataDirError};
-use parlor_server::doors::hello::Hello;
 use parlor_server::known;
 use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
 
-use crate::client::{self, Client};
 use crate::failure::Failure;
 use crate::library::{Library, id_of, title_of};
 use crate::output::{self, count, short_path};
 use crate::render::safe;
+use crate::server;
 use crate::setup::{self, Common};
 
 /// Delete sessions, for good
@@ -51,7 +51,7 @@ impl Rm {
         }
         drop(library);
         let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
-        if client::answers(&data.socket()) {
+        if server::answers(&data.socket()) {
             setup::runtime()?
                 .block_on(through_server(&data, &rows))
                 .map_err(|error| Failure::server(&error))?;
@@ -92,14 +92,11 @@ fn ask(library: &Library, rows: &[SessionRow]) -> Result<bool, Failure> {
     asked.map_err(|error: io::Error| Failure::writing(&error))
 }
 
-async fn through_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), client::Error> {
-    let mut client = Client::connect(&data.socket(), &Hello::new()).await?;
-    client.initialize().await?;
+async fn through_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), Error> {
+    let client = server::connect(data, &Hello::new()).await?;
     for row in rows {
-        let mut params = Object::default();
         let id = JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id));
-        params.set("sessionId", Json::from(&id));
-        client.call("session/delete", &params).await?;
+        client.session(&id.into()).delete().await?;
     }
     Ok(())
 }

@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use anstyle::Style;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use parlor_client::{Connection, Hello};
 use parlor_json::{Json, JsonStr, Object, elements, text};
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::hello::Hello;
 use parlor_server::search::ROLES;
 
-use crate::client::{self, Client};
 use crate::failure::Failure;
 use crate::library::Library;
 use crate::output::{self, BOLD, DIM, ago, count};
 use crate::render::safe;
+use crate::server;
 use crate::setup::{self, Common};
 
 /// Search everything that was said
@@ -58,7 +58,7 @@ const PAGE: usize = 100;
 
 impl Search {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let mut asker = Asker::new(&self.common)?;
+        let asker = Asker::new(&self.common)?;
         let mut params = self.params()?;
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let mut hits: Vec<Object> = Vec::new();
@@ -111,24 +111,24 @@ impl Search {
 
 /// Who answers: the server if one runs, else the store.
 enum Asker {
-    Server(tokio::runtime::Runtime, Box<Client>),
+    Server(tokio::runtime::Runtime, Connection),
     Store(Library),
 }
 
 impl Asker {
     fn new(common: &Common) -> Result<Self, Failure> {
-        let data = DataDir::look(&common.data_dir()?).filter(|data| client::answers(&data.socket()));
+        let data = DataDir::look(&common.data_dir()?).filter(|data| server::answers(&data.socket()));
         let Some(data) = data else { return Ok(Self::Store(Library::open(common)?)) };
         let runtime = setup::small_runtime()?;
-        let client = runtime.block_on(Client::connect(&data.socket(), &Hello::new()));
-        let client = client.map_err(|error| Failure::server(&error))?;
-        Ok(Self::Server(runtime, Box::new(client)))
+        let server = runtime.block_on(Connection::socket(&data.socket(), &Hello::new()));
+        let (server, _) = server.map_err(|error| Failure::server(&error))?;
+        Ok(Self::Server(runtime, server))
     }
 
-    fn ask(&mut self, params: &Object) -> Result<Object, Failure> {
+    fn ask(&self, params: &Object) -> Result<Object, Failure> {
         match self {
-            Self::Server(runtime, client) => {
-                let answer = runtime.block_on(client.call("_parlor/search", params));
+            Self::Server(runtime, server) => {
+                let answer = runtime.block_on(server.call("_parlor/search", params));
                 answer.map_err(|error| Failure::asking(&error))
             }
             Self::Store(library) => library.search(params),

@@ -2,15 +2,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_json::Object;
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::hello::Hello;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{self, Client};
 use crate::failure::Failure;
 use crate::output::{self, BOLD, DIM, GREEN, count, short_path, span};
-use crate::setup::{self, Common};
+use crate::server;
+use crate::setup::Common;
 use crate::table::Table;
 
 /// Say whether a server runs, and what it does
@@ -59,7 +57,7 @@ impl Status {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let path = self.common.data_dir()?;
         let data = DataDir::look(&path);
-        let socket = data.as_ref().map(DataDir::socket).filter(|socket| client::answers(socket));
+        let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::answers(socket));
         let server = socket.as_deref().map(ask).transpose()?;
         let running = server.is_some();
         let report = Report {
@@ -80,18 +78,12 @@ impl Status {
 
 /// Asks a server how it is.
 pub(crate) fn ask(socket: &Path) -> Result<Server, Failure> {
-    let answer = setup::runtime()?.block_on(async {
-        let mut client = Client::connect(socket, &Hello::new()).await?;
-        let mut answer = client.call("_parlor/status", &Object::default()).await?;
-        // This one does not count.
-        if let Some(clients) = answer.get("clients").and_then(|clients| clients.as_str().parse::<u64>().ok())
-        {
-            let others = parlor_json::Json::parse(clients.saturating_sub(1).to_string());
-            answer.set("clients", others.expect("a number is JSON"));
-        }
-        Ok(answer)
-    });
-    let answer = answer.map_err(|error: client::Error| Failure::failed(error))?;
+    let mut answer = server::ask(socket, "_parlor/status")?;
+    // This one does not count.
+    if let Some(clients) = answer.get("clients").and_then(|clients| clients.as_str().parse::<u64>().ok()) {
+        let others = parlor_json::Json::parse(clients.saturating_sub(1).to_string());
+        answer.set("clients", others.expect("a number is JSON"));
+    }
     serde_json::from_str(answer.to_json().as_str())
         .map_err(|error| Failure::failed(format_args!("the server's status cannot be read: {error}")))
 }

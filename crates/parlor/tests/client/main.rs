@@ -1,6 +1,8 @@
 //! The library for clients, with agents of every version, directly and behind a server.
 
+mod asking;
 mod server;
+mod waiting;
 
 use std::path::Path;
 use std::time::Duration;

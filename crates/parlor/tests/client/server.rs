@@ -18,10 +18,20 @@ pub(crate) struct Server {
 impl Server {
     /// A server with the demo agent.
     pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// A server with the demo agent in version 1, which takes one prompt at a time.
+    pub(crate) fn with_old_agent() -> Self {
+        Self::with(&["--agent", &format!("old={PARLOR} demo-agent --version 1")])
+    }
+
+    fn with(args: &[&str]) -> Self {
         let home = TempDir::new().unwrap();
         let mut process = Command::new(PARLOR)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(home.path().join("data"))
+            .args(args)
             .env("HOME", home.path())
             .env_remove("PARLOR_TOKEN")
             .env_remove("PARLOR_CONFIG")

@@ -123,3 +123,47 @@ fn a_prompt_waits_for_the_turn_that_runs() {
     assert!(said.err.contains("a turn runs"), "{said:#?}");
     assert!(first.wait().unwrap().success());
 }
+
+#[test]
+fn an_interrupt_takes_back_a_prompt_that_waits() {
+    let old = format!("old={} demo-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
+    for args in [&[][..], &["--agent", &old]] {
+        let mut place = Place::new();
+        place.serve(args);
+        let mut first = place
+            .command(&["prompt", "--new", "hang"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        until(|| place.run(&["ls", "--json"]).json()[0]["state"] == "running");
+        let mut child = place
+            .command(&["prompt", "latest", "say never"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"), "{args:?}");
+        signal(child.id().cast_signed(), rustix::process::Signal::INT);
+        assert_eq!(
+            err.collect::<Vec<_>>(),
+            ["cancelling; Ctrl-C again leaves at once", "parlor: the prompt was taken back before its turn"]
+        );
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        assert_eq!(place.run(&["ls", "--json"]).json()[0]["state"], "running", "the turn of others goes on");
+        assert!(!place.run(&["show", "latest"]).done().out.contains("never"));
+        place.stop();
+        first.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_was_said_before_a_question_is_shown_before_it() {
+    let place = Place::served();
+    for _ in 0..10 {
+        let said = place.run(&["prompt", "--new", "--yes", "tool First\nask Second"]).done();
+        let lines: Vec<_> = said.err.lines().skip(1).collect();
+        assert_eq!(lines[..2], ["✓ First", "Second: Allow once"], "{said:#?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! What is known of a session, shared between the connection and all who look.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parlor_dialect::{Dialect, Fold};
+use parlor_json::Object;
+use parlor_session::SessionId;
+use tokio::sync::watch;
+
+/// What is known of a session.
+pub(crate) struct Shared {
+    id: SessionId,
+    known: Mutex<Known>,
+    /// The number of the last change here, and whether more can come.
+    changed: watch::Sender<(u64, bool)>,
+}
+
+pub(crate) struct Known {
+    pub(crate) fold: Fold,
+    /// The last change as a server of parlor's numbers it.
+    server_seq: Option<u64>,
+    /// How many updates could not be read, and what was wrong with the last of them.
+    pub(crate) unread: Option<(u64, String)>,
+}
+
+impl Known {
+    fn new(id: &SessionId) -> Self {
+        Self { fold: Fold::of_session(Dialect::V2, id.clone()), server_seq: None, unread: None }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(id: SessionId) -> Self {
+        let known = Mutex::new(Known::new(&id));
+        Self { id, known, changed: watch::Sender::new((0, true)) }
+    }
+
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears of changes: the number of the last one, and whether more can come.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<(u64, bool)> {
+        self.changed.subscribe()
+    }
+
+    /// Takes the line of an update.
+    pub(crate) fn take(&self, line: &str, server_seq: Option<u64>) {
+        let mut known = self.known();
+        // An update that cannot be read, or only in part, leaves the rest of the session as it is.
+        if let Err(problem) = known.fold.line(line) {
+            let before = known.unread.take().map_or(0, |(count, _)| count);
+            known.unread = Some((before + 1, problem.to_string()));
+        }
+        known.server_seq = server_seq.or(known.server_seq);
+        let seq = known.fold.transcript().seq();
+        drop(known);
+        self.changed.send_replace((seq, true));
+    }
+
+    /// All that was known is going to be said again.
+    pub(crate) fn begin_anew(&self) {
+        *self.known() = Known::new(&self.id);
+    }
+
+    /// The connection is there again.
+    pub(crate) fn found(&self) {
+        self.changed.send_modify(|(_, more)| *more = true);
+    }
+
+    /// The connection is gone.
+    pub(crate) fn lost(&self) {
+        self.changed.send_modify(|(_, more)| *more = false);
+    }
+
+    /// What the answer to joining says of the session: the last change, and whether a turn runs.
+    pub(crate) fn joined(&self, answer: &Object) {
+        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
+        let seq = meta.get("parlor/seq").and_then(|seq| seq.as_str().parse().ok());
+        let mut known = self.known();
+        known.server_seq = seq.or(known.server_seq);
+        // A state that was told since is the later one.
+        if let Some(state) = meta.get("parlor/state").filter(|_| known.fold.transcript().state().is_none()) {
+            let line = format!(r#"{{"sessionUpdate":"state_update","state":{}}}"#, state.as_str());
+            let _ = known.fold.line(&line);
+        }
+        let seq = known.fold.transcript().seq();
+        drop(known);
+        self.changed.send_modify(|(last, _)| *last = seq);
+    }
+
+    /// The number of the last change here.
+    pub(crate) fn seq(&self) -> u64 {
+        self.known().fold.transcript().seq()
+    }
+
+    pub(crate) fn server_seq(&self) -> Option<u64> {
+        self.known().server_seq
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A conversation is too long to be looked at in passing.
+        f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+use parlor_session::{EntryId, MessageId, Patch, Reading, Role, Target, Update, text_of};
+use tokio::sync::watch;
+
+use crate::Session;
+
+/// How much one piece of news has at most, unless a single block is longer.
+const PIECE: usize = 1 << 20;
+
+/// The news of a session, each of them once. What comes faster than it is asked for is told as one.
+///
+/// ```no_run
+/// use parlor_client::{Role, Words};
+///
+/// # async fn example(session: parlor_client::Session) {
+/// let mut news = session.news();
+/// while let Some(update) = news.next().await {
+///     if let Some(words) = Words::of(&update).filter(|words| words.role == Role::Agent) {
+///         print!("{}", words.text);
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct News {
+    session: Session,
+    changed: watch::Receiver<(u64, bool)>,
+    reading: Option<Reading>,
+    told: u64,
+}
+
+/// The words of a piece of news.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Words {
+    /// Who said them.
+    pub role: Role,
+    /// In which message.
+    pub message: MessageId,
+    /// What was said: text, without pictures and the like.
+    pub text: String,
+    /// Whether this is all of the message so far, because it is new or was replaced; else it comes at its end.
+    pub is_all: bool,
+}
+
+impl News {
+    /// The news of a session after a change.
+    pub(crate) fn new(session: Session, told: u64) -> Self {
+        let changed = session.shared().subscribe();
+        Self { session, changed, reading: None, told }
+    }
+
+    /// The next piece of news; `None` when the connection is gone and all was told.
+    pub async fn next(&mut self) -> Option<Update> {
+        loop {
+            let more = self.changed.borrow_and_update().1;
+            if let Some(update) = self.ready() {
+                return Some(update);
+            }
+            if !more || self.changed.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// The next piece of news that is there already.
+    pub fn ready(&mut self) -> Option<Update> {
+        let known = self.session.shared().known();
+        let transcript = known.fold.transcript();
+        // A transcript that began anew is told anew.
+        if transcript.seq() < self.told {
+            self.told = 0;
+            self.reading = None;
+        }
+        loop {
+            let reading = self.reading.get_or_insert_with(|| Reading::new(self.told, transcript.seq()));
+            if let Some(update) = reading.next(transcript, PIECE) {
+                return Some(update);
+            }
+            self.told = reading.upto();
+            self.reading = None;
+            if transcript.seq() == self.told {
+                return None;
+            }
+        }
+    }
+}
+
+impl Words {
+    /// The words of a message, if the news are such.
+    ///
+    /// ```
+    /// use parlor_client::{EntryId, Json, Role, Update, Words};
+    ///
+    /// let item = Json::parse(r#"{"type":"text","text":"Hello"}"#).unwrap();
+    /// let update = Update::Append { entry: EntryId::Message(Role::Agent, "m".into()), item, extra: None };
+    /// assert_eq!(Words::of(&update).unwrap().text, "Hello");
+    /// ```
+    pub fn of(update: &Update) -> Option<Self> {
+        match update {
+            Update::Append { entry: EntryId::Message(role, message), item, .. } => {
+                let text = text_of(item.as_str()).unwrap_or_default().into_owned();
+                Some(Self { role: *role, message: message.clone(), text, is_all: false })
+            }
+            Update::Upsert { target: Target::Entry(EntryId::Message(role, message)), upsert } => {
+                let text = match &upsert.content {
+                    Patch::Omitted => return None,
+                    Patch::Clear => String::new(),
+                    Patch::Value(content) => content.to_text(),
+                };
+                Some(Self { role: *role, message: message.clone(), text, is_all: true })
+            }
+            Update::Append { .. }
+            | Update::Upsert { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. }
+            | Update::State(_) => None,
+        }
+    }
+}

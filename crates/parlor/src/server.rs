@@ -1,0 +1,30 @@
+//! The server of a data directory, as the commands talk to it.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use parlor_client::{Client, Connection, Connector, Error, Hello, Object, Version};
+use parlor_server::data_dir::DataDir;
+
+use crate::failure::Failure;
+use crate::setup;
+
+/// Whether somebody listens at a socket.
+pub(crate) fn answers(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_ok()
+}
+
+/// Connects to a server and begins the protocol. That may start an agent.
+pub(crate) async fn connect(data: &DataDir, hello: &Hello) -> Result<Client, Error> {
+    let connector = Connector::new("parlor", env!("CARGO_PKG_VERSION")).only(Version::V2);
+    connector.socket(&data.socket(), hello).await.map(|(client, _)| client)
+}
+
+/// Asks a server for something that no agent is needed for.
+pub(crate) fn ask(socket: &Path, method: &str) -> Result<Object, Failure> {
+    let answer = setup::runtime()?.block_on(async {
+        let (server, _) = Connection::socket(socket, &Hello::new()).await?;
+        server.call(method, &Object::default()).await
+    });
+    answer.map_err(|error| Failure::server(&error))
+}

@@ -1,0 +1,125 @@
+//! Prompts that wait, and what is taken back.
+
+use parlor_client::{Activity, Client, Hello, Object, Role, Session, Slot, Update, Words};
+use parlor_json::elements;
+
+use crate::server::Server;
+use crate::{AGENTS, HERE, connector, knows, reason, said, soon, spawn, turn};
+
+/// Waits until as many prompts as this wait in a session.
+async fn holds(session: &Session, count: usize) {
+    let held = || {
+        session.read(|transcript| {
+            let held = transcript.slot(Slot::Info)?.meta.as_ref()?.get("parlor/held")?.clone();
+            elements(held.raw()).map(|held| held.len())
+        })
+    };
+    let mut news = session.news();
+    while held().unwrap_or(0) != count {
+        soon(news.next()).await.expect("the connection is there");
+    }
+}
+
+async fn client(server: &Server) -> Client {
+    soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap().0
+}
+
+/// A session whose turn waits for permission, and another client of it.
+async fn blocked(server: &Server) -> (Session, Session) {
+    let (first, other) = (client(server).await, client(server).await);
+    let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
+    let joined = soon(other.load(session.id(), HERE.as_ref())).await.unwrap();
+    soon(session.prompt("ask Go on")).await.unwrap();
+    (session, joined)
+}
+
+/// Lets the turn go on, and looks at all that was asked.
+async fn goes_on(session: &Session, prompts: &[&str]) {
+    let question = soon(session.client().question()).await.unwrap();
+    let choice = question.choices().remove(0);
+    question.choose(&choice).await;
+    soon(session.prompt("say Last.")).await.unwrap();
+    knows(session, |said| said.last().is_some_and(|line| line == "Agent: Last.")).await;
+    let said = said(&session.transcript());
+    let asked: Vec<_> = said.iter().filter_map(|line| line.strip_prefix("User: ")).collect();
+    assert_eq!(asked, prompts);
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_dropped_is_taken_back() {
+    for server in [Server::start(), Server::with_old_agent()] {
+        let (session, other) = blocked(&server).await;
+        tokio::select! {
+            turn = session.prompt("say Never.") => panic!("nobody lets it go on: {turn:?}"),
+            () = holds(&other, 1) => {}
+        }
+        holds(&other, 0).await;
+        goes_on(&session, &["ask Go on", "say Last."]).await;
+    }
+}
+
+#[tokio::test]
+async fn prompts_are_taken_back_and_say_so() {
+    let server = Server::with_old_agent();
+    let (session, other) = blocked(&server).await;
+    let (never, kept, ()) =
+        tokio::join!(soon(session.prompt("say Never.")), soon(other.prompt("say Kept.")), async {
+            holds(&other, 2).await;
+            session.take_back().await.unwrap();
+            holds(&other, 1).await;
+            goes_on(&session, &["ask Go on", "say Kept.", "say Last."]).await;
+        });
+    assert_eq!(never.unwrap_err().code(), Some(-32800));
+    assert_eq!(reason(&soon(kept.unwrap().end()).await.unwrap()), "end_turn");
+}
+
+#[tokio::test]
+async fn who_only_asks_starts_no_agent() {
+    let server = Server::start();
+    let (asking, welcome) =
+        soon(parlor_client::Connection::socket(&server.socket(), &Hello::new())).await.unwrap();
+    assert_eq!(welcome.pid, Some(server.pid()));
+    let mut search = Object::default();
+    search.set("query", &parlor_client::JsonStr::new("word"));
+    soon(asking.call("_parlor/search", &search)).await.unwrap();
+    soon(asking.call("_parlor/agents", &Object::default())).await.unwrap();
+    let status = soon(asking.call("_parlor/status", &Object::default())).await.unwrap();
+    assert_eq!(status.get("agents").unwrap().as_str(), "[]");
+    // What needs a beginning is refused, and nothing is lost by it.
+    assert!(soon(asking.call("session/list", &Object::default())).await.unwrap_err().code().is_some());
+    soon(asking.call("_parlor/status", &Object::default())).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_joins_is_told_what_comes() {
+    let server = Server::start();
+    let session = soon(client(&server).await.new_session(HERE.as_ref())).await.unwrap();
+    turn(&session, "say One.").await;
+    let joined = soon(client(&server).await.join(session.id(), HERE.as_ref())).await.unwrap();
+    assert!(said(&joined.transcript()).is_empty());
+    assert_eq!(joined.transcript().state().unwrap().activity, Activity::Idle);
+    turn(&joined, "say Two.").await;
+    assert_eq!(said(&joined.transcript()), ["User: say Two.", "Agent: Two."]);
+    assert_eq!(joined.unread(), None);
+}
+
+#[tokio::test]
+async fn the_news_of_a_turn_are_all_of_it_and_no_more() {
+    for args in AGENTS {
+        let session = soon(spawn(args).await.new_session(HERE.as_ref())).await.unwrap();
+        for n in 0..20 {
+            let turn = soon(session.prompt(format!("say {n}."))).await.unwrap();
+            let mut news = turn.news();
+            let mut text = String::new();
+            loop {
+                let update = soon(news.next()).await.unwrap();
+                if matches!(&update, Update::State(state) if state.activity == Activity::Idle) {
+                    break;
+                }
+                let words = Words::of(&update).filter(|words| words.role == Role::Agent);
+                text.extend(words.map(|words| words.text));
+            }
+            assert_eq!(text, format!("{n}."), "{args:?}");
+        }
+    }
+}
