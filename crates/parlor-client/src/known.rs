@@ -1,11 +1,12 @@
 //! What is known of a session, shared between the connection and all who look.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use parlor_dialect::{Dialect, Fold};
+use parlor_dialect::{Dialect, Fold, LineProblem};
 use parlor_json::Object;
-use parlor_session::SessionId;
+use parlor_session::{Activity, SessionId, State};
 use tokio::sync::watch;
 
 /// What is known of a session.
@@ -22,11 +23,41 @@ pub(crate) struct Known {
     server_seq: Option<u64>,
     /// How many updates could not be read, and what was wrong with the last of them.
     pub(crate) unread: Option<(u64, String)>,
+    /// How the last turns ended, with the numbers of the changes that said so.
+    ends: VecDeque<(u64, State)>,
+    /// How often all of it was told anew, so that the numbers began again.
+    pub(crate) epoch: u64,
 }
+
+/// How many ends of turns are remembered for those who wait for one and are not woken at once.
+const ENDS: usize = 64;
 
 impl Known {
     fn new(id: &SessionId) -> Self {
-        Self { fold: Fold::of_session(Dialect::V2, id.clone()), server_seq: None, unread: None }
+        let fold = Fold::of_session(Dialect::V2, id.clone());
+        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), epoch: 0 }
+    }
+
+    /// How the first turn ended that did so after a change.
+    pub(crate) fn end_after(&self, seq: u64) -> Option<State> {
+        self.ends.iter().find(|(ended, _)| *ended > seq).map(|(_, state)| state.clone())
+    }
+
+    /// Takes a line, and notes the end of a turn.
+    fn line(&mut self, line: &str) -> Result<(), LineProblem> {
+        let before = self.fold.transcript().state_seq();
+        let taken = self.fold.line(line);
+        let transcript = self.fold.transcript();
+        let seq = transcript.state_seq();
+        if seq > before
+            && let Some(state) = transcript.state().filter(|state| state.activity == Activity::Idle)
+        {
+            if self.ends.len() >= ENDS {
+                self.ends.pop_front();
+            }
+            self.ends.push_back((seq, state.clone()));
+        }
+        taken
     }
 }
 
@@ -53,11 +84,12 @@ impl Shared {
     pub(crate) fn take(&self, line: &str, server_seq: Option<u64>) {
         let mut known = self.known();
         // An update that cannot be read, or only in part, leaves the rest of the session as it is.
-        if let Err(problem) = known.fold.line(line) {
+        if let Err(problem) = known.line(line) {
             let before = known.unread.take().map_or(0, |(count, _)| count);
             known.unread = Some((before + 1, problem.to_string()));
         }
-        known.server_seq = server_seq.or(known.server_seq);
+        // Without a number it is in the middle of being told what it missed, and could not go on from here.
+        known.server_seq = server_seq;
         let seq = known.fold.transcript().seq();
         drop(known);
         self.changed.send_replace((seq, true));
@@ -65,7 +97,8 @@ impl Shared {
 
     /// All that was known is going to be said again.
     pub(crate) fn begin_anew(&self) {
-        *self.known() = Known::new(&self.id);
+        let mut known = self.known();
+        *known = Known { epoch: known.epoch + 1, ..Known::new(&self.id) };
     }
 
     /// The connection is there again.
@@ -87,7 +120,7 @@ impl Shared {
         // A state that was told since is the later one.
         if let Some(state) = meta.get("parlor/state").filter(|_| known.fold.transcript().state().is_none()) {
             let line = format!(r#"{{"sessionUpdate":"state_update","state":{}}}"#, state.as_str());
-            let _ = known.fold.line(&line);
+            let _ = known.line(&line);
         }
         let seq = known.fold.transcript().seq();
         drop(known);

@@ -26,6 +26,8 @@ pub struct News {
     changed: watch::Receiver<(u64, bool)>,
     reading: Option<Reading>,
     told: u64,
+    /// Which transcript that is of.
+    epoch: u64,
 }
 
 /// The words of a piece of news.
@@ -46,7 +48,8 @@ impl News {
     /// The news of a session after a change.
     pub(crate) fn new(session: Session, told: u64) -> Self {
         let changed = session.shared().subscribe();
-        Self { session, changed, reading: None, told }
+        let epoch = session.shared().known().epoch;
+        Self { session, changed, reading: None, told, epoch }
     }
 
     /// The next piece of news; `None` when the connection is gone and all was told.
@@ -67,7 +70,8 @@ impl News {
         let known = self.session.shared().known();
         let transcript = known.fold.transcript();
         // A transcript that began anew is told anew.
-        if transcript.seq() < self.told {
+        if known.epoch != self.epoch {
+            self.epoch = known.epoch;
             self.told = 0;
             self.reading = None;
         }

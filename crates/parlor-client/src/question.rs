@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use parlor_dialect::live;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RequestId, RpcError, code};
@@ -121,7 +122,8 @@ impl Question {
 
     /// Answers that nothing is chosen, which mostly ends the turn.
     pub async fn cancel(self) {
-        self.answer(object(r#"{"outcome":{"outcome":"cancelled"}}"#)).await;
+        let cancelled = live::cancelled_answer(&self.method);
+        self.answer(Object::parse(cancelled.raw()).unwrap_or_default()).await;
     }
 
     /// Answers with a result as the protocol has it.

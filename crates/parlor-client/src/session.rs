@@ -5,7 +5,7 @@ use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Transcript};
 
 use crate::driver::Command;
-use crate::known::Shared;
+use crate::known::{Known, Shared};
 use crate::{Client, Error, News};
 
 /// A session that is followed. All clones and the connection share one transcript.
@@ -129,8 +129,8 @@ impl Session {
 
     /// Waits for the turn that runs, if one does, or for one that is about to, to end.
     pub async fn idle(&self) -> Result<State, Error> {
-        self.until(|transcript| transcript.state().filter(|state| state.activity == Activity::Idle).cloned())
-            .await
+        let is_idle = |state: &&State| state.activity == Activity::Idle;
+        self.until(|known| known.fold.transcript().state().filter(is_idle).cloned()).await
     }
 
     /// Ends the running turn, and takes back what waits after it.
@@ -145,7 +145,6 @@ impl Session {
             params.set("messageId", at.as_json());
         }
         params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
-        params.set("mcpServers", Json::parse("[]").expect("it is JSON"));
         let answer = self.client.call("session/fork", &params).await?;
         let id = crate::client::session_in(&answer)?;
         // What it has is what this one has up to the point, but under other numbers.
@@ -174,11 +173,11 @@ impl Session {
     }
 
     /// Waits until something is so.
-    async fn until<T>(&self, look: impl Fn(&Transcript) -> Option<T>) -> Result<T, Error> {
+    async fn until<T>(&self, look: impl Fn(&Known) -> Option<T>) -> Result<T, Error> {
         let mut changed = self.shared.subscribe();
         loop {
             let more = changed.borrow_and_update().1;
-            if let Some(found) = self.read(&look) {
+            if let Some(found) = look(&self.shared.known()) {
                 return Ok(found);
             }
             if !more || changed.changed().await.is_err() {
@@ -240,14 +239,13 @@ impl Turn {
     /// Waits for the end of the turn: how it ended.
     pub async fn end(&self) -> Result<State, Error> {
         self.session
-            .until(|transcript| {
+            .until(|known| {
                 let entry = self.message.clone().map(|id| EntryId::Message(Role::User, id));
                 let began = match entry {
-                    Some(entry) => transcript.get(&entry)?.created(),
+                    Some(entry) => known.fold.transcript().get(&entry)?.created(),
                     None => self.accepted,
                 };
-                let state = transcript.state().filter(|state| state.activity == Activity::Idle);
-                state.filter(|_| transcript.state_seq() > began).cloned()
+                known.end_after(began)
             })
             .await
     }

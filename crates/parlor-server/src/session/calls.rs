@@ -405,7 +405,10 @@ impl Actor {
             r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/held":[{}]}}}}"#,
             list.join(",")
         );
-        self.say(client, live::update_line(&self.id, &update, None));
+        let wants_seq =
+            self.seats.get(&client).and_then(|seat| seat.client.terms()).is_some_and(|terms| terms.wants_seq);
+        let seq = wants_seq.then(|| self.session.transcript().seq());
+        self.say(client, live::update_line(&self.id, &update, seq));
     }
 
     /// Something of the agent's for all who take part.

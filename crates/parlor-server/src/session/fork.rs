@@ -130,7 +130,11 @@ impl Actor {
         };
         let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
         // A client that names servers says how the new session is made; else it is made as this one was.
-        if why == Why::Fork && params.get("mcpServers").is_some_and(|servers| !servers.is_null()) {
+        // Version 1 wants a list in any case, so that an empty one says nothing there.
+        let names_servers = params.get("mcpServers").is_some_and(|servers| {
+            !servers.is_null() && (client.dialect() != Dialect::V1 || servers.as_str() != "[]")
+        });
+        if why == Why::Fork && names_servers {
             let mut given = params.clone();
             for name in ["sessionId", "messageId", "cwd", "_meta"] {
                 given.remove(name);
