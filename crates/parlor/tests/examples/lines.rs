@@ -1,0 +1,40 @@
+//! How long the examples are, beside the same with the SDK.
+
+use std::fs;
+use std::path::Path;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
+
+/// Lines that are neither empty nor a comment.
+fn code(path: &str) -> usize {
+    let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    read(path).lines().filter(is_code).count()
+}
+
+const SDK: &str = "crates/parlor/tests/examples/sdk_versions";
+
+#[test]
+fn the_short_examples_are_short() {
+    for (path, limit) in
+        [("crates/parlor-agent/examples/echo.rs", 60), ("crates/parlor-client/examples/relay.rs", 30)]
+    {
+        let lines = read(path).lines().count();
+        assert!(lines < limit, "{path} has {lines} lines, comments included");
+    }
+}
+
+#[test]
+fn the_table_in_the_documents_counts_right() {
+    let rows = [
+        ("an agent that echoes", "crates/parlor-agent/examples/echo.rs", "echo"),
+        ("a client that prints a turn", "crates/parlor-client/examples/watch.rs", "watch"),
+    ];
+    let document = read("docs/libraries.md");
+    for (what, ours, theirs) in rows {
+        let [v1, v2] = ["v1", "v2"].map(|version| code(&format!("{SDK}/{theirs}_{version}.rs")));
+        let row = format!("| {what} | {} | {v1} | {v2} |", code(ours));
+        assert!(document.contains(&row), "docs/libraries.md should have this row: {row}");
+    }
+}
