@@ -48,7 +48,7 @@ fn the_dependencies_of_the_guide_are_those_of_the_workspace() {
         let manifest: toml::Table = manifest.parse().unwrap();
         let dependencies = manifest["dependencies"].as_table().unwrap();
         let ours: Vec<_> = dependencies.iter().filter(|(name, _)| name.starts_with("parlor-")).collect();
-        assert!(!ours.is_empty(), "{manifest}");
+        assert!(!ours.is_empty(), "{manifest:?}");
         for (name, wanted) in ours {
             assert!(workspace["workspace"]["dependencies"].get(name).is_some(), "there is no crate {name}");
             let wanted = wanted.as_str().unwrap();

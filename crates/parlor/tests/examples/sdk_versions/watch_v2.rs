@@ -93,7 +93,7 @@ pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String,
                         _connection: ConnectionTo<Agent>| {
                 let mut options = request.options.into_iter();
                 let allow = options.find(|option| option.kind == PermissionOptionKind::AllowOnce);
-                let outcome = allow.map_or(RequestPermissionOutcome::Cancelled, |option| {
+                let outcome = allow.map_or(RequestPermissionOutcome::Cancelled(<_>::default()), |option| {
                     RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id))
                 });
                 responder.respond(RequestPermissionResponse::new(outcome))
@@ -113,7 +113,9 @@ pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String,
                 match update {
                     SessionUpdate::StateUpdate(StateUpdate::Idle(idle)) if worked => {
                         screen.begin(None);
-                        let reason = idle.stop_reason.as_ref().map(super::name).unwrap_or_default();
+                        let reason = super::name(
+                            &serde_json::to_value(idle).map_err(Error::into_internal_error)?["stopReason"],
+                        );
                         (screen.print)(&format!("{reason}\n"));
                         break;
                     }

@@ -5,7 +5,7 @@ use agent_client_protocol::v2::schema::{
     ContentBlock, ContentChunk, Implementation, InitializeRequest, MessageId, NewSessionRequest,
     PermissionOptionKind, PromptRequest, ReplayFrom, ReplayFromStart, RequestPermissionOutcome,
     RequestPermissionRequest, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
-    SessionUpdate, StateUpdate, UpdateSessionNotification,
+    SessionUpdate, StateUpdate, StopReason, UpdateSessionNotification,
 };
 use agent_client_protocol::v2::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Result};
@@ -105,7 +105,7 @@ pub(super) async fn visit(wire: Wire, plan: Plan, shown: Show) -> Result<String>
                 loop {
                     match state.recv().await.expect("the turn comes to an end") {
                         StateUpdate::Idle(idle) if worked => {
-                            assert_eq!(idle.stop_reason.as_ref().map(name).as_deref(), Some("end_turn"));
+                            assert_eq!(idle.stop_reason, Some(StopReason::EndTurn));
                             break;
                         }
                         StateUpdate::Idle(_) => {}
