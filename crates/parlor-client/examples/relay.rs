@@ -27,7 +27,7 @@ async fn main() -> io::Result<()> {
     } {
         // One line may become several, also ones for the side that it came from.
         let Ok(translation) = translator.line(side, &line) else { continue };
-        translation.losses.iter().for_each(|loss| eprintln!("lost: {}", loss.kind.meaning()));
+        translation.losses.iter().for_each(|loss| eprintln!("lost: {}", loss.kind.meaning().trim()));
         for said in translation.lines {
             let line = format!("{}\n", said.text);
             match said.by {

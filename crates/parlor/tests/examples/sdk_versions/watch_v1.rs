@@ -70,7 +70,7 @@ pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String,
     let screen = Arc::new(Mutex::new(Screen { open: None, print }));
     let updates = Arc::clone(&screen);
     let show = move |update| updates.lock().unwrap_or_else(PoisonError::into_inner).show(update);
-    let mut shown = show.clone();
+    let shown = show.clone();
     Client
         .v1()
         .on_receive_notification(

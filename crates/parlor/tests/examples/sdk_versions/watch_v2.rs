@@ -2,9 +2,9 @@
 
 use agent_client_protocol::schema::{MaybeUndefined, ProtocolVersion};
 use agent_client_protocol::v2::schema::{
-    ContentBlock, Implementation, InitializeRequest, PermissionOptionKind, RequestPermissionOutcome,
-    RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome, SessionUpdate,
-    StateUpdate, UpdateSessionNotification,
+    ContentBlock, Implementation, InitializeRequest, MessageId, PermissionOptionKind,
+    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome,
+    SessionUpdate, StateUpdate, UpdateSessionNotification,
 };
 use agent_client_protocol::v2::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, ConnectTo, Error, Result};
@@ -21,16 +21,12 @@ struct Screen {
 impl Screen {
     fn show(&mut self, update: SessionUpdate) {
         match update {
-            SessionUpdate::UserMessageChunk(it) => self.chunk("you", it.message_id.to_string(), &it.content),
-            SessionUpdate::AgentMessageChunk(it) => {
-                self.chunk("agent", it.message_id.to_string(), &it.content)
-            }
-            SessionUpdate::AgentThoughtChunk(it) => {
-                self.chunk("thought", it.message_id.to_string(), &it.content);
-            }
-            SessionUpdate::UserMessage(it) => self.whole("you", it.message_id.to_string(), it.content),
-            SessionUpdate::AgentMessage(it) => self.whole("agent", it.message_id.to_string(), it.content),
-            SessionUpdate::AgentThought(it) => self.whole("thought", it.message_id.to_string(), it.content),
+            SessionUpdate::UserMessageChunk(it) => self.chunk("you", &it.message_id, &it.content),
+            SessionUpdate::AgentMessageChunk(it) => self.chunk("agent", &it.message_id, &it.content),
+            SessionUpdate::AgentThoughtChunk(it) => self.chunk("thought", &it.message_id, &it.content),
+            SessionUpdate::UserMessage(it) => self.whole("you", &it.message_id, it.content),
+            SessionUpdate::AgentMessage(it) => self.whole("agent", &it.message_id, it.content),
+            SessionUpdate::AgentThought(it) => self.whole("thought", &it.message_id, it.content),
             SessionUpdate::ToolCallUpdate(call) => {
                 self.begin(Some(("tool", call.tool_call_id.to_string())));
                 if let MaybeUndefined::Value(title) = call.title {
@@ -44,23 +40,23 @@ impl Screen {
         }
     }
 
-    fn chunk(&mut self, name: &'static str, id: String, block: &ContentBlock) {
-        self.begin(Some((name, id)));
+    fn chunk(&mut self, name: &'static str, id: &MessageId, block: &ContentBlock) {
+        self.begin(Some((name, id.to_string())));
         if let ContentBlock::Text(text) = block {
             (self.print)(&text.text);
         }
     }
 
     /// All of a message, which may have been said already.
-    fn whole(&mut self, name: &'static str, id: String, content: MaybeUndefined<Vec<ContentBlock>>) {
+    fn whole(&mut self, name: &'static str, id: &MessageId, content: MaybeUndefined<Vec<ContentBlock>>) {
         let blocks = match content {
             MaybeUndefined::Undefined => return,
             MaybeUndefined::Null => Vec::new(),
             MaybeUndefined::Value(blocks) => blocks,
         };
         self.begin(None);
-        self.begin(Some((name, id.clone())));
-        blocks.iter().for_each(|block| self.chunk(name, id.clone(), block));
+        self.begin(Some((name, id.to_string())));
+        blocks.iter().for_each(|block| self.chunk(name, id, block));
     }
 
     fn begin(&mut self, entry: Option<(&'static str, String)>) {
