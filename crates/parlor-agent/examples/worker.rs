@@ -32,7 +32,8 @@ impl Agent for Worker {
 
         // A session is named after the first thing that is said in it.
         if number == 1 {
-            turn.title(&note.chars().take(40).collect::<String>()).await;
+            let beginning: String = note.chars().take(40).collect();
+            turn.title(&format!("Notes: {beginning}")).await;
         }
 
         // What is said piece by piece is one message, until a tool is used.

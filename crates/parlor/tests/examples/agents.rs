@@ -39,7 +39,7 @@ async fn the_worker_asks_writes_and_finds_its_sessions_again() {
             "{version:?}"
         );
         assert_eq!(first.tools, [("Write notes.txt".to_owned(), "completed".to_owned())], "{version:?}");
-        assert_eq!(first.title.as_deref(), Some("Buy milk"), "{version:?}");
+        assert_eq!(first.title.as_deref(), Some("Notes: Buy milk"), "{version:?}");
 
         // Another process, and a client of the other version.
         let other = if version == Version::One { Version::Two } else { Version::One };
@@ -47,7 +47,7 @@ async fn the_worker_asks_writes_and_finds_its_sessions_again() {
         let (_, second) = again.by(other).await;
         assert_eq!(second.said()[..4], first.said(), "{version:?}");
         assert_eq!(second.said().last(), Some(&("agent", "That was note 2.")), "{version:?}");
-        assert_eq!(second.title.as_deref(), Some("Buy milk"), "{version:?}");
+        assert_eq!(second.title.as_deref(), Some("Notes: Buy milk"), "{version:?}");
         assert_eq!(fs::read_to_string(home.path().join("notes.txt")).unwrap(), "Buy milk\nSell eggs\n");
     }
 }

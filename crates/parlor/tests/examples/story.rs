@@ -78,7 +78,7 @@ async fn all_clients_of_an_agent_know_the_same_conversation() {
         })
         .collect();
     assert_eq!(expected.said(), said);
-    assert_eq!(expected.title.as_deref(), Some("First"));
+    assert_eq!(expected.title.as_deref(), Some("Notes: First"));
     assert_eq!(expected.tools.len(), 5);
 
     assert_eq!(look.by(VERSIONS[0]).await.1, expected, "the SDK's client of version 1");
