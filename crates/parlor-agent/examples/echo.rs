@@ -7,7 +7,7 @@ use parlor_agent::{Agent, Failure, Info, ServeError, Server, Stop, Turn};
 struct Echo;
 
 impl Agent for Echo {
-    /// Who this is, for the client to show.
+    /// Who this is.
     fn info(&self) -> Info {
         Info::new("echo", "0.1.0").title("Echo")
     }

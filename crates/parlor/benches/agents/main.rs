@@ -99,19 +99,14 @@ fn stream(command: &[&str], version: u8) -> Duration {
     let mut from = BufReader::with_capacity(1 << 16, agent.stdout.take().expect("it is a pipe"));
     let mut say = |line: String| writeln!(to, "{line}").expect("the agent listens");
     let mut line = String::new();
-    let mut hear = || {
-        line.clear();
-        assert!(from.read_line(&mut line).expect("it is text") > 0, "the agent goes on");
-        line.clone()
-    };
     let info = r#"{"name":"bench","version":"1"}"#;
     say(format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":{version},"info":{info},"capabilities":{{}}}}}}"#
     ));
-    while !hear().contains(r#""id":1"#) {}
+    while !hear(&mut from, &mut line).contains(r#""id":1"#) {}
     say(r#"{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}"#.to_owned());
     let session = loop {
-        let line = hear();
+        let line = hear(&mut from, &mut line);
         if line.contains(r#""id":2"#) {
             let (_, rest) = line.split_once(r#""sessionId":""#).expect("a session has an id");
             break rest.split('"').next().unwrap_or_default().to_owned();
@@ -123,7 +118,7 @@ fn stream(command: &[&str], version: u8) -> Duration {
     ));
     let mut chunks = 0;
     loop {
-        let line = hear();
+        let line = hear(&mut from, &mut line);
         if line.contains("agent_message_chunk") {
             chunks += 1;
         } else if line.contains(r#""stopReason""#) {
@@ -135,6 +130,13 @@ fn stream(command: &[&str], version: u8) -> Duration {
     drop(to);
     assert!(agent.wait().expect("it ends").success(), "{command:?}");
     took
+}
+
+/// The next line of the agent.
+fn hear<'a>(from: &mut impl BufRead, line: &'a mut String) -> &'a str {
+    line.clear();
+    assert!(from.read_line(line).expect("it is text") > 0, "the agent goes on");
+    line
 }
 
 fn median(times: &mut [Duration]) -> Duration {
