@@ -41,3 +41,8 @@ pub use parlor_json::{Json, JsonStr, Object};
 pub use parlor_session::{Body, Content, Entry, EntryId, MessageId, Role, SessionId, Transcript, text_of};
 pub use serve::{Builder, ServeError, Server};
 pub use turn::{Choice, Step, Terminal, ToolCall, ToolCallBuilder, Turn};
+
+/// The guide, whose Rust is compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+mod guide {}

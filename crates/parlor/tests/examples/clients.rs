@@ -1,0 +1,127 @@
+//! The clients among the examples, and the relay, with the SDK's agents at the other end.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+
+use crate::built::example;
+use crate::sdk_agent;
+use crate::sdk_versions::{Print, watch_v1, watch_v2};
+use crate::server::{PARLOR, Server};
+use crate::visitor::{Version, Visit};
+use crate::wire;
+
+/// Runs an example to its end, and says what it printed.
+fn run(name: &str, args: &[impl AsRef<OsStr>]) -> String {
+    let home = TempDir::new().unwrap();
+    let output = Command::new(example(name))
+        .args(args)
+        .current_dir(home.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{name}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const WATCHED: &str = "you:\nHello, you.\n\nagent:\nHello, you.\n\nend_turn\n";
+
+#[test]
+fn what_an_agent_of_the_sdk_says_is_watched() {
+    for version in [1, 2] {
+        let mut args = vec!["Hello, you.".to_owned()];
+        args.extend(sdk_agent::echo(version));
+        assert_eq!(run("watch", &args), WATCHED, "version {version}");
+    }
+}
+
+#[test]
+fn messages_and_tools_are_told_apart() {
+    let shown = run("watch", &["Buy milk".to_owned(), example("worker")]);
+    let parts: Vec<_> = shown.split("\n\n").collect();
+    assert_eq!(
+        parts[..3],
+        ["you:\nBuy milk", "thought:\nThat is worth a note.", "agent:\nI will write that down."]
+    );
+    assert!(parts[3].starts_with("tool:\nWrite notes.txt") && parts[3].ends_with("completed "), "{shown}");
+    assert_eq!(parts[4..], ["agent:\nThat was note 1.", "end_turn\n"]);
+}
+
+/// The clients that were written with the SDK print the same, so they can be compared.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sdk_versions_of_the_client_do_the_same() {
+    let home = TempDir::new().unwrap();
+    for version in [1, 2] {
+        for agent in [sdk_agent::echo(version), vec![example("echo")]] {
+            let printed = Arc::new(Mutex::new(String::new()));
+            let sink = Arc::clone(&printed);
+            let print: Print = Box::new(move |text| sink.lock().unwrap().push_str(text));
+            let (wire, _agent) = wire::start(&agent, home.path());
+            let text = "Hello, you.".to_owned();
+            match version {
+                1 => watch_v1::watch(wire, text, print).await.unwrap(),
+                _ => watch_v2::watch(wire, text, print).await.unwrap(),
+            }
+            assert_eq!(*printed.lock().unwrap(), WATCHED, "version {version}, {agent:?}");
+        }
+    }
+}
+
+/// What `edit` prints with an agent that repeats what it is told.
+const EDITED: &str = "as it was:
+  User: say My name is Ada.
+  Agent: say My name is Ada.
+  User: say Four, I think.
+  Agent: say Four, I think.
+edited:
+  User: say My name is Ada.
+  Agent: say My name is Ada.
+  User: say Five, I am sure.
+  Agent: say Five, I am sure.
+";
+
+#[test]
+fn a_message_is_edited_with_an_agent_that_can_fork() {
+    assert_eq!(run("edit", &[example("echo")]), EDITED);
+}
+
+/// The SDK's agents cannot fork; parlor does it for them. Their context is given to them with the prompt, which these
+/// agents repeat, so only what was asked is looked at.
+#[test]
+fn a_message_is_edited_with_any_agent_behind_parlor() {
+    for version in [1, 2] {
+        let mut args = [PARLOR, "acp", "--direct", "--"].map(str::to_owned).to_vec();
+        args.extend(sdk_agent::echo(version));
+        let shown = run("edit", &args);
+        let asked = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| line.contains("User: ")).map(str::to_owned).collect()
+        };
+        assert_eq!(asked(&shown), asked(EDITED), "version {version}: {shown}");
+        assert!(shown.starts_with(EDITED.split_once("  User: say Five").unwrap().0), "{shown}");
+    }
+}
+
+#[test]
+fn a_message_is_edited_at_a_server() {
+    let server = Server::start("echo", &[example("echo")]);
+    let socket = server.data().join("parlor.sock");
+    assert_eq!(run("edit", &["--socket".as_ref(), socket.as_os_str()]), EDITED);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_makes_an_agent_of_version_1_one_of_version_2() {
+    let home = TempDir::new().unwrap();
+    let mut agent = vec![example("relay")];
+    agent.extend(sdk_agent::echo(1));
+    let visit = Visit { agent: &agent, cwd: home.path(), session: None, prompts: &["One.", "Two."] };
+    let (_, seen) = visit.by(Version::Two).await;
+    assert_eq!(seen.said(), [("user", "One."), ("agent", "One."), ("user", "Two."), ("agent", "Two.")]);
+    let mut ids: Vec<_> =
+        seen.messages.iter().map(|it| it.id.clone().expect("every message has an id")).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+}

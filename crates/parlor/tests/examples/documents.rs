@@ -1,0 +1,84 @@
+//! What the guide and the README tell people to write. The Rust of the guide is compiled as documentation of
+//! `parlor-agent`; here is the rest.
+
+use std::fs;
+use std::path::Path;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
+
+/// The blocks of a document in a language.
+fn blocks(document: &str, language: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = document.lines();
+    while let Some(line) = lines.next() {
+        if let Some(found) = line.strip_prefix("```") {
+            let block: Vec<_> = lines.by_ref().take_while(|line| !line.starts_with("```")).collect();
+            if found.split(',').next() == Some(language) {
+                blocks.push(block.join("\n") + "\n");
+            }
+        }
+    }
+    blocks
+}
+
+/// Code without comments and empty lines, which differ between an example and what is shown of it.
+fn bare(code: &str) -> Vec<&str> {
+    let lines = code.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//"));
+    lines.collect()
+}
+
+#[test]
+fn the_readme_and_the_guide_show_the_echo_agent_as_it_is() {
+    let example = read("crates/parlor-agent/examples/echo.rs");
+    for path in ["README.md", "docs/guide.md"] {
+        let blocks = blocks(&read(path), "rust");
+        assert_eq!(bare(&blocks[0]), bare(&example), "{path}");
+    }
+}
+
+#[test]
+fn the_dependencies_of_the_guide_are_those_of_the_workspace() {
+    let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
+    let version = workspace["workspace"]["package"]["version"].as_str().unwrap();
+    let manifests = blocks(&read("docs/guide.md"), "toml");
+    assert_eq!(manifests.len(), 2, "one for the agent, one for the client");
+    for manifest in manifests {
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let dependencies = manifest["dependencies"].as_table().unwrap();
+        let ours: Vec<_> = dependencies.iter().filter(|(name, _)| name.starts_with("parlor-")).collect();
+        assert!(!ours.is_empty(), "{manifest:?}");
+        for (name, wanted) in ours {
+            assert!(workspace["workspace"]["dependencies"].get(name).is_some(), "there is no crate {name}");
+            let wanted = wanted.as_str().unwrap();
+            assert!(version.starts_with(&format!("{wanted}.")), "{name} {wanted} is not {version}");
+        }
+        assert!(dependencies["tokio"]["features"].as_array().is_some());
+    }
+}
+
+#[test]
+fn the_settings_of_the_guide_name_a_program() {
+    let settings = blocks(&read("docs/guide.md"), "json");
+    assert!(!settings.is_empty());
+    for settings in settings {
+        let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
+        let servers = settings["agent_servers"].as_object().unwrap();
+        for (name, server) in servers {
+            assert!(server["command"].is_string(), "{name}");
+            assert!(
+                server["args"].as_array().is_none_or(|args| args.iter().all(serde_json::Value::is_string))
+            );
+        }
+    }
+}
+
+#[test]
+fn the_guide_says_only_what_is_compiled_or_looked_at() {
+    let guide = read("docs/guide.md");
+    let languages = guide.lines().filter_map(|line| line.strip_prefix("```")).filter(|name| !name.is_empty());
+    for language in languages {
+        assert!(["rust,no_run", "toml", "json", "console"].contains(&language), "{language}");
+    }
+}

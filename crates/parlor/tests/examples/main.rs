@@ -1,0 +1,19 @@
+//! The examples of the libraries, each with the protocol's own SDK at the other end, and the documents that show them.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enums of the protocol are open, and most of it is not looked at"
+)]
+
+mod agents;
+mod built;
+mod clients;
+mod documents;
+mod lines;
+mod sdk_agent;
+mod sdk_versions;
+mod seen;
+mod server;
+mod story;
+mod visitor;
+mod wire;

@@ -1,0 +1,15 @@
+//! What some of the examples do, written with the official SDK: peers for the examples, and something to compare them
+//! with.
+
+pub(crate) mod echo_v1;
+pub(crate) mod echo_v2;
+pub(crate) mod watch_v1;
+pub(crate) mod watch_v2;
+
+/// Where a client prints to.
+pub(crate) type Print = Box<dyn FnMut(&str) + Send>;
+
+/// The name that JSON has for a value.
+fn name(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).unwrap().as_str().unwrap_or_default().to_owned()
+}

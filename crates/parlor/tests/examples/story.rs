@@ -1,0 +1,90 @@
+//! One agent, and everybody who can talk to it: the SDK's clients and parlor's own, in both versions, and a server that
+//! has it as one of its agents. They meet in one session, and all know the same of it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use parlor_client::{Client, Connector, Hello, Session, SessionId, Version as Spoken};
+use tempfile::TempDir;
+
+use crate::built::example;
+use crate::seen::Seen;
+use crate::server::Server;
+use crate::visitor::{VERSIONS, Visit};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
+}
+
+/// Joins a session with parlor's own client, says something if there is something to say, and leaves.
+async fn join(client: Client, session: &str, cwd: &Path, prompt: Option<&str>) -> Seen {
+    let asked = client.clone();
+    let allow = tokio::spawn(async move {
+        while let Some(question) = asked.question().await {
+            let choice = question.choices().into_iter().find(|choice| choice.kind == "allow_once").unwrap();
+            question.choose(&choice).await;
+        }
+    });
+    let session: Session = soon(client.load(&SessionId::from(session), cwd)).await.unwrap();
+    if let Some(prompt) = prompt {
+        let turn = soon(session.prompt(prompt)).await.unwrap();
+        soon(turn.end()).await.unwrap();
+    }
+    let seen = Seen::of(&session.transcript());
+    client.disconnect().await;
+    allow.await.unwrap();
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_clients_of_an_agent_know_the_same_conversation() {
+    let home = TempDir::new().unwrap();
+    let agent = [example("worker"), home.path().join("sessions.db").to_str().unwrap().to_owned()];
+    let connector = Connector::new("story", "1");
+    let own =
+        async |version| soon(connector.clone().only(version).spawn(&agent[0], &agent[1..])).await.unwrap();
+
+    // Each says something, one after the other, and each but the first finds what the others said.
+    let begin = Visit { agent: &agent, cwd: home.path(), session: None, prompts: &["First"] };
+    let (session, _) = begin.by(VERSIONS[0]).await;
+    let visit = Visit { session: Some(&session), prompts: &["Second"], ..begin };
+    visit.by(VERSIONS[1]).await;
+    for (version, prompt) in [(Spoken::V1, "Third"), (Spoken::V2, "Fourth")] {
+        join(own(version).await, &session, home.path(), Some(prompt)).await;
+    }
+    // The server does not have the session. Its agent does, and so it is there.
+    let server = Server::start("worker", &agent);
+    let socket = server.data().join("parlor.sock");
+    let (client, _) = soon(connector.socket(&socket, &Hello::new())).await.unwrap();
+    let behind = join(client, &session, home.path(), Some("Fifth")).await;
+    drop(server);
+
+    let look = Visit { session: Some(&session), prompts: &[], ..begin };
+    let (_, expected) = look.by(VERSIONS[1]).await;
+    let notes = ["First", "Second", "Third", "Fourth", "Fifth"];
+    let answers = (1..).map(|number| format!("That was note {number}."));
+    let said: Vec<_> = notes.iter().zip(answers).collect();
+    let said: Vec<_> = said
+        .iter()
+        .flat_map(|(note, answer)| {
+            [
+                ("user", **note),
+                ("thought", "That is worth a note."),
+                ("agent", "I will write that down."),
+                ("agent", answer.as_str()),
+            ]
+        })
+        .collect();
+    assert_eq!(expected.said(), said);
+    assert_eq!(expected.title.as_deref(), Some("Notes: First"));
+    assert_eq!(expected.tools.len(), 5);
+
+    assert_eq!(look.by(VERSIONS[0]).await.1, expected, "the SDK's client of version 1");
+    for version in [Spoken::V1, Spoken::V2] {
+        let seen = join(own(version).await, &session, home.path(), None).await;
+        assert_eq!(seen, expected, "parlor's client, {version:?}");
+    }
+    assert_eq!(behind, expected, "behind a server");
+}

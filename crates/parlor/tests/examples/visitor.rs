@@ -1,0 +1,96 @@
+//! Somebody with a client that was made with the SDK.
+
+mod v1;
+mod v2;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent_client_protocol::Result;
+
+use crate::seen::Seen;
+use crate::wire;
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    One,
+    Two,
+}
+
+pub(crate) const VERSIONS: [Version; 2] = [Version::One, Version::Two];
+
+/// What somebody comes for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visit<'a> {
+    /// How the agent is started.
+    pub(crate) agent: &'a [String],
+    /// Where the session works.
+    pub(crate) cwd: &'a Path,
+    /// The session that is joined; else a new one is begun.
+    pub(crate) session: Option<&'a str>,
+    /// What is said in it, each when the one before is done with.
+    pub(crate) prompts: &'a [&'a str],
+}
+
+/// What is to be done, for a task of its own.
+struct Plan {
+    cwd: String,
+    session: Option<String>,
+    prompts: Vec<String>,
+}
+
+/// What was seen, for who shows it.
+type Show = Arc<Mutex<Seen>>;
+
+impl Visit<'_> {
+    /// Starts the agent, does it all, and says which session it was and what there was to see in the end. The SDK must
+    /// not have found fault with anything that it was sent.
+    pub(crate) async fn by(self, version: Version) -> (String, Seen) {
+        let (wire, mut agent) = wire::start(self.agent, self.cwd);
+        let plan = Plan {
+            cwd: self.cwd.to_str().unwrap().to_owned(),
+            session: self.session.map(str::to_owned),
+            prompts: self.prompts.iter().map(|&text| text.to_owned()).collect(),
+        };
+        let seen = Show::default();
+        let shown = Arc::clone(&seen);
+        let visit = async {
+            let session: Result<String> = match version {
+                Version::One => v1::visit(wire, plan, shown).await,
+                Version::Two => v2::visit(wire, plan, shown).await,
+            };
+            // The agent has no more to do when nobody speaks to it, and leaves its sessions in order.
+            let status = agent.wait().await.unwrap();
+            assert!(status.success(), "{status}");
+            session.unwrap()
+        };
+        let session = tokio::time::timeout(PATIENCE, visit).await.expect("it comes to an end");
+        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (session, seen)
+    }
+}
+
+fn show<T>(show: &Show, change: impl FnOnce(&mut Seen) -> T) -> T {
+    change(&mut show.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The name that JSON has for a value.
+fn name(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).unwrap().as_str().unwrap_or_default().to_owned()
+}
+
+/// The last status of the tool call of this number.
+fn tool(seen: &mut Seen, known: &mut Vec<String>, id: String, title: Option<String>, status: Option<String>) {
+    let place = known.iter().position(|it| *it == id).unwrap_or_else(|| {
+        known.push(id);
+        seen.tools.push(Default::default());
+        known.len() - 1
+    });
+    let call = &mut seen.tools[place];
+    call.0 = title.unwrap_or_else(|| std::mem::take(&mut call.0));
+    call.1 = status.unwrap_or_else(|| std::mem::take(&mut call.1));
+}
