@@ -79,6 +79,10 @@ impl Search {
             output::print(|out| {
                 if hits.is_empty() {
                     writeln!(out, "Nothing was found.")?;
+                    if self.query.iter().all(|word| word.chars().all(char::is_alphanumeric)) {
+                        let begins = self.query.join("* ") + "*";
+                        writeln!(out, "{DIM}'{}' finds words that begin so.{DIM:#}", safe(&begins))?;
+                    }
                 }
                 hits.iter().try_for_each(|hit| show(hit, out))?;
                 if answer.get("nextCursor").is_some() {
