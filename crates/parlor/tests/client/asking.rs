@@ -50,14 +50,15 @@ async fn peer() -> (Client, Theirs) {
 async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
     let (client, (mut lines, mut write)) = peer().await;
     let mut asked = 0;
-    let flood = async {
-        while asked < 100_000 {
-            let line = format!(r#"{{"jsonrpc":"2.0","id":{asked},"method":"x/y","params":{{}}}}"#);
-            write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
-            asked += 1;
+    loop {
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{asked},\"method\":\"x/y\",\"params\":{{}}}}\n");
+        // However slow the machine is, a line that is taken is taken by then.
+        if tokio::time::timeout(Duration::from_secs(1), write.write_all(line.as_bytes())).await.is_err() {
+            break;
         }
-    };
-    assert!(tokio::time::timeout(Duration::from_secs(1), flood).await.is_err(), "all of it was taken");
+        asked += 1;
+        assert!(asked < 20_000, "all of it was taken");
+    }
     // Once it listens, it is heard.
     let first = soon(lines.next_line()).await.unwrap().unwrap();
     assert!(first.contains("-32601"), "{first}");

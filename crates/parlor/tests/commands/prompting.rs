@@ -131,7 +131,7 @@ fn an_interrupt_takes_back_a_prompt_that_waits() {
         let mut place = Place::new();
         place.serve(args);
         let mut first = place
-            .command(&["prompt", "--new", "hang"])
+            .command(&["prompt", "--new", "sleep 60000"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
