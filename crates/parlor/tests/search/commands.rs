@@ -7,7 +7,9 @@ use crate::place::Place;
 #[test]
 fn the_command_finds_with_and_without_a_server() {
     let mut place = Place::new();
-    assert_eq!(place.run(&["search", "anything"]).done().plain().out, "Nothing was found.\n");
+    let nothing = "Nothing was found.\n'any* thing*' finds words that begin so.\n";
+    assert_eq!(place.run(&["search", "any", "thing"]).done().plain().out, nothing);
+    assert_eq!(place.run(&["search", "any*"]).done().plain().out, "Nothing was found.\n");
     assert_eq!(place.run(&["search", "--json", "anything"]).done().json(), json!([]));
     assert!(!place.data().exists(), "looking makes nothing");
 
