@@ -109,6 +109,18 @@ fn said(transcript: &Transcript) -> Vec<String> {
 const VERSIONS: [Version; 2] = [Version::V2, Version::V1];
 
 #[tokio::test]
+async fn an_agent_is_who_it_says_it_is() {
+    let server = Server::of(Worker).start().await.unwrap();
+    for version in VERSIONS {
+        let client = client(&server, version).await;
+        let info = client.info().get("info").unwrap().as_str();
+        for part in [r#""name":"worker""#, r#""title":"Worker""#, r#""version":"1.2""#] {
+            assert!(info.contains(part), "{version:?}: {info}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn all_that_an_agent_says_reaches_clients_of_both_versions() {
     let server = Server::of(Worker).start().await.unwrap();
     for version in VERSIONS {
@@ -206,7 +218,7 @@ async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
     let store = home.path().join("sessions.db");
     let server = Server::of(Worker).store(&store).start().await.unwrap();
     let first = client(&server, Version::V2).await;
-    assert_eq!(first.info().get("info").map(|info| info.as_str().contains("parlor")), Some(true));
+    assert_eq!(first.info().get("info").map(|info| info.as_str().contains("worker")), Some(true));
     let session = soon(first.new_session("/tmp".as_ref())).await.unwrap();
     turn(&session, "one").await;
     turn(&session, "count").await;

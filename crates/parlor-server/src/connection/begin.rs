@@ -42,18 +42,27 @@ pub(super) async fn initialized(
     }
     let mut losses = Losses::default();
     let agents = known.map(|known| live::agent_info(&known.info, known.dialect, dialect, &mut losses));
-    Ok(capabilities(dialect, &config.name, &agents.unwrap_or_default()))
+    Ok(capabilities(dialect, &config, &agents.unwrap_or_default()))
 }
 
 /// Every session can be forked at any message, whatever its agent can do.
 const FORK: &str = r#"{"atMessageId":true}"#;
 
-/// What parlor says of itself to a client.
-fn capabilities(dialect: Dialect, agent: &str, agents: &Object) -> Object {
+/// Who parlor is, before an agent.
+fn parlor(agent: &str) -> Object {
     let mut info = Object::default();
     info.set("name", json::string("parlor"));
     info.set("title", json::string(&format!("parlor ({agent})")));
     info.set("version", json::string(env!("CARGO_PKG_VERSION")));
+    info
+}
+
+/// What parlor says of itself to a client. An agent inside this process is who it says it is: nobody stands before it.
+fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Object {
+    let agent = config.name.as_str();
+    let who = if dialect == Dialect::V1 { "agentInfo" } else { "info" };
+    let own = config.local.as_ref().and_then(|_| json::member(agents, who));
+    let info = own.unwrap_or_else(|| parlor(agent)).to_json();
     let mut result = Object::default();
     result.set("protocolVersion", json::json(dialect.version().to_string()));
     match dialect {
@@ -67,7 +76,6 @@ fn capabilities(dialect: Dialect, agent: &str, agents: &Object) -> Object {
                 )),
             );
             result.set("agentCapabilities", capabilities.to_json());
-            result.set("agentInfo", info.to_json());
         }
         Dialect::V2 | Dialect::Draft => {
             let mut capabilities = json::member(agents, "capabilities").unwrap_or_default();
@@ -84,9 +92,9 @@ fn capabilities(dialect: Dialect, agent: &str, agents: &Object) -> Object {
             session.set("title", json::json("{}"));
             capabilities.set("session", session.to_json());
             result.set("capabilities", capabilities.to_json());
-            result.set("info", info.to_json());
         }
     }
+    result.set(who, info);
     if let Some(methods) = agents.get("authMethods") {
         result.set("authMethods", methods.clone());
     }
@@ -217,7 +225,7 @@ mod tests {
                 .unwrap()
                 .raw(),
         ));
-        let said = capabilities(Dialect::V1, "x", &agents);
+        let said = capabilities(Dialect::V1, &AgentConfig::new("x", Vec::new()), &agents);
         let capabilities = json::member(&said, "agentCapabilities").unwrap();
         assert_eq!(capabilities.get("loadSession").unwrap().as_str(), "true");
         assert_eq!(capabilities.get("promptCapabilities").unwrap().as_str(), r#"{"image":true}"#);
