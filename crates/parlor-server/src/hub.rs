@@ -440,8 +440,13 @@ impl Shared {
         });
         for row in busy.await.unwrap_or_else(|_| Ok(Vec::new()))? {
             let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
-            if let Err(error) = self.send(&id, Message::Tick).await {
-                tracing::warn!(session = %id, "a session that was busy cannot be opened: {}", error.message());
+            // It is shown when its end is stored.
+            let (reply, shown) = oneshot::channel();
+            match self.send(&id, Message::Look { message: None, reply }).await {
+                Ok(()) => drop(shown.await),
+                Err(error) => {
+                    tracing::warn!(session = %id, "a session that was busy cannot be opened: {}", error.message());
+                }
             }
         }
         Ok(())

@@ -73,13 +73,18 @@ impl Serve {
         }
         http.allow_remote |= self.allow_remote;
         let http = (!self.socket_only).then_some(http);
-        let doors = Doors::open(&data, &lock, tokens, http.as_ref(), Limits::default())
-            .await
-            .map_err(Failure::failed)?;
         let exe = std::env::current_exe().map_err(Failure::failed)?;
         let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
         let idle = Duration::from_secs(self.idle);
+        // Turns that the last server left running have ended when the doors open.
         let hub = Hub::new(Options { store, agents, watcher, idle }).await.map_err(Failure::failed)?;
+        let doors = match Doors::open(&data, &lock, tokens, http.as_ref(), Limits::default()).await {
+            Ok(doors) => doors,
+            Err(error) => {
+                hub.stop().await;
+                return Err(Failure::failed(error));
+            }
+        };
         greet(&doors, &data, &default);
 
         let (stop, stopping) = watch::channel(false);

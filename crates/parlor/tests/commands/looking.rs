@@ -81,7 +81,10 @@ fn a_turn_is_seen_to_run_and_to_have_been_interrupted() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
     until(|| place.server_pid().is_none());
     assert_eq!(place.run(&["ls", "--json"]).json()[0]["state"], "interrupted");
+    // The next server has ended the turn before anybody finds it.
     place.stop();
+    place.serve(&[]);
+    assert_eq!(place.run(&["ls", "--json"]).json()[0]["state"], "idle");
 }
 
 #[test]
