@@ -55,6 +55,11 @@ impl Agent for Worker {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 turn.say("Slow.").await;
             }
+            "stream" => {
+                for number in 0..STREAMED {
+                    turn.say(&format!("{number:08} ")).await;
+                }
+            }
             "panic" => panic!("as asked"),
             "fail" => return Err(Failure::new("no model answers")),
             "refuse" => return Ok(Stop::Refusal),
@@ -67,6 +72,9 @@ impl Agent for Worker {
         if method == "_worker/ping" { Ok(Json::parse(r#"{"pong":1}"#)?) } else { Err(Failure::new("what?")) }
     }
 }
+
+/// How much is streamed: more than waits for a client that does not keep up.
+const STREAMED: usize = 30_000;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -264,6 +272,19 @@ async fn two_clients_are_in_one_session() {
     let mut news = joined.news_since(0);
     while said(&joined.transcript()) != ["User: hello", "Agent: hello"] {
         soon(news.next()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_stream_is_lost_doubled_or_out_of_order() {
+    let server = Server::of(Worker).start().await.unwrap();
+    let whole: String = (0..STREAMED).map(|number| format!("{number:08} ")).collect();
+    for version in VERSIONS {
+        let client = client(&server, version).await;
+        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        assert_eq!(reason(&turn(&session, "stream").await), "end_turn");
+        let text = session.read(|transcript| transcript.entries()[1].body().content.to_text());
+        assert!(text == whole, "{version:?}: {} of {} bytes", text.len(), whole.len());
     }
 }
 
