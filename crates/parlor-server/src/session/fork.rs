@@ -5,6 +5,7 @@
 //! prompt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parlor_dialect::live::Listener;
 use parlor_dialect::{Dialect, Losses, live};
@@ -23,6 +24,9 @@ use crate::stored::{self, KEPT};
 
 /// How many forks may wait for the agent to be brought back. One more goes without it.
 const MAX_WAITING: usize = 64;
+
+/// How long an agent may take to fork whose configuration is gone.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client wants the conversation to go on elsewhere.
 #[derive(Debug)]
@@ -274,11 +278,17 @@ impl Actor {
             let beginning = agent.beginnings.begin();
             (Arc::clone(agent), beginning, agent.call_now("session/fork", &params))
         });
+        let patience = hub.config_of(&self.row).map_or(PATIENCE, |config| config.patience);
         tokio::spawn(async move {
             let how = match asked {
                 Some((agent, _beginning, Ok(answer))) => {
-                    let gone = || Err(json::error_object(&agent.error()));
-                    forked_by(&agent, answer.await.unwrap_or_else(|_| gone()))
+                    let late = || RpcError::new(code::INTERNAL_ERROR, "the agent took too long to fork");
+                    let reply = match tokio::time::timeout(patience, answer).await {
+                        Ok(Ok(reply)) => reply,
+                        Ok(Err(_)) => Err(json::error_object(&agent.error())),
+                        Err(_) => Err(json::error_object(&late())),
+                    };
+                    forked_by(&agent, reply)
                 }
                 Some((agent, _, Err(error))) => forked_by(&agent, Err(error)),
                 None => How::Transcript(error),

@@ -23,6 +23,10 @@ command = ["PARLOR", "demo-agent", "--version", "2", "--state", "HOME/d", "--off
 command = ["PARLOR", "demo-agent", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
 [agents.resumes]
 command = ["PARLOR", "demo-agent", "--version", "1", "--state", "HOME/e", "--offers", "resume"]
+[agents.stuck]
+command = ["sh", "HOME/stuck.sh"]
+version = 1
+patience = 1
 [agents.brief]
 command = ["PARLOR", "demo-agent", "--version", "1", "--offers", "none"]
 "#;
@@ -447,6 +451,32 @@ fn what_is_forked_in_the_last_moment_outlives_the_session() {
             assert_eq!(client.turn(&forked, "say On."), "end_turn");
         }
     }
+}
+
+/// An agent that answers everything but forks.
+const STUCK: &str = r#"
+while read -r line; do
+    id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+    case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"fork":{}}}}' ;;
+    *'"session/new"'*) result='{"sessionId":"s"}' ;;
+    *'"session/prompt"'*) result='{"stopReason":"end_turn"}' ;;
+    *) continue ;;
+    esac
+    echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
+done
+"#;
+
+#[test]
+fn an_agent_that_never_comes_to_an_end_with_forking_is_not_waited_for() {
+    let server = Server::with(FORKERS);
+    std::fs::write(server.home().path().join("stuck.sh"), STUCK).unwrap();
+    let mut client = server.client(Door::Unix, Dialect::V2, "stuck");
+    let session = client.new_session();
+    client.turn(&session, "Hello?");
+    let answer = fork(&mut client, &session, None).unwrap();
+    assert_eq!(answer["_meta"]["parlor/fork"], "transcript");
+    assert!(answer["_meta"]["parlor/forkFailed"].as_str().unwrap().contains("too long"), "{answer}");
 }
 
 fn edit(client: &mut Client, session: &str, message: &str, text: &str) -> Result<Value, Value> {
