@@ -4,7 +4,6 @@ mod ask;
 mod bench;
 mod checks;
 mod commands;
-mod demo;
 mod failure;
 mod html;
 mod input;
@@ -16,6 +15,7 @@ mod screen;
 mod server;
 mod setup;
 mod table;
+mod test_agent;
 mod turn;
 
 use std::process::ExitCode;
@@ -50,7 +50,8 @@ enum Command {
     Status(commands::status::Status),
     Agents(commands::agents::Agents),
     Doctor(commands::doctor::Doctor),
-    DemoAgent(commands::demo_agent::DemoAgent),
+    #[command(alias = "demo-agent")]
+    TestAgent(commands::test_agent::TestAgent),
     Bench(commands::bench::BenchCommand),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
@@ -78,7 +79,7 @@ fn main() -> ExitCode {
         Command::Status(status) => status.run(),
         Command::Agents(agents) => agents.run(),
         Command::Doctor(doctor) => doctor.run(),
-        Command::DemoAgent(agent) => agent.run(),
+        Command::TestAgent(agent) => agent.run(),
         Command::Bench(bench) => bench.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),

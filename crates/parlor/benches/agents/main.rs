@@ -1,5 +1,5 @@
 //! How fast agents stream to a client on their standard streams: one of `parlor-agent`, one of the official SDK, and the
-//! demo agent, which writes lines and does nothing else.
+//! test agent, which writes lines and does nothing else.
 //!
 //! Run with `cargo bench -p parlor --bench agents`. The client reads lines and counts; it is the same for all.
 
@@ -61,12 +61,12 @@ fn measure() {
     let me = env::current_exe().expect("this program is somewhere");
     let me = me.to_str().expect("its name is text");
     let agents: [(&str, Vec<&str>); 3] = [
-        ("demo agent", vec![env!("CARGO_BIN_EXE_parlor"), "demo-agent"]),
+        ("test agent", vec![env!("CARGO_BIN_EXE_parlor"), "test-agent"]),
         ("parlor-agent", vec![me, "parlor-agent"]),
         ("official SDK", vec![me, "sdk"]),
     ];
     println!("{CHUNKS} chunks of {SIZE} bytes to a client on stdio; medians of {RUNS} interleaved runs\n");
-    println!("  agent          protocol      time    chunks/s   time, demo agent = 1");
+    println!("  agent          protocol      time    chunks/s   time, test agent = 1");
     for version in [2, 1] {
         // The agent of the SDK is one of version 2; one of version 1 has the same work to do.
         let agents: Vec<_> =

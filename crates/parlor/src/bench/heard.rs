@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use memchr::memmem;
 
-use crate::demo::monotonic;
+use crate::test_agent::monotonic;
 
 /// Everything that a client has heard.
 #[derive(Debug, Default)]

@@ -71,7 +71,7 @@ impl Bench {
             Version::V2 => "2",
         };
         let exe = self.exe.to_string_lossy().into_owned();
-        [&exe, "demo-agent", "--version", version].map(str::to_owned).into()
+        [&exe, "test-agent", "--version", version].map(str::to_owned).into()
     }
 
     /// Starts a server that has no sessions.

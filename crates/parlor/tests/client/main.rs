@@ -22,11 +22,11 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
 }
 
-/// Demo agents: version 1, version 1 without ids, version 2.
+/// Test agents: version 1, version 1 without ids, version 2.
 const AGENTS: [&[&str]; 3] = [
-    &["demo-agent", "--version", "1"],
-    &["demo-agent", "--version", "1", "--no-message-ids"],
-    &["demo-agent", "--version", "2"],
+    &["test-agent", "--version", "1"],
+    &["test-agent", "--version", "1", "--no-message-ids"],
+    &["test-agent", "--version", "2"],
 ];
 
 fn connector() -> Connector {
@@ -192,7 +192,7 @@ async fn errors_are_told_apart() {
 
 #[tokio::test]
 async fn only_the_version_that_was_asked_for_is_spoken() {
-    let v1 = soon(connector().only(Version::V1).spawn(PARLOR, &["demo-agent"])).await.unwrap();
+    let v1 = soon(connector().only(Version::V1).spawn(PARLOR, &["test-agent"])).await.unwrap();
     assert_eq!(v1.version(), 1);
     let session = soon(v1.new_session(HERE.as_ref())).await.unwrap();
     assert_eq!(reason(&turn(&session, "say One.").await), "end_turn");

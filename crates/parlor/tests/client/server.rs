@@ -16,14 +16,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server with the demo agent.
+    /// A server with the test agent.
     pub(crate) fn start() -> Self {
-        Self::with(&[])
+        Self::with(&["--agent", &format!("test={PARLOR} test-agent")])
     }
 
-    /// A server with the demo agent in version 1, which takes one prompt at a time.
+    /// A server with the test agent in version 1, which takes one prompt at a time.
     pub(crate) fn with_old_agent() -> Self {
-        Self::with(&["--agent", &format!("old={PARLOR} demo-agent --version 1")])
+        Self::with(&["--agent", &format!("old={PARLOR} test-agent --version 1")])
     }
 
     fn with(args: &[&str]) -> Self {

@@ -150,7 +150,7 @@ fn a_transcript_is_shown_and_exported() {
 #[test]
 fn a_session_of_a_v1_agent_is_exported_in_the_words_of_v2() {
     let mut place = Place::new();
-    let agent = format!("old={} demo-agent --version 1 --no-message-ids", env!("CARGO_BIN_EXE_parlor"));
+    let agent = format!("old={} test-agent --version 1 --no-message-ids", env!("CARGO_BIN_EXE_parlor"));
     place.serve(&["--agent", &agent]);
     let id = place.begin("say one\ntool Edit the notes\nmode\nterminal echo hi\nsay two");
     let lines = place.run(&["export", &id, "--format", "jsonl"]).done();

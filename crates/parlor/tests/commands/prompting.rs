@@ -126,7 +126,7 @@ fn a_prompt_waits_for_the_turn_that_runs() {
 
 #[test]
 fn an_interrupt_takes_back_a_prompt_that_waits() {
-    let old = format!("old={} demo-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
+    let old = format!("old={} test-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
     for args in [&[][..], &["--agent", &old]] {
         let mut place = Place::new();
         place.serve(args);

@@ -32,7 +32,7 @@ fn agents_come_from_everywhere() {
     let said = place.run(&["agents", "--config", &config]).done().plain();
     assert!(said.out.contains("*  mine") && said.out.contains("no: npm install"), "{said:#?}");
 
-    let agent = format!("own={} demo-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
+    let agent = format!("own={} test-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
     place.serve(&["--agent", &agent]);
     place.begin("say hello");
     let list = place.run(&["agents", "--json"]).done().json();

@@ -49,7 +49,7 @@ fn find_again(client: &mut Client, session: &str, before: &Shown) {
 
 #[test]
 fn a_full_disk_is_told_to_all_and_takes_nothing_that_was_shown() {
-    let place = Place::new().demo("");
+    let place = Place::new().test_agent("");
     let server = serve(&place);
     let mut alice = server.client();
     let session = alice.new_session().unwrap();

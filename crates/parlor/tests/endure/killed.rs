@@ -95,7 +95,7 @@ fn send(client: &mut Client, session: &str, text: &str) -> u64 {
 }
 
 fn rounds(count: usize, seed: u64, options: &str) {
-    let place = Place::new().demo(options);
+    let place = Place::new().test_agent(options);
     let begun = Instant::now();
     let mut dice = Dice(seed);
     let mut server = place.serve();

@@ -12,7 +12,7 @@ const CHUNK: usize = 40;
 
 #[test]
 fn a_server_that_is_stopped_after_a_long_turn_has_all_of_it() {
-    let place = Place::new().demo("");
+    let place = Place::new().test_agent("");
     let server = place.serve();
     let mut client = server.client();
     let session = client.new_session().unwrap();
@@ -33,7 +33,7 @@ fn a_server_that_is_stopped_after_a_long_turn_has_all_of_it() {
 
 #[test]
 fn a_server_that_is_stopped_in_a_turn_has_what_it_showed() {
-    let place = Place::new().demo("");
+    let place = Place::new().test_agent("");
     let server = place.serve();
     let mut client = server.client();
     let session = client.new_session().unwrap();
@@ -54,7 +54,7 @@ fn a_server_that_is_stopped_in_a_turn_has_what_it_showed() {
 
 #[test]
 fn a_turn_goes_on_without_the_client_that_began_it() {
-    let place = Place::new().demo("");
+    let place = Place::new().test_agent("");
     let server = place.serve();
     let mut dying = server.client();
     let session = dying.new_session().unwrap();
@@ -75,7 +75,7 @@ fn a_turn_goes_on_without_the_client_that_began_it() {
 #[test]
 fn an_agent_that_dies_in_a_turn_ends_it_and_comes_back() {
     for options in ["", "--version 1"] {
-        let place = Place::new().demo(options);
+        let place = Place::new().test_agent(options);
         let server = place.serve();
         let mut client = server.client();
         let session = client.new_session().unwrap();
@@ -96,7 +96,7 @@ fn an_agent_that_dies_in_a_turn_ends_it_and_comes_back() {
 #[test]
 fn what_is_no_agent_is_refused() {
     let place = Place::new()
-        .demo("")
+        .test_agent("")
         .agent("silent", "true")
         .agent("complaining", "sh -c 'echo no such model >&2; exit 3'")
         .agent("chatty", "cat /etc/passwd")
@@ -134,9 +134,9 @@ fn what_is_no_agent_is_refused() {
 /// An agent that never says who it is keeps those waiting who want it, and nobody else; it is ended with the server.
 #[test]
 fn an_agent_that_hangs_keeps_only_those_waiting_who_want_it() {
-    let place = Place::new().demo("");
+    let place = Place::new().test_agent("");
     // It names the directory of this test, so that it can be found.
-    let hanging = format!("sh -c 'sleep 1000; : demo-agent {}'", place.path().join("agent-state").display());
+    let hanging = format!("sh -c 'sleep 1000; : test-agent {}'", place.path().join("agent-state").display());
     let place = place.agent("hanging", &hanging);
     let server = place.serve();
     let waiting = server.greet("hanging");

@@ -40,12 +40,12 @@ impl Place {
         self
     }
 
-    /// The demo agent, with sessions that outlive its process. Its arguments name the directory of this test, so that
+    /// The test agent, with sessions that outlive its process. Its arguments name the directory of this test, so that
     /// its processes can be told from others.
-    pub(crate) fn demo(self, options: &str) -> Self {
+    pub(crate) fn test_agent(self, options: &str) -> Self {
         let state = self.path().join("agent-state");
-        let command = format!("{PARLOR} demo-agent --state {} {options}", state.display());
-        self.agent("demo", &command)
+        let command = format!("{PARLOR} test-agent --state {} {options}", state.display());
+        self.agent("test", &command)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -99,7 +99,7 @@ impl Place {
         eventually("no agent is left", || {
             let output = Command::new("ps").args(["-axo", "stat=,args="]).output().unwrap();
             let agent = |line: &str| {
-                line.contains("demo-agent")
+                line.contains("test-agent")
                     && line.contains(&mark)
                     && !line.contains(" serve ")
                     && !line.starts_with('Z')

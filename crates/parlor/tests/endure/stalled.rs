@@ -28,7 +28,7 @@ fn one_who_reads(server: &Server) -> (Client, String) {
 }
 
 fn stalled(chunks: usize) {
-    let place = Place::new().demo("");
+    let place = Place::new().test_agent("");
     let alone = {
         let server = place.serve();
         let (mut client, session) = one_who_reads(&server);

@@ -37,7 +37,7 @@ pub(crate) fn server_with(sessions: &[(&str, Value)]) -> Server {
         ("keeps-draft", "\"--version\", \"2\"", "dialect = \"draft\"\n"),
         ("cannot-load", "\"--version\", \"1\", \"--offers\", \"list\"", ""),
     ] {
-        let command = format!("\"PARLOR\", \"demo-agent\", {options}, \"--state\", \"HOME/{name}\"");
+        let command = format!("\"PARLOR\", \"test-agent\", {options}, \"--state\", \"HOME/{name}\"");
         let _ = write!(config, "[agents.{name}]\ncommand = [{command}]\n{rest}");
     }
     let server = Server::with(&config);
@@ -53,7 +53,7 @@ pub(crate) fn give(server: &Server, agent: &str, session: &Value) {
     fs::write(folder.join(format!("{id}.json")), session.to_string()).unwrap();
 }
 
-/// A session as the demo agent keeps it.
+/// A session as the test agent keeps it.
 pub(crate) fn session(id: &str, title: Option<&str>, updated_at: &str) -> Value {
     let text = |text: &str| json!([{ "type": "text", "text": text }]);
     let mut session = json!({

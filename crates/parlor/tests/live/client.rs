@@ -1,6 +1,6 @@
 //! A client that folds and checks whatever it hears.
 
-#[path = "../demo/schema.rs"]
+#[path = "../agent/schema.rs"]
 mod schema;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -106,7 +106,7 @@ fn an_editor_may_keep_all_to_itself() {
             .args(["acp", "--direct", "--config"])
             .arg(home.config())
             .args(["--dialect", dialect_name(dialect)]);
-        command.args(["--", PARLOR, "demo-agent", "--version", "1", "--no-message-ids"]);
+        command.args(["--", PARLOR, "test-agent", "--version", "1", "--no-message-ids"]);
         let mut editor = Guest::new(Door::Stdio, dialect, "v1").over(stdio(command));
         let session = editor.new_session();
         assert_eq!(editor.turn(&session, "say Alone."), "end_turn");
@@ -127,7 +127,7 @@ fn dialect_name(dialect: Dialect) -> &'static str {
 fn an_agent_can_be_given_as_a_command() {
     let server = Server::start();
     let mut command = acp(server.home());
-    command.args(["--", PARLOR, "demo-agent", "--name", "given", "--version", "2"]);
+    command.args(["--", PARLOR, "test-agent", "--name", "given", "--version", "2"]);
     let mut editor = Guest::new(Door::Stdio, Dialect::V2, "").over(stdio(command));
     let session = editor.new_session();
     assert_eq!(editor.turn(&session, "say Given."), "end_turn");

@@ -12,23 +12,23 @@ use crate::server::{AGENTS, Server};
 /// Agents that can fork by themselves, each as far as it goes.
 const FORKERS: &str = r#"
 [agents.at-message-v1]
-command = ["PARLOR", "demo-agent", "--version", "1", "--state", "HOME/a", "--offers", "resume,fork-at-message"]
+command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/a", "--offers", "resume,fork-at-message"]
 [agents.at-message-v2]
-command = ["PARLOR", "demo-agent", "--version", "2", "--state", "HOME/b", "--offers", "fork-at-message"]
+command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/b", "--offers", "fork-at-message"]
 [agents.at-end-v1]
-command = ["PARLOR", "demo-agent", "--version", "1", "--state", "HOME/c", "--offers", "resume,fork"]
+command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/c", "--offers", "resume,fork"]
 [agents.at-end-v2]
-command = ["PARLOR", "demo-agent", "--version", "2", "--state", "HOME/d", "--offers", "fork"]
+command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/d", "--offers", "fork"]
 [agents.no-ids]
-command = ["PARLOR", "demo-agent", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
+command = ["PARLOR", "test-agent", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
 [agents.resumes]
-command = ["PARLOR", "demo-agent", "--version", "1", "--state", "HOME/e", "--offers", "resume"]
+command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/e", "--offers", "resume"]
 [agents.stuck]
 command = ["sh", "HOME/stuck.sh"]
 version = 1
 patience = 1
 [agents.brief]
-command = ["PARLOR", "demo-agent", "--version", "1", "--offers", "none"]
+command = ["PARLOR", "test-agent", "--version", "1", "--offers", "none"]
 "#;
 
 fn fork(client: &mut Client, session: &str, message: Option<&str>) -> Result<Value, Value> {

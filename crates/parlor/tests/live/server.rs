@@ -152,9 +152,9 @@ impl Drop for Server {
     }
 }
 
-/// A demo agent in the configuration.
+/// A test agent in the configuration.
 fn agent(name: &str, options: &[&str]) -> String {
-    let command = [&[PARLOR, "demo-agent"], options].concat();
+    let command = [&[PARLOR, "test-agent"], options].concat();
     let words: Vec<_> = command.iter().map(|word| format!("{word:?}")).collect();
     format!("[agents.{name}]\ncommand = [{}]\n", words.join(", "))
 }

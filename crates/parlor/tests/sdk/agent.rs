@@ -1,4 +1,4 @@
-//! Agents that were made with the SDK. They understand a few commands of the demo agent.
+//! Agents that were made with the SDK. They understand a few commands of the test agent.
 //!
 //! The test program runs itself as the agent: the test of that name speaks ACP on the standard streams.
 

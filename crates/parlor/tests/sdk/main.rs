@@ -17,7 +17,7 @@ use person::{Door, Person, Version};
 use server::Server;
 
 /// The agents that each client talks to.
-const AGENTS: [&str; 4] = ["demo-v1", "demo-v2", V1, V2];
+const AGENTS: [&str; 4] = ["test-v1", "test-v2", V1, V2];
 
 /// A prompt whose turn ends only when it is cancelled.
 const WAIT: &str = "say Waiting.\nsleep 600000";

@@ -1,4 +1,4 @@
-//! A server of its own for each test, with the demo agent and the SDK's agents behind it.
+//! A server of its own for each test, with the test agent and the SDK's agents behind it.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -24,7 +24,7 @@ impl Server {
         let mut command = Command::new(PARLOR);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(dir.path());
         for version in ["1", "2"] {
-            command.args(["--agent", &format!("demo-v{version}={PARLOR} demo-agent --version {version}")]);
+            command.args(["--agent", &format!("test-v{version}={PARLOR} test-agent --version {version}")]);
         }
         let me = env::current_exe().unwrap();
         for name in [agent::V1, agent::V2] {

@@ -1,16 +1,16 @@
-//! `parlor demo-agent` as a client meets it, in every dialect. Everything it sends is checked against the published
+//! `parlor test-agent` as a client meets it, in every dialect. Everything it sends is checked against the published
 //! types.
 
+mod agent;
 mod common;
-mod demo;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use agent::{ALL, Agent, Dialect, Dialect::*, Turn};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use common::check;
-use demo::{ALL, Agent, Dialect, Dialect::*, Turn};
 use expect_test::expect;
 use serde_json::{Value, json};
 
@@ -45,19 +45,18 @@ fn each(script: &str, look: impl Fn(Dialect, &Turn)) {
 }
 
 #[test]
-fn the_help_of_demo_agent() {
+fn the_help_of_test_agent() {
     check(
-        &["demo-agent", "--help"],
+        &["test-agent", "--help"],
         "",
         0,
         &expect![[r#"
-            Run a scripted agent on standard input and output, to try things with
+            An agent for testing clients: any version, any offer, and faults on request
 
-            It speaks the Agent Client Protocol, v1, v2 and the draft of v2, and does what the prompt says: one
-            command a line, listed below. Any other text gets a friendly answer. It needs no account, no network
-            and no model.
+            It speaks the Agent Client Protocol on standard input and output, in v1, v2 and the draft of v2, and
+            does what the prompt says: one command a line, listed below. Any other text gets a friendly answer.
 
-            Usage: parlor demo-agent [OPTIONS]
+            Usage: parlor test-agent [OPTIONS]
 
             Options:
                   --version <VERSION>
@@ -82,7 +81,7 @@ fn the_help_of_demo_agent() {
                   --name <NAME>
                       What the agent calls itself
 
-                      [default: parlor-demo]
+                      [default: parlor-test]
 
                   --auth
                       Open no session before the client has logged in
@@ -132,7 +131,7 @@ fn the_help_of_demo_agent() {
               ext METHOD                 asks the client METHOD and says the answer
               whoami                     says session, directory, protocol and message count
 
-            docs/demo-agent.md has more.
+            docs/test-agent.md has more.
         "#]],
         &expect![""],
     );
@@ -141,7 +140,7 @@ fn the_help_of_demo_agent() {
 #[test]
 fn a_bad_offer_is_named() {
     check(
-        &["demo-agent", "--offers", "load,fly"],
+        &["test-agent", "--offers", "load,fly"],
         "",
         2,
         &expect![""],
@@ -236,7 +235,7 @@ fn with_auth_a_session_needs_a_login() {
         assert_eq!(hello["authMethods"].as_array().unwrap().len(), 1);
         let new = json!({ "cwd": "/w", "mcpServers": [] });
         assert_eq!(agent.call("session/new", new.clone()).unwrap_err()["code"], -32000);
-        agent.call(method, json!({ "methodId": "demo" })).unwrap();
+        agent.call(method, json!({ "methodId": "test" })).unwrap();
         agent.new_session();
         agent.call(if dialect == V1 { "logout" } else { "auth/logout" }, json!({})).unwrap();
         assert_eq!(agent.call("session/new", new).unwrap_err()["code"], -32000);
@@ -586,11 +585,11 @@ fn the_process_says_things_about_itself() {
     for dialect in ALL {
         let (mut agent, session) = open(dialect, &[]);
         assert_eq!(answer(&agent.turn(&session, "pid")), agent.pid().to_string());
-        assert_eq!(answer(&agent.turn(&session, "env DEMO_TEST")), "DEMO_TEST=yes");
+        assert_eq!(answer(&agent.turn(&session, "env AGENT_TEST")), "AGENT_TEST=yes");
         assert_eq!(answer(&agent.turn(&session, "env NO_SUCH_NAME")), "NO_SUCH_NAME is not set");
         assert_eq!(agent.turn(&session, "stderr oh dear").stop, "end_turn");
-        agent.prompt(&session, "ext _demo/x");
-        let asked = agent.question("_demo/x");
+        agent.prompt(&session, "ext _test/x");
+        let asked = agent.question("_test/x");
         agent.respond(&asked, &json!([1, 2]));
         assert_eq!(answer(&agent.end_of_turn()), "The answer: [1,2]");
         let (code, stderr) = agent.close();
@@ -628,8 +627,8 @@ fn a_child_stays_in_the_group_unless_it_shall_not() {
 fn it_crashes_as_asked() {
     for dialect in ALL {
         for (script, code, stderr) in [
-            ("say first\ncrash 7", 7, "parlor-demo: crashing as asked\n"),
-            ("say first\ncrash", 1, "parlor-demo: crashing as asked\n"),
+            ("say first\ncrash 7", 7, "parlor-test: crashing as asked\n"),
+            ("say first\ncrash", 1, "parlor-test: crashing as asked\n"),
             ("say first\ncrash-silently", 1, ""),
         ] {
             let (mut agent, session) = open(dialect, &[]);

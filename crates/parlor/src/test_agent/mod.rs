@@ -1,8 +1,7 @@
-//! A small scripted agent: what it does is said by the prompt.
+//! A scripted agent for tests of clients and servers: what it does is said by the prompt.
 //!
-//! It is the agent that a newcomer tries first and that the end-to-end tests talk to, so it speaks every dialect,
-//! and can misbehave on purpose. It uses threads and blocking I/O and none of the code that serves sessions: a
-//! fault there must not be hidden by the same fault here.
+//! It speaks every dialect, offers what it is told to, and can misbehave on purpose. It uses threads and blocking I/O
+//! and none of the code that serves sessions: a fault there must not be hidden by the same fault here.
 //!
 //! - `script` turns the text of a prompt into steps; a new command is a line of its table and an arm in `turn`.
 //! - `say` knows how each dialect spells an update, `offer` what is said about agent and sessions as a whole.

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn ids_name_no_file_outside_of_the_folder() {
         let folder = Path::new("/state");
-        assert_eq!(file(folder, "demo-1a"), Some("/state/demo-1a.json".into()));
+        assert_eq!(file(folder, "test-1a"), Some("/state/test-1a.json".into()));
         for id in ["", "..", "../x", "a/b", "a.b", "ä"] {
             assert_eq!(file(folder, id), None, "{id}");
         }
@@ -216,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(Some(folder.path())).unwrap();
         let session = Saved {
-            id: "demo-1".into(),
+            id: "test-1".into(),
             cwd: "/w".into(),
             title: Some("T".into()),
             mode: "code".into(),
@@ -229,9 +229,9 @@ mod tests {
             }],
         };
         store.put(&session).unwrap();
-        assert_eq!(store.get("demo-1"), Some(session.clone()));
+        assert_eq!(store.get("test-1"), Some(session.clone()));
         assert_eq!(store.list(), [session]);
-        store.remove("demo-1");
-        assert_eq!((store.get("demo-1"), store.len()), (None, 0));
+        store.remove("test-1");
+        assert_eq!((store.get("test-1"), store.len()), (None, 0));
     }
 }

@@ -111,7 +111,7 @@ pub(super) fn initialize(options: &Options, voice: Voice) -> String {
             .raw("sessionCapabilities", &sessions)
             .raw("auth", if options.auth { r#"{"logout":{}}"# } else { "{}" })
             .end();
-        let method = r#"[{"id":"demo","name":"Demo login","description":"Always works"}]"#;
+        let method = r#"[{"id":"test","name":"Test login","description":"Always works"}]"#;
         return result
             .raw("agentCapabilities", &capabilities)
             .raw("agentInfo", &info)
@@ -123,7 +123,7 @@ pub(super) fn initialize(options: &Options, voice: Voice) -> String {
         .raw("mcp", r#"{"stdio":{}}"#)
         .mark("delete", has(Offer::Delete));
     let sessions = with_fork(sessions).mark("title", has(Offer::Title)).end();
-    let method = r#"[{"type":"agent","methodId":"demo","name":"Demo login","description":"Always works"}]"#;
+    let method = r#"[{"type":"agent","methodId":"test","name":"Test login","description":"Always works"}]"#;
     result
         .raw("info", &info)
         .raw("capabilities", &Text::new().raw("session", &sessions).raw("auth", "{}").end())

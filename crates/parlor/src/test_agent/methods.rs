@@ -88,7 +88,7 @@ impl Agent {
 
     fn new_session(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
         let saved = Saved {
-            id: format!("demo-{:016x}", random()),
+            id: format!("test-{:016x}", random()),
             cwd: cwd(params)?,
             title: None,
             mode: "ask".to_owned(),
@@ -103,7 +103,7 @@ impl Agent {
         let name = required(params, "sessionId")?;
         let mut saved = self.saved(&name).ok_or_else(|| unknown(&name))?;
         saved.cwd = cwd(params)?;
-        saved.id = format!("demo-{:016x}", random());
+        saved.id = format!("test-{:016x}", random());
         if params.get("messageId").is_some_and(|message| !message.is_null()) {
             let message = required(params, "messageId")?;
             if !self.options.offers.has(Offer::ForkAtMessage) {

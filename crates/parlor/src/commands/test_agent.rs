@@ -3,16 +3,16 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use crate::demo::{self, Offers, Options, script};
 use crate::failure::Failure;
+use crate::test_agent::{self, Offers, Options, script};
 
-/// Run a scripted agent on standard input and output, to try things with
+/// An agent for testing clients: any version, any offer, and faults on request
 ///
-/// It speaks the Agent Client Protocol, v1, v2 and the draft of v2, and does what the prompt says: one command a
-/// line, listed below. Any other text gets a friendly answer. It needs no account, no network and no model.
+/// It speaks the Agent Client Protocol on standard input and output, in v1, v2 and the draft of v2, and does what the
+/// prompt says: one command a line, listed below. Any other text gets a friendly answer.
 #[derive(Args)]
 #[command(after_help = after_help(), after_long_help = after_long_help())]
-pub(crate) struct DemoAgent {
+pub(crate) struct TestAgent {
     /// The protocol version to speak; one that speaks a single version answers with it whatever is asked
     #[arg(long, value_enum, value_name = "VERSION", default_value_t = Version::Both)]
     version: Version,
@@ -30,7 +30,7 @@ pub(crate) struct DemoAgent {
     state: Option<PathBuf>,
 
     /// What the agent calls itself
-    #[arg(long, value_name = "NAME", default_value = "parlor-demo")]
+    #[arg(long, value_name = "NAME", default_value = "parlor-test")]
     name: String,
 
     /// Open no session before the client has logged in
@@ -52,16 +52,16 @@ fn after_help() -> String {
 }
 
 fn after_long_help() -> String {
-    format!("Commands of a prompt, one a line:\n{}\n\ndocs/demo-agent.md has more.", script::list())
+    format!("Commands of a prompt, one a line:\n{}\n\ndocs/test-agent.md has more.", script::list())
 }
 
-impl DemoAgent {
+impl TestAgent {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        demo::serve(Options {
+        test_agent::serve(Options {
             versions: match self.version {
-                Version::One => demo::Versions::One,
-                Version::Two => demo::Versions::Two,
-                Version::Both => demo::Versions::Both,
+                Version::One => test_agent::Versions::One,
+                Version::Two => test_agent::Versions::Two,
+                Version::Both => test_agent::Versions::Both,
             },
             message_ids: !self.no_message_ids,
             offers: self.offers,

@@ -48,7 +48,7 @@ pub(super) struct Voice {
 }
 
 /// The plan of a session; there is one.
-const PLAN: &str = "demo-plan";
+const PLAN: &str = "test-plan";
 
 impl Role {
     /// The name in a file.

@@ -1,4 +1,4 @@
-//! A client for the demo agent that checks whatever it hears.
+//! A client for the test agent that checks whatever it hears.
 
 mod schema;
 
@@ -72,9 +72,9 @@ impl Turn {
 impl Agent {
     pub(crate) fn start(dialect: Dialect, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_parlor"))
-            .arg("demo-agent")
+            .arg("test-agent")
             .args(options)
-            .env("DEMO_TEST", "yes")
+            .env("AGENT_TEST", "yes")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
