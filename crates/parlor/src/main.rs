@@ -12,6 +12,7 @@ mod markdown;
 mod output;
 mod render;
 mod screen;
+mod script;
 mod server;
 mod setup;
 mod table;

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
-use crate::test_agent::{self, Offers, Options, script};
+use crate::script;
+use crate::test_agent::commands::COMMANDS;
+use crate::test_agent::{self, Offers, Options};
 
 /// An agent for testing clients: any version, any offer, and faults on request
 ///
@@ -52,7 +54,7 @@ fn after_help() -> String {
 }
 
 fn after_long_help() -> String {
-    format!("Commands of a prompt, one a line:\n{}\n\ndocs/test-agent.md has more.", script::list())
+    format!("Commands of a prompt, one a line:\n{}\n\ndocs/test-agent.md has more.", script::list(COMMANDS))
 }
 
 impl TestAgent {

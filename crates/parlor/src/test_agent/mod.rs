@@ -3,7 +3,7 @@
 //! It speaks every dialect, offers what it is told to, and can misbehave on purpose. It uses threads and blocking I/O
 //! and none of the code that serves sessions: a fault there must not be hidden by the same fault here.
 //!
-//! - `script` turns the text of a prompt into steps; a new command is a line of its table and an arm in `turn`.
+//! - `commands` has what a prompt may hold; a new command is a line of its table and an arm in `turn`.
 //! - `say` knows how each dialect spells an update, `offer` what is said about agent and sessions as a whole.
 //! - `session` is one session with its queue, `store` keeps sessions that are not open.
 //! - `turn` runs steps: `words` has those that only talk, `stream` those that talk much, `ask` those that need the
@@ -11,12 +11,12 @@
 //! - `server` is the loop that reads lines, `methods` what the client can ask for.
 
 mod ask;
+pub(crate) mod commands;
 mod json;
 mod methods;
 mod offer;
 mod output;
 mod say;
-pub(crate) mod script;
 mod server;
 mod session;
 mod store;

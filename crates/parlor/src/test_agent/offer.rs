@@ -4,10 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::Options;
+use super::commands::{COMMANDS, Step};
 use super::json::{Text, list};
 use super::say::{Voice, update};
-use super::script::COMMANDS;
 use super::session::Saved;
+use crate::script::Command;
 
 /// A method that agents need not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +182,7 @@ pub(super) fn mode_changed(voice: Voice, session: &Saved) -> String {
 
 /// Announces the commands of the script.
 pub(super) fn commands(voice: Voice) -> String {
-    let one = |command: &super::script::Command| {
+    let one = |command: &Command<Step>| {
         let text = if voice.is_v1() { Text::new() } else { Text::new().str("type", "command") };
         let text = text.str("name", command.name).str("description", command.about);
         if command.input.is_empty() {

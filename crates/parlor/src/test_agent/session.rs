@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use parlor_json::Json;
 use parlor_wire::{RequestId, RpcError, code};
 
+use super::commands::Step;
 use super::say::{Block, Role};
-use super::script::Step;
 
 /// How many prompts wait in one session.
 pub(super) const MAX_HELD: usize = 64;

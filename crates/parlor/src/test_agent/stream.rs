@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::commands::{Pace, STREAM_NUMBER, Stream};
 use super::say::{Block, Role};
-use super::script::{Pace, STREAM_NUMBER, Stream};
 use super::server::update_line;
 use super::turn::{End, Turn};
 

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use parlor_json::{Json, Object};
 use parlor_wire::{RequestId, RpcError, write};
 
+use super::commands::{COMMANDS, Step};
 use super::json::{self, Text};
 use super::say::{self, Block, Role, Voice, update};
-use super::script::{self, Step};
 use super::server::{Agent, Peer};
 use super::session::{Event, Job, Next, Session, Work};
 use super::{offer, store};
+use crate::script::{self, Part};
 
 /// Why a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,20 +113,20 @@ impl Turn {
 
     /// Does the work; gives the line that ends it, if the dialect has one.
     fn run(&mut self, work: Work) -> Option<String> {
-        let (request, steps) = match work {
-            Work::Own(steps) => (None, steps),
+        let (request, parts) = match work {
+            Work::Own(steps) => (None, steps.into_iter().map(Part::Step).collect()),
             Work::Prompt { request, content } => {
                 self.content = content;
                 let text = self.texts().join("\n");
                 self.words_heard = text.split_whitespace().count() as u64;
                 self.insert(&request);
-                (Some(request), script::steps(&text))
+                (Some(request), script::parts(&text, COMMANDS))
             }
         };
         self.state("running");
         self.agent.save(&self.session);
-        let end = steps.into_iter().try_for_each(|step| {
-            let done = self.step(step);
+        let end = parts.into_iter().try_for_each(|part| {
+            let done = self.part(part);
             self.agent.out.flush();
             done.and_then(|()| self.check())
         });
@@ -161,9 +162,17 @@ impl Turn {
         write::response(request, json::value(result).raw())
     }
 
+    fn part(&mut self, part: Part<Step>) -> Result<(), End> {
+        match part {
+            Part::Step(step) => self.step(step),
+            Part::Misused(usage) => self.say(&format!("It is used like this: {usage}")),
+            Part::Chat(words) => self.chat(&words),
+        }
+    }
+
     fn step(&mut self, step: Step) -> Result<(), End> {
         match step {
-            Step::Help => self.say(&format!("One command a line:\n{}", script::list()))?,
+            Step::Help => self.say(&format!("One command a line:\n{}", script::list(COMMANDS)))?,
             Step::Say(text) => self.say(&text)?,
             Step::Think(text) => self.speak(Role::Thought, &self.agent.fresh_id(), &text)?,
             Step::Tool(title) => self.tool(&title),
@@ -232,8 +241,6 @@ impl Turn {
             Step::Child { own_session } => self.child(own_session)?,
             Step::Ext(method) => self.extension(&method)?,
             Step::Whoami => self.say(&self.whoami())?,
-            Step::Chat(words) => self.chat(&words)?,
-            Step::Misused(usage) => self.say(&format!("It is used like this: {usage}"))?,
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Turn {
         let with = self.other_blocks();
         let with = if with.is_empty() { String::new() } else { format!(" with {}", with.join(", ")) };
         self.say(&format!(
-            "Hello! I am a demo agent. You said: \"{words}\"{with}. Say `help` to see what I can do."
+            "Hello! I am a test agent. You said: \"{words}\"{with}. Say `help` to see what I can do."
         ))
     }
 

@@ -1,7 +1,8 @@
-//! The commands that a prompt may hold, as data.
+//! The commands of the test agent.
 
-use std::fmt::Write as _;
 use std::time::Duration;
+
+use crate::script::{Command, command, flag, items, millis, or, some};
 
 /// One thing that the agent does in a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,23 +19,12 @@ pub(crate) enum Step {
     Unplan,
     Terminal(String),
     Read(String),
-    Write {
-        path: String,
-        text: String,
-    },
-    Redact {
-        clear: bool,
-    },
-    Later {
-        after: Duration,
-        text: String,
-    },
+    Write { path: String, text: String },
+    Redact { clear: bool },
+    Later { after: Duration, text: String },
     Background(u32),
     Stream(Stream),
-    Stamp {
-        count: u32,
-        rate: u32,
-    },
+    Stamp { count: u32, rate: u32 },
     Big(usize),
     Image,
     Link,
@@ -45,29 +35,18 @@ pub(crate) enum Step {
     SameId(String),
     Two(String),
     EchoUser,
-    Fail {
-        code: i64,
-        text: String,
-    },
+    Fail { code: i64, text: String },
     Refuse,
-    Crash {
-        code: i32,
-    },
+    Crash { code: i32 },
     CrashSilently,
     Hang,
     Garbage,
     Stderr(String),
     Env(String),
     Pid,
-    Child {
-        own_session: bool,
-    },
+    Child { own_session: bool },
     Ext(String),
     Whoami,
-    /// Ordinary words.
-    Chat(String),
-    /// A command whose arguments cannot be understood, with how it is used.
-    Misused(String),
 }
 
 /// Chunks that count themselves.
@@ -92,49 +71,26 @@ pub(crate) enum Pace {
     PerSecond(u32),
 }
 
-/// One line of the help: a command, what it takes, what it does, and the step it means.
-pub(crate) struct Command {
-    /// The word that the line begins with.
-    pub(crate) name: &'static str,
-    /// What follows the word.
-    pub(crate) input: &'static str,
-    /// What it does.
-    pub(crate) about: &'static str,
-    /// The step, from what follows the word; `None` if that makes no sense.
-    make: fn(&str) -> Option<Step>,
-}
-
-/// How many steps of one prompt are taken.
-const MAX_STEPS: usize = 1000;
 /// The digits and the space that a chunk of a stream begins with.
 pub(crate) const STREAM_NUMBER: usize = 9;
 const MAX_STREAM: u32 = 100_000_000;
 const MAX_SIZE: usize = 16 << 20;
 const MAX_BIG: usize = 256 << 20;
 
-const fn command(
-    name: &'static str,
-    input: &'static str,
-    about: &'static str,
-    make: fn(&str) -> Option<Step>,
-) -> Command {
-    Command { name, input, about, make }
-}
-
 /// Every command.
 #[rustfmt::skip]
-pub(crate) const COMMANDS: &[Command] = &[
+pub(crate) const COMMANDS: &[Command<Step>] = &[
     command("help", "", "lists these commands", |_| Some(Step::Help)),
     command("say", "TEXT", "streams the words of TEXT", |rest| Some(Step::Say(rest.into()))),
     command("think", "TEXT", "the same as a thought", |rest| Some(Step::Think(rest.into()))),
     command("two", "TEXT", "says TEXT in two messages in a row", |rest| Some(Step::Two(rest.into()))),
     command("same-id", "TEXT", "a thought and a message under one id, as some agents do", |rest| Some(Step::SameId(rest.into()))),
     command("echo-user", "", "sends the prompt back as the user's message", |_| Some(Step::EchoUser)),
-    command("redact", "[clear]", "says something and replaces (or clears) it; v2", redact),
+    command("redact", "[clear]", "says something and replaces (or clears) it; v2", |rest| flag(rest, "clear").map(|clear| Step::Redact { clear })),
     command("tool", "[TITLE]", "a tool call from pending to completed, with a diff", |rest| Some(Step::Tool(or(rest, "Edit the notes")))),
     command("ask", "[TITLE]", "a tool call that needs permission", |rest| Some(Step::Ask(or(rest, "Delete the notes")))),
     command("elicit", "", "asks the user to fill in a form", |_| Some(Step::Elicit)),
-    command("plan", "A;B;C", "a plan that is worked off", plan),
+    command("plan", "A;B;C", "a plan that is worked off", |rest| items(rest).map(Step::Plan)),
     command("unplan", "", "removes the plan; v2", |_| Some(Step::Unplan)),
     command("terminal", "COMMAND", "runs a shell command: in the client's terminal in v1, in its own in v2", |rest| some(rest).map(Step::Terminal)),
     command("read", "PATH", "reads a file through the client; v1", |rest| some(rest).map(Step::Read)),
@@ -161,83 +117,10 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("stderr", "TEXT", "writes to standard error", |rest| Some(Step::Stderr(rest.into()))),
     command("env", "NAME", "says an environment variable", |rest| some(rest).map(Step::Env)),
     command("pid", "", "says the process id", |_| Some(Step::Pid)),
-    command("child", "[setsid]", "starts `sleep 1000` and says its process id", child),
+    command("child", "[setsid]", "starts `sleep 1000` and says its process id", |rest| flag(rest, "setsid").map(|own_session| Step::Child { own_session })),
     command("ext", "METHOD", "asks the client METHOD and says the answer", |rest| some(rest).map(Step::Ext)),
     command("whoami", "", "says session, directory, protocol and message count", |_| Some(Step::Whoami)),
 ];
-
-/// The steps that a prompt means: one for each line that is a command, and one for the words between them.
-pub(crate) fn steps(prompt: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    for line in prompt.lines().map(str::trim) {
-        if steps.len() == MAX_STEPS {
-            break;
-        }
-        match (command_of(line), steps.last_mut()) {
-            (Some(step), _) => steps.push(step),
-            (None, Some(Step::Chat(words))) => {
-                words.push('\n');
-                words.push_str(line);
-            }
-            (None, _) if line.is_empty() => {}
-            (None, _) => steps.push(Step::Chat(line.to_owned())),
-        }
-    }
-    if let Some(Step::Chat(words)) = steps.last_mut() {
-        words.truncate(words.trim_end().len());
-    }
-    if steps.is_empty() {
-        steps.push(Step::Chat(String::new()));
-    }
-    steps
-}
-
-/// The commands with what they do, one a line.
-pub(crate) fn list() -> String {
-    let mut text = String::new();
-    for command in COMMANDS {
-        let name = format!("{} {}", command.name, command.input);
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {name:<25}  {}", command.about);
-    }
-    text.truncate(text.trim_end().len());
-    text
-}
-
-fn command_of(line: &str) -> Option<Step> {
-    // Clients that show commands send them with a slash.
-    let line = line.strip_prefix('/').unwrap_or(line);
-    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let command = COMMANDS.iter().find(|command| command.name == name)?;
-    let misused = || Step::Misused(format!("{name} {}", command.input));
-    Some((command.make)(rest.trim_start()).unwrap_or_else(misused))
-}
-
-fn or(rest: &str, otherwise: &str) -> String {
-    if rest.is_empty() { otherwise.to_owned() } else { rest.to_owned() }
-}
-
-fn some(rest: &str) -> Option<String> {
-    (!rest.is_empty()).then(|| rest.to_owned())
-}
-
-fn millis(text: &str) -> Option<Duration> {
-    text.parse().ok().map(Duration::from_millis)
-}
-
-fn redact(rest: &str) -> Option<Step> {
-    match rest {
-        "" => Some(Step::Redact { clear: false }),
-        "clear" => Some(Step::Redact { clear: true }),
-        _ => None,
-    }
-}
-
-fn plan(rest: &str) -> Option<Step> {
-    let entries: Vec<String> =
-        rest.split(';').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect();
-    (!entries.is_empty() && entries.len() <= MAX_STEPS).then_some(Step::Plan(entries))
-}
 
 fn write(rest: &str) -> Option<Step> {
     let (path, text) = rest.split_once(' ')?;
@@ -272,32 +155,10 @@ fn fail(rest: &str) -> Option<Step> {
     Some(Step::Fail { code: code.parse().ok()?, text: text.to_owned() })
 }
 
-fn child(rest: &str) -> Option<Step> {
-    match rest {
-        "" => Some(Step::Child { own_session: false }),
-        "setsid" => Some(Step::Child { own_session: true }),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_commands_and_words_between_them_are_kept_together() {
-        let script = "say Hi  there\n\nfix my code\nplease\n/think hm\n  sleep 5 \n";
-        assert_eq!(
-            steps(script),
-            [
-                Step::Say("Hi  there".into()),
-                Step::Chat("fix my code\nplease".into()),
-                Step::Think("hm".into()),
-                Step::Sleep(Duration::from_millis(5)),
-            ]
-        );
-        assert_eq!(steps(" \n"), [Step::Chat(String::new())]);
-    }
+    use crate::script::{Part, parts};
 
     #[test]
     fn arguments_that_make_no_sense_are_told_how_it_is_used() {
@@ -311,24 +172,19 @@ mod tests {
             ("plan ;;", "plan A;B;C"),
             ("redact all", "redact [clear]"),
         ] {
-            assert_eq!(steps(line), [Step::Misused(usage.into())]);
+            assert_eq!(parts(line, COMMANDS), [Part::Misused(usage.into())]);
         }
     }
 
     #[test]
     fn streams_have_three_paces_and_room_for_their_number() {
         let stream = |line: &str| {
-            let Step::Stream(stream) = steps(line).remove(0) else { panic!("{line}") };
+            let Part::Step(Step::Stream(stream)) = parts(line, COMMANDS).remove(0) else { panic!("{line}") };
             (stream.count, stream.size, stream.pace)
         };
         assert_eq!(stream("stream 3 100"), (3, 100, Pace::Full));
         assert_eq!(stream("stream 3 100 0"), (3, 100, Pace::Full));
         assert_eq!(stream("stream 3 1 each"), (3, 9, Pace::Each));
         assert_eq!(stream("stream 3 9 50"), (3, 9, Pace::PerSecond(50)));
-    }
-
-    #[test]
-    fn a_prompt_has_at_most_a_thousand_steps() {
-        assert_eq!(steps(&"pid\n".repeat(2000)).len(), MAX_STEPS);
     }
 }
