@@ -26,7 +26,7 @@ impl Agent for Worker {
         turn.think("That is worth a note.").await;
 
         // All of the session is at hand, also what was said before this program was started.
-        let transcript = turn.transcript().await;
+        let transcript = turn.transcript().await?;
         let is_prompt = |id: &EntryId| matches!(id, EntryId::Message(Role::User, _));
         let number = transcript.entries().iter().filter(|entry| is_prompt(entry.id())).count();
 

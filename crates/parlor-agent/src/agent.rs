@@ -3,7 +3,7 @@ use std::fmt;
 use parlor_json::{Json, Object};
 use parlor_wire::{RpcError, code};
 
-use crate::Turn;
+use crate::{Info, Session, Turn};
 
 /// An agent: it answers prompts, one turn at a time in each session, any number of sessions at once.
 ///
@@ -13,26 +13,24 @@ pub trait Agent: Send + Sync + 'static {
     /// Answers a prompt, and says why it ends. When the turn is cancelled the future is dropped.
     fn prompt(&self, turn: Turn) -> impl Future<Output = Result<Stop, Failure>> + Send;
 
-    /// Who the agent is.
+    /// A session begins, in which the agent may say something before it is asked.
+    fn begun(&self, session: Session) -> impl Future<Output = ()> + Send {
+        drop(session);
+        async {}
+    }
+
+    /// Who the agent is, what it takes, and what can be chosen. Asked once.
     fn info(&self) -> Info {
         Info::new("agent", "0")
     }
 
-    /// Answers what only this agent knows: a method that is not the protocol's own. `session` is the one it is about.
+    /// Answers what only this agent knows: a method that is not the protocol's own. When the
+    /// client does not want the answer any more the future is dropped.
     fn other(&self, method: &str, params: &Object) -> impl Future<Output = Result<Json, Failure>> + Send {
         let _ = params;
         let failure = Failure(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")));
         async move { Err(failure) }
     }
-}
-
-/// Who an agent is, and what it takes.
-#[derive(Debug, Clone)]
-pub struct Info {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) title: Option<String>,
-    pub(crate) prompt: Object,
 }
 
 /// Why a turn ended.
@@ -54,27 +52,6 @@ pub enum Stop {
 #[derive(Debug, Clone)]
 pub struct Failure(pub(crate) RpcError);
 
-impl Info {
-    /// A name and a version.
-    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { name: name.into(), version: version.into(), title: None, prompt: Object::default() }
-    }
-
-    /// What people are shown.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// Prompts may have content of this kind besides text, such as `image`, `audio` or `embeddedContext`.
-    #[must_use]
-    pub fn takes(mut self, kind: &str) -> Self {
-        self.prompt.set(kind, Object::default().to_json());
-        self
-    }
-}
-
 impl Stop {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -90,6 +67,16 @@ impl Failure {
     /// A failure in words.
     pub fn new(message: impl fmt::Display) -> Self {
         Self(RpcError::new(code::INTERNAL_ERROR, message.to_string()))
+    }
+
+    /// A failure with a code, as JSON-RPC and the protocol have them, for clients that look at it.
+    pub fn with_code(code: i64, message: impl fmt::Display) -> Self {
+        Self(RpcError::new(code, message.to_string()))
+    }
+
+    /// What was asked makes no sense.
+    pub(crate) fn wrong(message: impl fmt::Display) -> Self {
+        Self::with_code(code::INVALID_PARAMS, message)
     }
 }
 

@@ -1,63 +1,41 @@
 //! The agent's end of the protocol, version 2, inside the process.
 
-use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use parlor_json::{Json, JsonStr, Object};
-use parlor_server::hub::Hub;
-use parlor_session::{Content, MessageId, SessionId, Transcript};
+use parlor_session::{Content, MessageId, SessionId};
 use parlor_wire::{
-    Asked, Batches, Body, CANCEL_REQUEST, Frame, Incoming, Lines, Message, Outcome, RequestId, RpcError,
+    Batches, Body, CANCEL_REQUEST, Frame, Incoming, Lines, Message, Outcome, RequestId, RpcError,
     cancel_target, code, parse, write,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
-use crate::agent::{Agent, Failure, Info, Stop};
+use crate::agent::{Agent, Failure, Stop};
+use crate::info::{Chosen, Info};
+use crate::line::{Home, LINES, Line, lock};
+use crate::place::{Place, Running};
+use crate::session::{Session, fresh, state};
 use crate::text::Text;
-use crate::turn::{State, Turn};
+use crate::turn::Turn;
 
-/// How many lines wait to be read by the hub. Who says more waits.
-const LINES: usize = 256;
-
-/// How many questions may be without an answer.
-const MAX_ASKED: usize = 1000;
+/// What is said of an agent that panics.
+const FAULT: &str = "the agent has a fault and could not go on";
 
 /// How many prompts wait in a session.
 const MAX_PROMPTS: usize = 64;
 
-/// An id that nobody has.
-pub(crate) fn fresh() -> String {
-    uuid::Uuid::now_v7().simple().to_string()
-}
-
-/// How an agent speaks.
-pub(crate) struct Line {
-    lines: mpsc::Sender<String>,
-    asked: Mutex<Asked<oneshot::Sender<Result<Object, RpcError>>>>,
-    hub: Arc<OnceLock<Weak<Hub>>>,
-}
-
 /// An agent and its sessions.
 pub(crate) struct Host<A> {
     agent: Arc<A>,
+    info: Arc<Info>,
     line: Arc<Line>,
-    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
-}
-
-/// What is going on in a session.
-struct Session {
-    id: SessionId,
-    cwd: PathBuf,
-    queue: Mutex<Queue>,
-}
-
-#[derive(Default)]
-struct Queue {
-    /// By which the running turn is cancelled.
-    running: Option<Arc<Notify>>,
-    waiting: VecDeque<(RequestId, Content)>,
+    places: Mutex<HashMap<SessionId, Arc<Place>>>,
+    /// Methods of the agent's own that are being answered.
+    others: Mutex<HashMap<RequestId, AbortHandle>>,
 }
 
 /// How a turn went.
@@ -67,44 +45,18 @@ enum End {
     Cancelled,
 }
 
-impl Line {
-    /// Says a line, which has its end. When the hub is gone nobody hears it.
-    pub(crate) async fn say(&self, line: &str) {
-        let _ = self.lines.send(line.to_owned()).await;
-    }
-
-    async fn message(&self, mut line: String) {
-        line.push('\n');
-        let _ = self.lines.send(line).await;
-    }
-
-    /// Asks the client.
-    pub(crate) async fn ask(&self, method: &str, params: &str) -> Result<Object, RpcError> {
-        let gone = || RpcError::new(code::INTERNAL_ERROR, "nobody is there any more");
-        let (reply, answer) = oneshot::channel();
-        let params = Json::parse(params).map_err(|_| RpcError::new(code::INTERNAL_ERROR, "no params"))?;
-        let id = lock(&self.asked).ask(reply).map_err(|_| gone())?;
-        self.message(write::request(&id, method, Some(params.raw()))).await;
-        answer.await.unwrap_or_else(|_| Err(gone()))
-    }
-
-    /// What was said in a session, once this message is in it.
-    pub(crate) async fn transcript(&self, session: &SessionId, message: &MessageId) -> Transcript {
-        let hub = self.hub.get().and_then(Weak::upgrade);
-        match hub {
-            Some(hub) => hub.transcript(session, Some(message.clone())).await.unwrap_or_default(),
-            None => Transcript::default(),
-        }
-    }
-}
-
 impl<A: Agent> Host<A> {
     /// Speaks for an agent over a stream until that ends.
-    pub(crate) fn start(agent: &Arc<A>, hub: &Arc<OnceLock<Weak<Hub>>>, stream: DuplexStream) {
+    pub(crate) fn start(agent: &Arc<A>, info: &Arc<Info>, home: &Home, stream: DuplexStream) {
         let (read, write) = tokio::io::split(stream);
-        let (lines, said) = mpsc::channel(LINES);
-        let line = Line { lines, asked: Mutex::new(Asked::new(MAX_ASKED)), hub: Arc::clone(hub) };
-        let host = Self { agent: Arc::clone(agent), line: Arc::new(line), sessions: Mutex::default() };
+        let (line, said) = Line::new(home);
+        let host = Self {
+            agent: Arc::clone(agent),
+            info: Arc::clone(info),
+            line,
+            places: Mutex::default(),
+            others: Mutex::default(),
+        };
         tokio::spawn(write_lines(said, write));
         tokio::spawn(Arc::new(host).listen(read));
     }
@@ -116,9 +68,11 @@ impl<A: Agent> Host<A> {
             let count = read.read(&mut buffer).await.unwrap_or(0);
             if count == 0 {
                 // Nobody is left to work for.
-                let sessions: Vec<_> = lock(&self.sessions).drain().collect();
-                for (_, session) in sessions {
-                    self.cancel(&session).await;
+                self.line.hang_up();
+                lock(&self.others).values().for_each(AbortHandle::abort);
+                let places: Vec<_> = lock(&self.places).drain().collect();
+                for (_, place) in places {
+                    self.close(&place).await;
                 }
                 return;
             }
@@ -146,53 +100,73 @@ impl<A: Agent> Host<A> {
             Body::Notification { method, params } => {
                 let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
                 if method == "session/cancel"
-                    && let Some(session) = self.session(&params)
+                    && let Some(place) = self.place(&params)
                 {
-                    self.cancel(&session).await;
+                    self.cancel(&place).await;
                 }
             }
             Body::Response { id, outcome } => {
-                let Some(reply) = lock(&self.line.asked).answered(id) else { return };
-                let _ = reply.send(match outcome {
+                let answer = match outcome {
                     Outcome::Result(result) => Ok(Object::parse(result).unwrap_or_default()),
                     Outcome::Error(error) => Err(RpcError::from_raw(error)),
-                });
+                };
+                self.line.answered(id, answer);
             }
         }
     }
 
     async fn request(self: &Arc<Self>, id: &RequestId, method: &str, params: Object) {
         match method {
-            "initialize" => self.answer(id, Ok(initialized(&self.agent.info()))).await,
-            "session/new" | "session/fork" => {
-                let name = named(&params).unwrap_or_else(|| SessionId::from(fresh().as_str()));
-                self.open(name.clone(), &params);
-                self.answer(id, Ok(Text::new().raw("sessionId", name.as_json().as_literal()).end())).await;
+            "initialize" => self.answer(id, Ok(self.info.initialized())).await,
+            "session/new" => {
+                let place = self.open(None, &params, Chosen::default());
+                let said = Text::new().raw("sessionId", place.id.as_json().as_literal());
+                self.opened(id, &place, said).await;
+                let (agent, session) = (Arc::clone(&self.agent), self.session(&place, false));
+                tokio::spawn(async move { agent.begun(session).await });
+            }
+            "session/fork" => {
+                let chosen = self.place(&params).map(|parent| lock(&parent.chosen).clone());
+                let place = self.open(None, &params, chosen.unwrap_or_default());
+                let said = Text::new().raw("sessionId", place.id.as_json().as_literal());
+                self.opened(id, &place, said).await;
             }
             "session/resume" => {
-                if let Some(name) = session_in(&params) {
-                    self.open(name, &params);
+                let place = self.open(session_in(&params), &params, Chosen::default());
+                self.opened(id, &place, Text::new()).await;
+            }
+            "session/close" | "session/delete" => {
+                let place = session_in(&params).and_then(|id| lock(&self.places).remove(&id));
+                if let Some(place) = place {
+                    self.close(&place).await;
                 }
                 self.answer(id, Ok("{}".to_owned())).await;
             }
-            "session/close" | "session/delete" => {
-                if let Some(session) = self.session(&params) {
-                    self.cancel(&session).await;
-                    lock(&self.sessions).remove(&session.id);
-                }
-                self.answer(id, Ok("{}".to_owned())).await;
+            "session/set_config_option" => {
+                let answer = self.choose(&params).map_err(|failure| failure.0);
+                self.answer(id, answer).await;
             }
             "session/list" => self.answer(id, Ok(r#"{"sessions":[]}"#.to_owned())).await,
             "session/prompt" => self.prompt(id, &params).await,
-            _ => {
-                let (host, id, method) = (Arc::clone(self), id.clone(), method.to_owned());
-                tokio::spawn(async move {
-                    let answer = host.agent.other(&method, &params).await;
-                    let answer = answer.map(|result| result.as_str().to_owned()).map_err(|failure| failure.0);
-                    host.answer(&id, answer).await;
-                });
-            }
+            _ => self.other(id, method.to_owned(), params),
         }
+    }
+
+    /// Has the agent answer what only it knows.
+    fn other(self: &Arc<Self>, id: &RequestId, method: String, params: Object) {
+        let (host, id) = (Arc::clone(self), id.clone());
+        let agent = Arc::clone(&self.agent);
+        let answering = tokio::spawn(async move { agent.other(&method, &params).await });
+        lock(&self.others).insert(id.clone(), answering.abort_handle());
+        tokio::spawn(async move {
+            let answer = match answering.await {
+                Ok(answer) => answer.map(|result| result.as_str().to_owned()).map_err(|failure| failure.0),
+                Err(error) if error.is_cancelled() => Err(taken_back()),
+                Err(_) => Err(Failure::new(FAULT).0),
+            };
+            lock(&host.others).remove(&id);
+            host.answer(&id, answer).await;
+        });
     }
 
     async fn answer(&self, id: &RequestId, answer: Result<String, RpcError>) {
@@ -206,31 +180,62 @@ impl<A: Agent> Host<A> {
         self.line.message(line).await;
     }
 
-    fn open(&self, id: SessionId, params: &Object) {
-        let cwd = params.get("cwd").and_then(|cwd| JsonStr::from_raw(cwd.raw()));
-        let cwd = cwd.map_or_else(|| PathBuf::from("/"), |cwd| PathBuf::from(cwd.to_text().into_owned()));
-        let session = Session { id: id.clone(), cwd, queue: Mutex::default() };
-        lock(&self.sessions).entry(id).or_insert_with(|| Arc::new(session));
+    /// Opens a session, by its id or anew.
+    fn open(&self, id: Option<SessionId>, params: &Object, chosen: Chosen) -> Arc<Place> {
+        let id = id.or_else(|| named(params)).unwrap_or_else(|| SessionId::from(fresh().as_str()));
+        let place = || Arc::new(Place::new(id.clone(), params, chosen));
+        Arc::clone(lock(&self.places).entry(id.clone()).or_insert_with(place))
     }
 
-    fn session(&self, params: &Object) -> Option<Arc<Session>> {
-        lock(&self.sessions).get(&session_in(params)?).cloned()
+    /// Answers that a session is open, and what can be done in it.
+    async fn opened(&self, id: &RequestId, place: &Arc<Place>, said: Text) {
+        let said = self.info.with_settings(said, &lock(&place.chosen)).end();
+        self.answer(id, Ok(said)).await;
+        if let Some(commands) = self.info.commands() {
+            self.session(place, false).tell(&commands).await;
+        }
+    }
+
+    fn place(&self, params: &Object) -> Option<Arc<Place>> {
+        lock(&self.places).get(&session_in(params)?).cloned()
+    }
+
+    fn session(&self, place: &Arc<Place>, in_turn: bool) -> Session {
+        Session::new(&self.line, &self.info, place, in_turn)
+    }
+
+    /// A person chooses.
+    fn choose(&self, params: &Object) -> Result<String, Failure> {
+        let text = |name: &str| JsonStr::from_raw(params.get(name)?.raw());
+        let place = self.place(params).ok_or_else(|| Failure::wrong("there is no such session"))?;
+        let (Some(id), Some(value)) = (text("configId"), text("value")) else {
+            return Err(Failure::wrong("a setting is chosen by its id and a value"));
+        };
+        let mut chosen = lock(&place.chosen);
+        self.info.choose(&mut chosen, &id.to_text(), &value.to_text())?;
+        Ok(self.info.with_settings(Text::new(), &chosen).end())
+    }
+
+    /// The hub lets go of a session.
+    async fn close(&self, place: &Place) {
+        place.is_closed.store(true, Ordering::Relaxed);
+        self.cancel(place).await;
     }
 
     async fn prompt(self: &Arc<Self>, id: &RequestId, params: &Object) {
         let content = params.get("prompt").and_then(|list| Content::parse(list.raw()).ok());
-        let (Some(session), Some(content)) = (self.session(params), content) else {
+        let (Some(place), Some(content)) = (self.place(params), content) else {
             let error = RpcError::new(code::INVALID_PARAMS, "there is no such session, or no prompt");
             return self.answer(id, Err(error)).await;
         };
         let has_room = {
-            let mut queue = lock(&session.queue);
+            let mut queue = lock(&place.queue);
             let has_room = queue.waiting.len() < MAX_PROMPTS;
             if has_room {
                 queue.waiting.push_back((id.clone(), content));
                 if queue.running.is_none() {
-                    queue.running = Some(Arc::default());
-                    tokio::spawn(Arc::clone(self).work(Arc::clone(&session)));
+                    queue.running = Some(Running::new(&self.session(&place, true)));
+                    tokio::spawn(Arc::clone(self).work(Arc::clone(&place)));
                 }
             }
             has_room
@@ -242,54 +247,52 @@ impl<A: Agent> Host<A> {
     }
 
     /// Works off the prompts of a session.
-    async fn work(self: Arc<Self>, session: Arc<Session>) {
+    async fn work(self: Arc<Self>, place: Arc<Place>) {
         loop {
-            let (id, content, cancelled) = {
-                let mut queue = lock(&session.queue);
-                let Some((id, content)) = queue.waiting.pop_front() else {
+            let session = self.session(&place, true);
+            let running = Running::new(&session);
+            let (id, content) = {
+                let mut queue = lock(&place.queue);
+                let Some(next) = queue.waiting.pop_front() else {
                     queue.running = None;
                     return;
                 };
-                let cancelled = Arc::default();
-                queue.running = Some(Arc::clone(&cancelled));
-                (id, content, cancelled)
+                queue.running = Some(running.clone());
+                next
             };
             let message = fresh();
             self.answer(&id, Ok(Text::new().str("messageId", &message).end())).await;
-            let turn = Turn {
-                line: Arc::clone(&self.line),
-                session: session.id.clone(),
-                cwd: session.cwd.clone(),
-                message: MessageId::from(message.as_str()),
-                prompt: content,
-                state: Arc::new(Mutex::new(State::default())),
-            };
-            turn.update(&Text::update("state_update").str("state", "running").end()).await;
+            let message = MessageId::from(message.as_str());
+            let turn = Turn { session: session.clone(), message, prompt: content };
+            session.tell(&state("running")).await;
             let agent = Arc::clone(&self.agent);
-            let run = turn.clone();
             // In a task of its own, so that a panic is the end of the turn and of nothing else.
-            let mut task = tokio::spawn(async move { agent.prompt(run).await });
+            let mut task = tokio::spawn(async move { agent.prompt(turn).await });
             let end = tokio::select! {
-                done = &mut task => match done {
-                    Ok(Ok(stop)) => End::Stopped(stop),
-                    Ok(Err(failure)) => End::Failed(failure),
-                    Err(_) => End::Failed(Failure::new("the agent has a fault and could not go on")),
-                },
-                () = cancelled.notified() => {
+                biased;
+                () = running.cancelled() => {
                     task.abort();
                     let _ = task.await;
                     End::Cancelled
                 }
+                done = &mut task => match done {
+                    Ok(Ok(stop)) => End::Stopped(stop),
+                    Ok(Err(failure)) => End::Failed(failure),
+                    Err(_) => End::Failed(Failure::new(FAULT)),
+                },
             };
-            ended(&turn, &end).await;
+            ended(&session, &end).await;
         }
     }
 
-    /// A prompt that waits is not wanted any more.
+    /// What was asked is not wanted any more, if it waits or is one of the agent's own methods.
     async fn take_back(&self, id: &RequestId) {
-        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
-        let waited = sessions.iter().any(|session| {
-            let mut queue = lock(&session.queue);
+        if let Some(answering) = lock(&self.others).get(id) {
+            return answering.abort();
+        }
+        let places: Vec<_> = lock(&self.places).values().cloned().collect();
+        let waited = places.iter().any(|place| {
+            let mut queue = lock(&place.queue);
             let place = queue.waiting.iter().position(|(waiting, _)| waiting == id);
             place.and_then(|place| queue.waiting.remove(place)).is_some()
         });
@@ -299,28 +302,20 @@ impl<A: Agent> Host<A> {
     }
 
     /// The turn of a session is not wanted any more, nor what waits after it.
-    async fn cancel(&self, session: &Session) {
-        let (running, waiting) = {
-            let mut queue = lock(&session.queue);
-            (queue.running.clone(), std::mem::take(&mut queue.waiting))
+    async fn cancel(&self, place: &Place) {
+        let waiting = {
+            let mut queue = lock(&place.queue);
+            queue.running.iter().for_each(Running::cancel);
+            std::mem::take(&mut queue.waiting)
         };
         for (id, _) in waiting {
             self.answer(&id, Err(taken_back())).await;
         }
-        if let Some(running) = running {
-            running.notify_one();
-        }
     }
 }
 
-/// Says that a turn is over, and with it what was begun in it.
-async fn ended(turn: &Turn, end: &End) {
-    let calls = std::mem::take(&mut lock(&turn.state).calls);
-    let status = if matches!(end, End::Cancelled) { "cancelled" } else { "failed" };
-    for call in calls {
-        let update = Text::update("tool_call_update").str("toolCallId", &call).str("status", status);
-        turn.update(&update.end()).await;
-    }
+/// Says that a turn is over, and why.
+async fn ended(session: &Session, end: &End) {
     let idle = Text::update("state_update").str("state", "idle");
     let idle = match end {
         End::Stopped(stop) => idle.str("stopReason", stop.name()),
@@ -331,7 +326,8 @@ async fn ended(turn: &Turn, end: &End) {
             idle.str("stopReason", "error").raw("error", &error.end())
         }
     };
-    turn.update(&idle.end()).await;
+    let status = if matches!(end, End::Cancelled) { "cancelled" } else { "failed" };
+    session.end(idle, status).await;
 }
 
 async fn write_lines(mut lines: mpsc::Receiver<String>, mut write: WriteHalf<DuplexStream>) {
@@ -342,19 +338,6 @@ async fn write_lines(mut lines: mpsc::Receiver<String>, mut write: WriteHalf<Dup
         }
         waiting.clear();
     }
-}
-
-/// What an agent says of itself.
-fn initialized(info: &Info) -> String {
-    let who = Text::new().str("name", &info.name).maybe("title", info.title.as_deref());
-    let who = who.str("version", &info.version).end();
-    let session = Text::new()
-        .raw("prompt", info.prompt.to_json().as_str())
-        .raw("delete", "{}")
-        .raw("fork", r#"{"atMessageId":true}"#)
-        .end();
-    let capabilities = Text::new().raw("session", &session).end();
-    Text::new().raw("protocolVersion", "2").raw("info", &who).raw("capabilities", &capabilities).end()
 }
 
 fn session_in(params: &Object) -> Option<SessionId> {
@@ -368,9 +351,5 @@ fn named(params: &Object) -> Option<SessionId> {
 }
 
 fn taken_back() -> RpcError {
-    RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    RpcError::new(code::REQUEST_CANCELLED, "it was taken back")
 }

@@ -32,15 +32,23 @@
 
 mod agent;
 mod host;
+mod info;
+mod line;
+mod place;
 mod serve;
+mod session;
 mod text;
+mod tool;
 mod turn;
 
-pub use agent::{Agent, Failure, Info, Stop};
+pub use agent::{Agent, Failure, Stop};
+pub use info::{Info, Setting};
 pub use parlor_json::{Json, JsonStr, Object};
 pub use parlor_session::{Body, Content, Entry, EntryId, MessageId, Role, SessionId, Transcript, text_of};
 pub use serve::{Builder, ServeError, Server};
-pub use turn::{Choice, Step, Terminal, ToolCall, ToolCallBuilder, Turn};
+pub use session::{Said, Session, Step};
+pub use tool::{Choice, Terminal, ToolCall, ToolCallBuilder};
+pub use turn::Turn;
 
 /// The guide, whose Rust is compiled with the documentation's.
 #[cfg(doctest)]

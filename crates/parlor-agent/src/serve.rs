@@ -1,14 +1,18 @@
 use std::fmt;
+use std::fs::{File, TryLockError};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parlor_server::config::{AgentConfig, Agents, Config, Local};
-use parlor_server::doors::{self, streams};
+use parlor_server::config::{AgentConfig, Agents, Local};
+use parlor_server::data_dir::Tokens;
+use parlor_server::doors::{self, HttpOptions, Limits, Port, streams};
 use parlor_server::hub::{Door, Hub, Options, Peer, Role};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+use tokio::sync::watch;
 
 use crate::Agent;
 use crate::host::Host;
@@ -19,12 +23,20 @@ const IDLE: Duration = Duration::from_secs(15 * 60);
 /// How much waits in memory between a client inside the process and its sessions.
 const STREAM: usize = 1 << 20;
 
-/// An agent with everything that clients expect of one.
+/// What the sessions of an agent are filed under. It may call itself something else the next time.
+const NAME: &str = "agent";
+
+/// An agent with everything that clients expect of one. Clones serve the same sessions.
+#[derive(Debug, Clone)]
 pub struct Server {
     hub: Arc<Hub>,
+    stopped: watch::Sender<bool>,
+    _lock: Option<Arc<File>>,
 }
 
 /// An agent that is about to be served.
+#[derive(Debug)]
+#[must_use = "it is served when it starts"]
 pub struct Builder<A> {
     agent: A,
     store: Option<PathBuf>,
@@ -36,8 +48,7 @@ pub struct ServeError(String);
 
 impl<A: Agent> Builder<A> {
     /// Keeps sessions in this file, so that they are there the next time. Without one they are there as long as the
-    /// agent runs.
-    #[must_use]
+    /// agent runs. One process at a time can have them: the next one does not start.
     pub fn store(mut self, path: impl AsRef<Path>) -> Self {
         self.store = Some(path.as_ref().to_owned());
         self
@@ -45,24 +56,26 @@ impl<A: Agent> Builder<A> {
 
     /// Begins.
     pub async fn start(self) -> Result<Server, ServeError> {
-        let store: Arc<dyn Store> = match &self.store {
-            Some(path) => Arc::new(SqliteStore::open(path).map_err(|error| ServeError(error.to_string()))?),
-            None => Arc::new(MemoryStore::default()),
+        let (store, lock): (Arc<dyn Store>, _) = match &self.store {
+            Some(path) => {
+                let lock = lock(path)?;
+                let store = SqliteStore::open(path);
+                (Arc::new(store.map_err(|error| wrong(path, error))?), Some(Arc::new(lock)))
+            }
+            None => (Arc::new(MemoryStore::default()), None),
         };
         let agent = Arc::new(self.agent);
         let place = Arc::new(OnceLock::new());
-        let name = agent.info().name;
+        let info = Arc::new(agent.info());
         let local = {
             let place = Arc::clone(&place);
-            Local::new(move |stream| Host::start(&agent, &place, stream))
+            Local::new(move |stream| Host::start(&agent, &info, &place, stream))
         };
-        let config = AgentConfig::local(name, local);
-        let agents =
-            Agents::new(vec![config], &Config::default()).map_err(|error| ServeError(error.to_string()))?;
+        let agents = Agents::only(AgentConfig::local(NAME, local));
         let options = Options { store, agents, watcher: Watcher::nobody(), idle: IDLE };
         let hub = Hub::new(options).await.map_err(|error| ServeError(error.to_string()))?;
         let _ = place.set(Arc::downgrade(&hub));
-        Ok(Server { hub })
+        Ok(Server { hub, stopped: watch::Sender::new(false), _lock: lock })
     }
 }
 
@@ -99,15 +112,63 @@ impl Server {
         theirs
     }
 
-    /// The sessions, for doors of one's own such as those of `parlor-server`.
-    pub fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    /// Serves clients that come by WebSocket to `ws://ADDRESS/acp` and show the token, as
+    /// `Authorization: Bearer TOKEN`. The address is one of this machine's own; port 0 is any that is free. Gives the
+    /// address with its port at once, and serves until the server [stops](Self::stop).
+    ///
+    /// ```
+    /// # use parlor_agent::{Agent, Failure, Server, Stop, Turn};
+    /// # struct Echo;
+    /// # impl Agent for Echo {
+    /// #     async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
+    /// #         turn.say(&turn.text()).await;
+    /// #         Ok(Stop::EndTurn)
+    /// #     }
+    /// # }
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let server = Server::of(Echo).start().await?;
+    /// let address = server.listen("127.0.0.1:0".parse()?, "secret").await?;
+    ///
+    /// let connector = parlor_client::Connector::new("example", "1");
+    /// let client = connector.url(&format!("ws://{address}/acp"), Some("secret")).await?;
+    /// assert_eq!(client.version(), 2);
+    /// server.stop().await;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn listen(&self, address: SocketAddr, token: &str) -> Result<SocketAddr, ServeError> {
+        let nowhere_else =
+            HttpOptions { listen: address, allow_remote: false, origins: Vec::new(), hosts: Vec::new() };
+        let bad_token = || ServeError("a token holds letters, digits and -._~".to_owned());
+        let tokens = Tokens::only(token).ok_or_else(bad_token)?;
+        let port = Port::open(&nowhere_else, tokens, Limits::default()).await;
+        let port = port.map_err(|error| ServeError(error.to_string()))?;
+        let address = port.address();
+        tokio::spawn(port.serve(Arc::clone(&self.hub), self.stopped.subscribe()));
+        Ok(address)
     }
 
-    /// Ends. What was said is kept when this returns.
+    /// Ends. What was said is kept when this returns, and nobody is served any more.
     pub async fn stop(&self) {
+        self.stopped.send_replace(true);
         self.hub.stop().await;
     }
+}
+
+/// Sees to it that no other process has the sessions.
+fn lock(path: &Path) -> Result<File, ServeError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let file = File::create(Path::new(&name)).map_err(|error| wrong(path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(wrong(path, "another process has these sessions open")),
+        Err(TryLockError::Error(error)) => Err(wrong(path, error)),
+    }
+}
+
+fn wrong(path: &Path, error: impl fmt::Display) -> ServeError {
+    ServeError(format!("{}: {error}", path.display()))
 }
 
 fn peer(door: Door) -> Peer {

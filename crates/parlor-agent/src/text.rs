@@ -43,6 +43,11 @@ impl Text {
     }
 }
 
+/// A list of values that are JSON already.
+pub(crate) fn list(values: &[String]) -> String {
+    format!("[{}]", values.join(","))
+}
+
 /// A content block of words.
 pub(crate) fn words(text: &str) -> String {
     Text::new().str("type", "text").str("text", text).end()

@@ -17,7 +17,7 @@ impl Agent for Worker {
         let text = turn.text();
         match text.split(' ').next().unwrap_or_default() {
             "count" => {
-                let transcript = turn.transcript().await;
+                let transcript = turn.transcript().await?;
                 turn.say(&format!("{} entries in {}", transcript.entries().len(), turn.cwd().display()))
                     .await;
             }

@@ -25,8 +25,15 @@ pub struct Lock(#[expect(dead_code, reason = "holding it is what it is for")] Ar
 pub struct Tokens {
     /// Lets a client do everything.
     pub driver: String,
-    /// Lets a client watch.
-    pub observer: String,
+    /// Lets a client watch; nobody only watches if there is none.
+    pub observer: Option<String>,
+}
+
+impl Tokens {
+    /// One that lets a client do everything. `None` if it holds what cannot be sent.
+    pub fn only(driver: &str) -> Option<Self> {
+        is_token(driver).then(|| Self { driver: driver.to_owned(), observer: None })
+    }
 }
 
 /// Why a data directory cannot be used.
@@ -145,7 +152,7 @@ impl DataDir {
             Some(_) => return Err(DataDirError::BadToken("PARLOR_TOKEN".into())),
             None => token_in(&self.0.join("token"))?,
         };
-        Ok(Tokens { driver, observer: token_in(&self.0.join("token.read"))? })
+        Ok(Tokens { driver, observer: Some(token_in(&self.0.join("token.read"))?) })
     }
 
     /// Where the socket of this directory's server is, for who wants to join it.

@@ -153,6 +153,14 @@ impl Hub {
         shown.await.ok()
     }
 
+    /// An agent inside this process says something in a session that it is not asked to work in at the moment: an update,
+    /// as a line with its end. The session is taken out of the store for it; nobody hears it if there is no such session.
+    pub async fn said(&self, session: &SessionId, line: String) {
+        if let Err(error) = self.shared.send(session, Message::Lines(line, None)).await {
+            tracing::debug!(%session, "said in a session that is not there: {}", error.message());
+        }
+    }
+
     /// Ends all sessions and agents. What was said is stored when this returns.
     pub async fn stop(&self) {
         let sessions: Vec<_> =

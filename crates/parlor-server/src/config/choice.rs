@@ -50,6 +50,11 @@ impl Agents {
         Ok(agents)
     }
 
+    /// One agent, and no other that could be asked for.
+    pub fn only(agent: AgentConfig) -> Self {
+        Self { default: agent.name.clone(), all: vec![agent] }
+    }
+
     /// All of them, in the order of choice.
     pub fn all(&self) -> &[AgentConfig] {
         &self.all

@@ -31,7 +31,8 @@ pub(super) async fn initialized(
     dialect: Dialect,
 ) -> Result<Object, RpcError> {
     let config = config(hub, client)?;
-    let mut known = hub.registry().remembered(&config);
+    // One inside this process is there at once, and may be another than it was the last time.
+    let mut known = hub.registry().remembered(&config).filter(|_| config.local.is_none());
     if known.is_none() && client.drives() {
         let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
         // One that cannot be started is no reason to turn the client away: there may be sessions to look at.

@@ -96,7 +96,7 @@ impl Access {
         let is = |ours: &str| bool::from(token.as_bytes().ct_eq(ours.as_bytes()));
         if is(&self.tokens.driver) {
             Some(Role::Driver)
-        } else if is(&self.tokens.observer) {
+        } else if self.tokens.observer.as_deref().is_some_and(is) {
             Some(Role::Observer)
         } else {
             None
@@ -165,7 +165,7 @@ mod tests {
 
     fn access() -> Access {
         Access {
-            tokens: Tokens { driver: "drive".into(), observer: "watch".into() },
+            tokens: Tokens { driver: "drive".into(), observer: Some("watch".into()) },
             hosts: vec!["parlor.example".into(), "other.example:8443".into()],
             origins: vec!["https://page.example/".into()],
         }

@@ -43,6 +43,14 @@ pub struct Doors {
     signs: Signs,
 }
 
+/// An HTTP port by itself, for a server without a data directory.
+#[derive(Debug)]
+pub struct Port {
+    door: HttpDoor,
+    address: SocketAddr,
+    limits: Limits,
+}
+
 /// How much and how long doors put up with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -150,6 +158,30 @@ impl Doors {
         drop(unix);
         drop(signs);
         guests.close(limits.grace).await;
+    }
+}
+
+impl Port {
+    /// Opens the port. What waits at it is let in by [`serve`](Self::serve).
+    pub async fn open(options: &HttpOptions, tokens: Tokens, limits: Limits) -> Result<Self, DoorError> {
+        let door = HttpDoor::open(options, tokens, limits).await?;
+        let address = door.address().map_err(|error| DoorError::Listen { listen: options.listen, error })?;
+        Ok(Self { door, address, limits })
+    }
+
+    /// The address, with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Lets clients in until `stop` is true or its sender is gone, and lets them go as [`Doors::serve`] does.
+    pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
+        let guests = Guests::new(self.limits.connections);
+        tokio::select! {
+            () = self.door.serve(hub, &guests) => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+        guests.close(self.limits.grace).await;
     }
 }
 

@@ -494,8 +494,13 @@ async fn bring_back(
             agent.link(&agents, me);
             match agent.call(method, &params).await {
                 Ok(result) => {
-                    let result = json::object(Some(result.raw()));
-                    return Ok(Bound { agent, session: agents, replays: true, anew: false, result });
+                    let mut result = json::object(Some(result.raw()));
+                    // One inside this process leaves the past to the session, and with it what was chosen.
+                    let is_local = config.local.is_some();
+                    if is_local {
+                        chosen.choose(&agent, &agents, &mut result).await;
+                    }
+                    return Ok(Bound { agent, session: agents, replays: !is_local, anew: false, result });
                 }
                 Err(error) => {
                     agent.unlink(&agents);

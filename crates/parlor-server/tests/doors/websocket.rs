@@ -58,7 +58,7 @@ async fn close_code(client: &mut Client) -> Option<u16> {
 #[tokio::test]
 async fn a_token_lets_in_by_header_or_subprotocol() {
     let server = Server::start().await;
-    let (driver, observer) = (&server.tokens.driver, &server.tokens.observer);
+    let (driver, observer) = (&server.tokens.driver, server.tokens.observer.as_deref().unwrap());
     for (headers, protocol) in [
         (("authorization", format!("Bearer {driver}")), None),
         (("authorization", format!("Bearer {observer}")), None),

@@ -742,10 +742,11 @@ impl Session {
         // An agent may have begun with a prompt and not said so yet, or not know how to give one back.
         let is_busy = self.activity().is_busy() || self.prompts.any_with_agent();
         self.prompts.take_back_all(out);
-        self.questions.withdraw_all(&Reply::Cancelled, out);
+        // First, so that the agent does not take the answers for something to go on with.
         if is_busy {
             out.effects.push(Effect::Interrupt);
         }
+        self.questions.withdraw_all(&Reply::Cancelled, out);
         self.go_on(out);
     }
 

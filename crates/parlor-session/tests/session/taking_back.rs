@@ -7,70 +7,70 @@ use crate::stage::check;
 #[test]
 fn cancelling_takes_back_all_that_is_held_and_ends_the_turn() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready one
-            prompt 1 by 2 one
-                - user new1 = one
-                - Info one {"parlor/title":"made"}
-                - state running
-                durable
-                send 1
-            prompt 2 by 1 two
-                held: [2 two (1)]
-            prompt 3 by 2 three
-                held: [2 two (1), 3 three (2)]
-            ask 5
-                - state waits
-                ask 5 of 1
-                ask 5 of 2
-            cancel
-                - state running
-                settle 2 of 1: taken back
-                settle 3 of 2: taken back
-                withdraw 5 from 1
-                withdraw 5 from 2
-                reply 5: cancelled
-                interrupt
-                held: []
-            ended 1 cancelled
-                - state idle (cancelled)
-                settle 1 of 2: ended idle (cancelled)
-        "#]]);
+        join 1
+        join 2 waits
+        ready one
+        prompt 1 by 2 one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            send 1
+        prompt 2 by 1 two
+            held: [2 two (1)]
+        prompt 3 by 2 three
+            held: [2 two (1), 3 three (2)]
+        ask 5
+            - state waits
+            ask 5 of 1
+            ask 5 of 2
+        cancel
+            - state running
+            settle 2 of 1: taken back
+            settle 3 of 2: taken back
+            interrupt
+            withdraw 5 from 1
+            withdraw 5 from 2
+            reply 5: cancelled
+            held: []
+        ended 1 cancelled
+            - state idle (cancelled)
+            settle 1 of 2: ended idle (cancelled)
+    "#]]);
 }
 
 #[test]
 fn cancelling_takes_back_what_an_agent_holds() {
     check(&expect![[r#"
-            join 1
-            ready queue
-            prompt 1 by 1 one
-                send 1
-                held: [1 one (1)]
-            accepted 1 u1
-                - user u1 = one
-                - Info one {"parlor/title":"made"}
-                durable
-                settle 1 of 1: accepted as u1, with fields
-                held: []
-            state running
-                - state running
-            prompt 2 by 1 two
-                send 2
-                held: [2 two (1)]
-            ask 5
-                ask 5 of 1
-            cancel
-                settle 2 of 1: taken back
-                recall 2
-                withdraw 5 from 1
-                reply 5: cancelled
-                interrupt
-                held: []
-            rejected 2
-            state idle cancelled
-                - state idle (cancelled)
-        "#]]);
+        join 1
+        ready queue
+        prompt 1 by 1 one
+            send 1
+            held: [1 one (1)]
+        accepted 1 u1
+            - user u1 = one
+            - Info one {"parlor/title":"made"}
+            durable
+            settle 1 of 1: accepted as u1, with fields
+            held: []
+        state running
+            - state running
+        prompt 2 by 1 two
+            send 2
+            held: [2 two (1)]
+        ask 5
+            ask 5 of 1
+        cancel
+            settle 2 of 1: taken back
+            recall 2
+            interrupt
+            withdraw 5 from 1
+            reply 5: cancelled
+            held: []
+        rejected 2
+        state idle cancelled
+            - state idle (cancelled)
+    "#]]);
 }
 
 #[test]
@@ -263,34 +263,34 @@ fn closing_takes_back_ones_own() {
 #[test]
 fn the_last_to_close_ends_the_turn_and_lets_the_agent_go() {
     check(&expect![[r#"
-            join 1 waits
-            join 2
-            ready one
-            prompt 1 by 1 one
-                - user new1 = one
-                - Info one {"parlor/title":"made"}
-                - state running
-                durable
-                send 1
-            prompt 2 by 2 two
-                held: [2 two (2)]
-            left 2
-            ask 5
-                - state waits
-                ask 5 of 1
-            close 1
-                - state running
-                withdraw 5 from 1
-                settle 2 of 2: taken back
-                reply 5: cancelled
-                interrupt
-                release
-                held: []
-            ended 1 cancelled
-                - state idle (cancelled)
-                settle 1 of 1: ended idle (cancelled)
-            released
-        "#]]);
+        join 1 waits
+        join 2
+        ready one
+        prompt 1 by 1 one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            send 1
+        prompt 2 by 2 two
+            held: [2 two (2)]
+        left 2
+        ask 5
+            - state waits
+            ask 5 of 1
+        close 1
+            - state running
+            withdraw 5 from 1
+            settle 2 of 2: taken back
+            interrupt
+            reply 5: cancelled
+            release
+            held: []
+        ended 1 cancelled
+            - state idle (cancelled)
+            settle 1 of 1: ended idle (cancelled)
+        released
+    "#]]);
 }
 
 #[test]
