@@ -4,6 +4,7 @@ mod ask;
 mod bench;
 mod checks;
 mod commands;
+mod demo;
 mod failure;
 mod html;
 mod input;
@@ -51,7 +52,7 @@ enum Command {
     Status(commands::status::Status),
     Agents(commands::agents::Agents),
     Doctor(commands::doctor::Doctor),
-    #[command(alias = "demo-agent")]
+    DemoAgent(commands::demo_agent::DemoAgent),
     TestAgent(commands::test_agent::TestAgent),
     Bench(commands::bench::BenchCommand),
     Fold(commands::fold::Fold),
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         Command::Status(status) => status.run(),
         Command::Agents(agents) => agents.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::DemoAgent(agent) => agent.run(),
         Command::TestAgent(agent) => agent.run(),
         Command::Bench(bench) => bench.run(),
         Command::Fold(fold) => fold.run(),

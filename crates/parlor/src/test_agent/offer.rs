@@ -91,7 +91,7 @@ impl std::error::Error for UnknownOffer {}
 
 /// The answer to `initialize`.
 pub(super) fn initialize(options: &Options, voice: Voice) -> String {
-    let info = Text::new().str("name", &options.name).str("title", "Demo agent of parlor");
+    let info = Text::new().str("name", &options.name).str("title", "Test agent of parlor");
     let info = info.str("version", env!("CARGO_PKG_VERSION")).end();
     let result = Text::new().int("protocolVersion", u64::from(voice.dialect.version()));
     let has = |offer| options.offers.has(offer);

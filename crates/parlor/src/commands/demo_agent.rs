@@ -1,0 +1,35 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::demo::commands::COMMANDS;
+use crate::failure::Failure;
+use crate::{demo, script, setup};
+
+/// Run a small agent on standard input and output, to try things with
+///
+/// It speaks the Agent Client Protocol, both versions, and does what the prompt says: one command a line, listed below.
+/// Any other text gets a friendly answer. It needs no account, no network and no model.
+#[derive(Args)]
+#[command(after_help = after_help(), after_long_help = after_long_help())]
+pub(crate) struct DemoAgent {
+    /// Keep sessions in this file, which is made if it is not there, so that they are found again the next time
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
+fn after_help() -> String {
+    "Commands of a prompt: see --help, or say `help` to the agent.".to_owned()
+}
+
+fn after_long_help() -> String {
+    format!("Commands of a prompt, one a line:\n{}\n\ndocs/demo-agent.md has more.", script::list(COMMANDS))
+}
+
+impl DemoAgent {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        setup::runtime()?.block_on(demo::serve(self.state.as_deref())).map_err(Failure::failed)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

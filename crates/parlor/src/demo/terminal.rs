@@ -1,0 +1,93 @@
+//! Running programs.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use parlor_agent::{Failure, Turn};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::words::say;
+
+/// How much of what a command writes is shown. One that writes more is ended.
+const MAX_OUTPUT: usize = 1 << 20;
+
+/// A command that runs. It ends when this is dropped, and with it what it started: that is when the turn is cancelled.
+struct Running {
+    child: Child,
+    output: ChildStdout,
+}
+
+/// Runs a shell command in the directory of the session, and shows what it writes as it comes.
+pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), Failure> {
+    let call = turn.tool(command).kind("execute").start().await;
+    let mut running = match Running::start(command, turn.cwd()) {
+        Ok(running) => running,
+        Err(error) => {
+            call.fail().await;
+            say(turn, &format!("It cannot be run: {error}")).await;
+            return Ok(());
+        }
+    };
+    let terminal = turn.terminal(command).await;
+    call.terminal(&terminal).await;
+    let mut buffer = vec![0; 8192];
+    let mut room = MAX_OUTPUT;
+    loop {
+        let count = running.output.read(&mut buffer).await?;
+        if count == 0 {
+            break;
+        }
+        terminal.output(&buffer[..count.min(room)]).await;
+        if count > room {
+            drop(running);
+            terminal.killed("SIGKILL").await;
+            call.fail().await;
+            say(turn, "It wrote more than I show, so I ended it.").await;
+            return Ok(());
+        }
+        room -= count;
+    }
+    let status = running.child.wait().await?;
+    match status.code() {
+        Some(code) => terminal.exit(code).await,
+        None => terminal.killed(&format!("signal {}", status.signal().unwrap_or_default())).await,
+    }
+    if status.success() {
+        call.complete().await;
+    } else {
+        call.fail().await;
+    }
+    Ok(())
+}
+
+impl Running {
+    fn start(command: &str, cwd: &Path) -> io::Result<Self> {
+        let mut child = Command::new("sh")
+            .arg("-c")
+            // One stream, so that what is written is shown in the order in which it is.
+            .arg(format!("exec 2>&1\n{command}"))
+            .current_dir(cwd)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            // A group of its own, by which all that it starts can be ended.
+            .process_group(0)
+            .spawn()?;
+        let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Self { child, output })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has no id any more when it has ended and somebody knows.
+        let pid = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        if let Some(pid) = pid {
+            // What has ended by itself meanwhile needs no killing.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Steps that use a tool, or need an answer.
+
+use parlor_agent::{Choice, Failure, Json, Turn};
+
+use super::words::say;
+
+/// A tool at work, from its beginning to its end.
+pub(super) async fn edit(turn: &Turn, title: &str) {
+    let path = turn.cwd().join("notes.txt");
+    let path = path.to_string_lossy();
+    let call = turn.tool(title).kind("edit").file(path.as_ref()).start().await;
+    call.say("One line changed.").await;
+    call.diff(&path, Some("Hello\n"), "Hello, world\n").await;
+    call.complete().await;
+}
+
+/// A tool that is only used if a person agrees.
+pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), Failure> {
+    let call = turn.tool(title).kind("delete").start().await;
+    let choice = call.ask(&[Choice::AllowOnce, Choice::AllowAlways, Choice::RejectOnce]).await?;
+    if choice.is_some_and(Choice::allows) {
+        call.complete().await;
+    } else {
+        call.fail().await;
+    }
+    let answer = match choice {
+        Some(Choice::AllowOnce) => "You allowed it this once.",
+        Some(Choice::AllowAlways) => "You allowed it from now on.",
+        Some(_) => "You did not allow it.",
+        None => "Nobody decided.",
+    };
+    say(turn, answer).await;
+    Ok(())
+}
+
+/// A form for a person.
+pub(super) async fn form(turn: &Turn) -> Result<(), Failure> {
+    let schema = r#"{"type":"object","properties":{"name":{"type":"string","title":"Your name"},"sugar":{"type":"boolean","title":"Sugar?"}},"required":["name"]}"#;
+    match turn.form("Who wants coffee?", &Json::parse(schema)?).await? {
+        Some(filled_in) => say(turn, &format!("You filled in {}.", filled_in.to_json().as_str())).await,
+        None => say(turn, "Nobody filled it in.").await,
+    }
+    Ok(())
+}

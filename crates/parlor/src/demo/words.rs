@@ -1,0 +1,75 @@
+//! Steps that only talk.
+
+use std::time::Duration;
+
+use parlor_agent::{Turn, text_of};
+use tokio::time::Instant;
+
+use super::commands::{COMMANDS, NUMBER, Stream};
+use crate::script;
+
+/// A picture of one dot.
+pub(super) const IMAGE: &str = r#"{"type":"image","mimeType":"image/png","data":"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="}"#;
+/// A link to something.
+pub(super) const LINK: &str =
+    r#"{"type":"resource_link","name":"The protocol","uri":"https://agentclientprotocol.com"}"#;
+
+/// Words are what this agent has for tokens.
+pub(super) fn count(text: &str) -> u64 {
+    text.split_whitespace().count() as u64
+}
+
+/// Says something word by word, as a model would.
+pub(super) async fn say(turn: &Turn, text: &str) {
+    for word in text.split_inclusive(' ') {
+        turn.say(word).await;
+    }
+    turn.spent(0, count(text));
+}
+
+pub(super) async fn think(turn: &Turn, text: &str) {
+    for word in text.split_inclusive(' ') {
+        turn.think(word).await;
+    }
+    turn.spent(0, count(text));
+}
+
+pub(super) async fn twice(turn: &Turn, text: &str) {
+    say(turn, text).await;
+    turn.end_message();
+    say(turn, text).await;
+}
+
+pub(super) async fn help(turn: &Turn) {
+    say(turn, &format!("One command a line:\n{}", script::list(COMMANDS))).await;
+}
+
+/// Answers ordinary words.
+pub(super) async fn chat(turn: &Turn, words: &str) {
+    let others = turn.content().iter().filter(|block| text_of(block.json).is_none()).count();
+    let with = if others == 0 { String::new() } else { format!(" with {others} more than words") };
+    let hello = "Hello! I am a demo agent.";
+    say(turn, &format!("{hello} You said: \"{words}\"{with}. Say `help` to see what I can do.")).await;
+}
+
+/// Says something, and something else instead.
+pub(super) async fn redact(turn: &Turn, clear: bool) {
+    say(turn, "The password is swordfish.").await;
+    if let Some(said) = turn.said() {
+        turn.replace(&said, if clear { "" } else { "The password is [redacted]." }).await;
+    }
+}
+
+/// Says pieces that begin with their number, counted from 0, in eight digits and a space.
+pub(super) async fn stream(turn: &Turn, stream: &Stream) {
+    let filler = "abcdefghijklmnopqrstuvwxyz ".chars().cycle().take(stream.size - NUMBER).collect::<String>();
+    let start = Instant::now();
+    for number in 0..stream.count {
+        if let Some(rate) = stream.rate {
+            // Counted from the beginning, so that being late once does not slow down the rest.
+            let due = Duration::from_secs_f64(f64::from(number) / f64::from(rate));
+            tokio::time::sleep_until(start + due).await;
+        }
+        turn.say(&format!("{number:08} {filler}")).await;
+    }
+}
