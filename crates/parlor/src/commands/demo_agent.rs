@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -14,10 +15,13 @@ use crate::{demo, script, setup};
 #[derive(Args)]
 #[command(after_help = after_help(), after_long_help = after_long_help())]
 pub(crate) struct DemoAgent {
-    /// Keep sessions in this file, which is made if it is not there, so that they are found again the next time
+    /// Keep sessions in this file, so that they are found again the next time; one process at a time can have it
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 }
+
+/// How long turns have to end when the agent does.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 fn after_help() -> String {
     "Commands of a prompt: see --help, or say `help` to the agent.".to_owned()
@@ -29,7 +33,16 @@ fn after_long_help() -> String {
 
 impl DemoAgent {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        setup::runtime()?.block_on(demo::serve(self.state.as_deref())).map_err(Failure::failed)?;
+        let runtime = setup::runtime()?;
+        let done = runtime.block_on(async {
+            tokio::select! {
+                done = demo::serve(self.state.as_deref()) => done,
+                () = setup::asked_to_stop() => Ok(()),
+            }
+        });
+        // Turns end here, and with them what they run. Reading standard input cannot always be interrupted.
+        runtime.shutdown_timeout(PATIENCE);
+        done.map_err(Failure::failed)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -14,20 +14,20 @@ pub(super) async fn edit(turn: &Turn, title: &str) {
     call.complete().await;
 }
 
-/// A tool that is only used if a person agrees.
+/// A tool that is only used if a person agrees. If nobody decides the turn fails, and the tool call with it.
 pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), Failure> {
     let call = turn.tool(title).kind("delete").start().await;
     let choice = call.ask(&[Choice::AllowOnce, Choice::AllowAlways, Choice::RejectOnce]).await?;
-    if choice.is_some_and(Choice::allows) {
+    let choice = choice.ok_or_else(|| Failure::new("nobody decided"))?;
+    if choice.allows() {
         call.complete().await;
     } else {
         call.fail().await;
     }
     let answer = match choice {
-        Some(Choice::AllowOnce) => "You allowed it this once.",
-        Some(Choice::AllowAlways) => "You allowed it from now on.",
-        Some(_) => "You did not allow it.",
-        None => "Nobody decided.",
+        Choice::AllowOnce => "You allowed it this once.",
+        Choice::AllowAlways => "You allowed it from now on.",
+        _ => "You did not allow it.",
     };
     say(turn, answer).await;
     Ok(())

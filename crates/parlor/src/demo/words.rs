@@ -41,15 +41,15 @@ pub(super) async fn twice(turn: &Turn, text: &str) {
 }
 
 pub(super) async fn help(turn: &Turn) {
-    say(turn, &format!("One command a line:\n{}", script::list(COMMANDS))).await;
+    turn.say(&format!("One command a line:\n{}", script::list(COMMANDS))).await;
 }
 
 /// Answers ordinary words.
 pub(super) async fn chat(turn: &Turn, words: &str) {
     let others = turn.content().iter().filter(|block| text_of(block.json).is_none()).count();
-    let with = if others == 0 { String::new() } else { format!(" with {others} more than words") };
+    let more = if others == 0 { String::new() } else { format!(" (and attached {others})") };
     let hello = "Hello! I am a demo agent.";
-    say(turn, &format!("{hello} You said: \"{words}\"{with}. Say `help` to see what I can do.")).await;
+    say(turn, &format!("{hello} You said: \"{words}\"{more}. Say `help` to see what I can do.")).await;
 }
 
 /// Says something, and something else instead.

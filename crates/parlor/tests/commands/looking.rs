@@ -69,7 +69,7 @@ fn sessions_are_listed_with_and_without_a_server() {
 fn a_turn_is_seen_to_run_and_to_have_been_interrupted() {
     let mut place = Place::served();
     let mut child = place
-        .command(&["prompt", "--new", "hang"])
+        .command(&["prompt", "--new", "sleep 60000"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

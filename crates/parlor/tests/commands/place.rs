@@ -31,6 +31,13 @@ impl Place {
         place
     }
 
+    /// One with a server whose agent has faults on request.
+    pub(crate) fn with_test_agent() -> Self {
+        let mut place = Self::new();
+        place.serve(&["--agent", &format!("test={} test-agent", env!("CARGO_BIN_EXE_parlor"))]);
+        place
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }

@@ -43,16 +43,19 @@ fn json_comes_at_the_end() {
 fn flags_decide_what_the_agent_may_do() {
     let place = Place::served();
     let said = place.run(&["prompt", "--new", "--yes", "ask Delete it"]).done();
-    assert!(said.out.contains("allow-once") && said.err.contains("Delete it: Allow"), "{said:#?}");
+    assert!(
+        said.out.contains("You allowed it this once.") && said.err.contains("Delete it: Allow"),
+        "{said:#?}"
+    );
     let said = place.run(&["prompt", "latest", "--no", "ask Delete it"]);
-    assert!(said.out.contains("reject-once"), "{said:#?}");
+    assert!(said.out.contains("You did not allow it."), "{said:#?}");
     let said = place.run(&["prompt", "latest", "ask Delete it"]).ended(1);
     assert!(said.err.contains("nobody is here to decide") && said.err.contains("cancelled"), "{said:#?}");
 }
 
 #[test]
 fn what_goes_wrong_is_said() {
-    let place = Place::served();
+    let place = Place::with_test_agent();
     let said = place.run(&["prompt", "some text"]).ended(2);
     assert!(said.err.contains("in which session") && said.err.contains("--new"), "{said:#?}");
     assert!(place.run(&["prompt", "--new", "  "]).ended(2).err.contains("nothing to say"));
@@ -101,7 +104,7 @@ fn an_interrupt_cancels_the_turn() {
 
 #[test]
 fn a_second_interrupt_leaves_the_turn_alone() {
-    let place = Place::served();
+    let place = Place::with_test_agent();
     let (code, said) = interrupted(&place, "hang", 2);
     assert_eq!(code, Some(1));
     assert!(said[2].contains("goes on without this client"), "{said:?}");

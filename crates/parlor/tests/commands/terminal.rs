@@ -75,7 +75,7 @@ fn a_person_chooses_by_number() {
     seat.types("1\n");
     let (code, seen) = seat.ends();
     assert_eq!(code, Some(0), "{seen}");
-    assert!(seen.contains("You chose allow-once.") && seen.contains("✓ Look"), "{seen}");
+    assert!(seen.contains("You allowed it this once.") && seen.contains("✓ Look"), "{seen}");
     assert!(!seen.contains("\u{1b}[2J"), "{seen:?}");
 }
 

@@ -1,0 +1,514 @@
+//! `parlor demo-agent` as people meet it: over standard input and output, and behind a server that has no other agent.
+
+mod common;
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{check, parlor};
+use expect_test::expect;
+use parlor_client::{
+    Body, Client, Connector, Entry, EntryId, Hello, Json, Object, Prompt, Session, Slot, State, Transcript,
+    Version,
+};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
+
+/// How long something may take that must happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
+}
+
+/// An agent with a client that answers what it is asked, always the same.
+struct Demo {
+    process: Child,
+    client: Client,
+}
+
+impl Demo {
+    async fn start(version: Version, args: &[&str]) -> Self {
+        let mut process = Command::new(PARLOR)
+            .arg("demo-agent")
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let (read, write) = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
+        let connector = Connector::new("test", "1").capability("elicitation", json(r#"{"form":{}}"#));
+        let client = soon(connector.only(version).over(read, write)).await.unwrap();
+        let answering = client.clone();
+        tokio::spawn(async move {
+            while let Some(question) = answering.question().await {
+                match question.choices().first() {
+                    Some(choice) => question.choose(choice).await,
+                    None => question.answer(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
+                }
+            }
+        });
+        Self { process, client }
+    }
+
+    /// Ends the input and waits until the agent has ended.
+    async fn end(mut self) {
+        self.client.disconnect().await;
+        assert!(soon(self.process.wait()).await.unwrap().success());
+    }
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+fn object(text: &str) -> Object {
+    Object::parse(json(text).raw()).unwrap()
+}
+
+async fn turn(session: &Session, prompt: impl Into<Prompt>) -> State {
+    let turn = soon(session.prompt(prompt)).await.unwrap();
+    soon(turn.end()).await.unwrap()
+}
+
+/// Waits until a session is seen to be so.
+async fn sees(session: &Session, is_so: impl Fn(&[String]) -> bool) {
+    let mut news = session.news();
+    let wait = async {
+        while !is_so(&seen(session)) {
+            assert!(news.next().await.is_some(), "the connection is gone");
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(waited.is_ok(), "this is all that is seen: {:#?}", seen(session));
+}
+
+/// What is seen of a session besides its prompts: a line for each entry, and for what became of the session.
+fn seen(session: &Session) -> Vec<String> {
+    let transcript = session.transcript();
+    let mut seen: Vec<_> = transcript.entries().iter().filter_map(entry).collect();
+    let meta = transcript.slot(Slot::Info).and_then(|info| info.meta.clone());
+    seen.extend(meta.and_then(|meta| Some(format!("meta {}", meta.get("a")?.as_str()))));
+    seen.extend(chosen(&transcript, "mode").filter(|mode| mode != "ask").map(|mode| format!("mode {mode}")));
+    let used = |usage: &Body| usage.fields.get("used").map(|used| format!("used {}", used.as_str()));
+    seen.extend(transcript.slot(Slot::Usage).and_then(used));
+    seen
+}
+
+fn title(session: &Session) -> String {
+    let title = session.read(|transcript| transcript.slot(Slot::Info)?.fields.get("title").cloned());
+    title.map(|title| title.as_str().to_owned()).unwrap_or_default()
+}
+
+fn entry(entry: &Entry) -> Option<String> {
+    let body = entry.body();
+    let field = |name: &str| body.fields.get(name).map_or("", |value| value.as_str());
+    let words = body.content.to_text();
+    Some(match entry.id() {
+        EntryId::Message(parlor_client::Role::User, _) => return None,
+        EntryId::Message(role, _) if words.is_empty() => format!("{role:?} {}", kinds(body)),
+        EntryId::Message(role, _) => format!("{role:?}: {words}"),
+        EntryId::ToolCall(_) => format!("tool {} {} {}", field("title"), field("status"), kinds(body)),
+        EntryId::Terminal(_) => {
+            format!("terminal {:?} {}", String::from_utf8_lossy(&body.output), field("exitStatus"))
+        }
+        EntryId::Plan(_) if body.removed => "no plan".to_owned(),
+        EntryId::Plan(_) => {
+            let done = field("plan").matches(r#""status":"completed""#).count();
+            format!("plan, {done} done")
+        }
+        EntryId::Compaction(_) | EntryId::Subagent(_) | EntryId::SessionMessage(_) | EntryId::Note(_) => {
+            format!("{:?}", entry.id())
+        }
+    })
+}
+
+/// What kinds of content something has.
+fn kinds(body: &Body) -> String {
+    let kind = |item: &str| serde_json::from_str::<serde_json::Value>(item).unwrap()["type"].clone();
+    body.content.iter().map(|item| kind(item.json).as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+}
+
+/// What is chosen of a setting.
+fn chosen(transcript: &Transcript, id: &str) -> Option<String> {
+    let options = transcript.slot(Slot::Options)?.fields.get("configOptions")?.as_str().to_owned();
+    let options: serde_json::Value = serde_json::from_str(&options).unwrap();
+    let option = options.as_array()?.iter().find(|option| option["configId"] == id)?;
+    option["currentValue"].as_str().map(str::to_owned)
+}
+
+/// How a turn ended, with its error.
+fn end_of(state: &State) -> String {
+    let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned()).unwrap_or_default();
+    state.fields.get("error").map_or(reason.clone(), |error| format!("{reason} {}", error.as_str()))
+}
+
+#[test]
+fn the_help_of_demo_agent() {
+    check(
+        &["demo-agent", "--help"],
+        "",
+        0,
+        &expect![[r#"
+            Run a small agent on standard input and output, to try things with
+
+            It speaks the Agent Client Protocol, both versions, and does what the prompt says: one command a
+            line, listed below. Any other text gets a friendly answer. It needs no account, no network and no
+            model.
+
+            Usage: parlor demo-agent [OPTIONS]
+
+            Options:
+                  --state <FILE>
+                      Keep sessions in this file, so that they are found again the next time; one process at a
+                      time can have it
+
+              -h, --help
+                      Print help (see a summary with '-h')
+
+            Commands of a prompt, one a line:
+              help                       lists these commands
+              say TEXT                   streams the words of TEXT
+              think TEXT                 the same as a thought
+              two TEXT                   says TEXT in two messages in a row
+              redact [clear]             says something and replaces (or clears) it
+              image                      says a picture
+              link                       says a link to a resource
+              stream N SIZE [RATE]       N chunks of SIZE bytes, RATE a second
+              tool [TITLE]               a tool call with a diff
+              ask [TITLE]                a tool call that needs permission
+              elicit                     asks you to fill in a form
+              terminal COMMAND           runs a shell command and shows what it writes
+              plan A;B;C                 a plan that is worked off
+              unplan                     takes the plan away
+              title [TEXT]               sets the session's title, or clears it
+              meta JSON                  changes the session's metadata: an object whose nulls remove
+              mode NAME                  changes the mode by itself: ask, code
+              usage                      tells how full the context window is
+              whoami                     says session, directory, mode, model and message count
+              sleep MS                   waits
+              later MS TEXT              says TEXT by itself, so long from now
+              background N               N updates by itself, five a second, while you go on
+              fail CODE TEXT             ends the turn with this error
+              refuse                     ends the turn with the stop reason refusal
+
+            docs/demo-agent.md has more.
+        "#]],
+        &expect![""],
+    );
+}
+
+/// The list of commands in the help.
+fn list_in_help() -> String {
+    let help = String::from_utf8(parlor(&["demo-agent", "--help"], b"").stdout).unwrap();
+    let list = help.split_once("one a line:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    list.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// A prompt and what is seen of it, and in version 1 if that says it in another way.
+type Seen = (&'static str, &'static [&'static str], Option<&'static [&'static str]>);
+
+#[rustfmt::skip]
+const SEEN: &[Seen] = &[
+    ("say one  two", &["Agent: one  two"], None),
+    ("think hm so", &["Thought: hm so"], None),
+    ("two Again.", &["Agent: Again.", "Agent: Again."], None),
+    ("redact", &["Agent: The password is [redacted]."],
+        Some(&["Agent: The password is swordfish.", "Agent: The password is [redacted]."])),
+    ("redact clear", &["Agent "], Some(&["Agent: The password is swordfish.", "Agent text"])),
+    ("image", &["Agent image"], None),
+    ("link", &["Agent resource_link"], None),
+    ("stream 2 11", &["Agent: 00000000 ab00000001 ab"], None),
+    ("stream 2 11 1000", &["Agent: 00000000 ab00000001 ab"], None),
+    ("tool Polish", &[r#"tool "Polish" "completed" content diff"#], None),
+    ("ask Delete it", &[r#"tool "Delete it" "completed" "#, "Agent: You allowed it this once."], None),
+    ("elicit", &[r#"Agent: You filled in {"name":"Ada"}."#], None),
+    ("terminal echo one; echo two >&2; exit 3",
+        &[r#"tool "echo one; echo two >&2; exit 3" "failed" terminal"#, r#"terminal "one\ntwo\n" {"exitCode":3}"#],
+        Some(&[r#"tool "echo one; echo two >&2; exit 3" "failed" terminal"#])),
+    ("terminal true", &[r#"tool "true" "completed" terminal"#, r#"terminal "" {"exitCode":0}"#],
+        Some(&[r#"tool "true" "completed" terminal"#])),
+    ("terminal kill $$", &[r#"tool "kill $$" "failed" terminal"#, r#"terminal "" {"signal":"signal 15"}"#],
+        Some(&[r#"tool "kill $$" "failed" terminal"#])),
+    ("plan look;do", &["plan, 2 done"], None),
+    ("plan look\nunplan", &["no plan"], Some(&["plan, 1 done"])),
+    (r#"meta {"a":12345678901234567890}"#, &["meta 12345678901234567890"], None),
+    ("meta [1]", &["Agent: Metadata is a JSON object."], None),
+    ("mode code", &["mode code"], None),
+    ("mode fast", &["Agent: the setting 'mode' has no value 'fast'"], None),
+    ("usage", &["used 1"], None),
+    ("sleep 1\nsay done", &["Agent: done"], None),
+    ("later 100 Now.", &["Agent: Now."], None),
+    ("background 2", &["Agent: Background update 1 of 2.", "Agent: Background update 2 of 2."], None),
+    ("sleep soon", &["Agent: It is used like this: sleep MS"], None),
+];
+
+#[tokio::test]
+async fn commands_do_what_the_help_says() {
+    let home = TempDir::new().unwrap();
+    for version in VERSIONS {
+        let demo = Demo::start(version, &[]).await;
+        for (prompt, v2, v1) in SEEN {
+            let session = soon(demo.client.new_session(home.path())).await.unwrap();
+            assert_eq!(end_of(&turn(&session, *prompt).await), "end_turn", "{prompt}");
+            let expected = if version == Version::V1 { v1.unwrap_or(v2) } else { v2 };
+            // What is said when the turn is over comes later.
+            let is_late = ["later", "background"].iter().any(|late| prompt.starts_with(late));
+            if is_late {
+                sees(&session, |seen| seen.len() == expected.len()).await;
+            }
+            assert_eq!(seen(&session), *expected, "{version:?}: {prompt}");
+        }
+        demo.end().await;
+    }
+}
+
+/// Commands that are not among those above, and how a turn with them ends.
+#[tokio::test]
+async fn turns_end_in_other_ways() {
+    for version in VERSIONS {
+        let demo = Demo::start(version, &[]).await;
+        let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+        assert_eq!(end_of(&turn(&session, "say a\nrefuse\nsay b").await), "refusal");
+        let failed = turn(&session, "fail -32001 No more paper.\nsay b").await;
+        let end = end_of(&failed);
+        assert!(end.starts_with(r#"error {"code":-32001,"message":"No more paper.""#), "{version:?}: {end}");
+        assert_eq!(seen(&session), ["Agent: a"]);
+        demo.end().await;
+    }
+}
+
+#[tokio::test]
+async fn every_command_is_listed_announced_and_known() {
+    let list = list_in_help();
+    let names: Vec<_> = list.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    for version in VERSIONS {
+        let demo = Demo::start(version, &[]).await;
+        let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+        turn(&session, "help").await;
+        assert_eq!(seen(&session), [format!("Agent: One command a line:\n{list}")], "{version:?}");
+        let commands = session.read(|transcript| {
+            transcript.slot(Slot::Commands).unwrap().fields.get("availableCommands").unwrap().clone()
+        });
+        let commands: serde_json::Value = serde_json::from_str(commands.as_str()).unwrap();
+        let announced = commands.as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
+        assert_eq!(announced.collect::<Vec<_>>(), names, "{version:?}");
+        demo.end().await;
+    }
+    // Each of them is tried by a test here.
+    let elsewhere = ["help", "refuse", "fail", "title", "whoami"];
+    let tried: Vec<_> = SEEN.iter().flat_map(|(prompt, ..)| prompt.lines()).collect();
+    for name in names.iter().filter(|name| !elsewhere.contains(name)) {
+        assert!(tried.iter().any(|line| line.split(' ').next() == Some(name)), "{name} is not tried");
+    }
+}
+
+#[tokio::test]
+async fn other_words_are_answered_in_a_friendly_way() {
+    for version in VERSIONS {
+        let demo = Demo::start(version, &[]).await;
+        let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+        let blocks = r#"[{"type":"text","text":"What is this?"},{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}]"#;
+        turn(&session, Prompt::blocks(json(blocks))).await;
+        turn(&session, "/say With a slash.").await;
+        let hello = r#"Agent: Hello! I am a demo agent. You said: "What is this?" (and attached 1). Say `help` to see what I can do."#;
+        assert_eq!(seen(&session), [hello, "Agent: With a slash."], "{version:?}");
+        demo.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_title_is_the_agents_until_it_takes_it_back() {
+    for version in VERSIONS {
+        let demo = Demo::start(version, &[]).await;
+        let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+        for (prompt, shown) in
+            [("say hello", "say hello"), ("title A name", "A name"), ("title", "say hello")]
+        {
+            turn(&session, prompt).await;
+            assert_eq!(title(&session), format!("{shown:?}"), "{version:?}: {prompt}");
+        }
+        demo.end().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_chosen_is_known_to_the_agent() {
+    let home = TempDir::new().unwrap();
+    for version in VERSIONS {
+        let demo = Demo::start(version, &[]).await;
+        let session = soon(demo.client.new_session(home.path())).await.unwrap();
+        for (setting, value) in [("mode", "code"), ("model", "large")] {
+            let choice = format!(
+                r#"{{"sessionId":{},"configId":"{setting}","type":"id","value":"{value}"}}"#,
+                session.id().as_json().as_literal()
+            );
+            soon(demo.client.call("session/set_config_option", &object(&choice))).await.unwrap();
+        }
+        turn(&session, "think hm").await;
+        turn(&session, "whoami").await;
+        let (id, here) = (session.id(), home.path().display());
+        let whoami = format!("Agent: session {id} in {here}, mode code, model large, 3 messages");
+        assert!(seen(&session).contains(&whoami), "{version:?}: {:#?}", seen(&session));
+        demo.end().await;
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_found_again_in_the_file() {
+    for (version, next) in [(Version::V1, Version::V2), (Version::V2, Version::V1)] {
+        let home = TempDir::new().unwrap();
+        let file = home.path().join("sessions.db");
+        let args = ["--state", file.to_str().unwrap()];
+        let first = Demo::start(version, &args).await;
+        let session = soon(first.client.new_session(home.path())).await.unwrap();
+        turn(&session, "say Remember me.\ntitle A name").await;
+        first.end().await;
+
+        let second = Demo::start(next, &args).await;
+        let listed = soon(second.client.list(None)).await.unwrap();
+        assert_eq!(listed.len(), 1, "{version:?}");
+        assert_eq!((&listed[0].id, listed[0].title.as_deref()), (session.id(), Some("A name")));
+        let found = soon(second.client.load(session.id(), home.path())).await.unwrap();
+        assert_eq!((seen(&found), title(&found)), (seen(&session), r#""A name""#.to_owned()), "{version:?}");
+        turn(&found, "whoami").await;
+        assert!(seen(&found).iter().any(|line| line.ends_with("3 messages")), "{:#?}", seen(&found));
+        second.end().await;
+    }
+    // Without a file they are gone with the agent.
+    let demo = Demo::start(Version::V2, &[]).await;
+    assert_eq!(soon(demo.client.list(None)).await.unwrap(), []);
+    demo.end().await;
+}
+
+/// A command that shows its process, and that of a program it started, and would go on for long.
+const LONG: &str = "terminal echo $$; sleep 1000 & echo $!; wait";
+
+/// Waits until the long command shows its processes.
+async fn processes(session: &Session) -> Vec<Pid> {
+    let output = || {
+        let found = |body: &Body| String::from_utf8_lossy(&body.output).into_owned();
+        session.read(|transcript| transcript.entries().last().map(|entry| found(entry.body())))
+    };
+    sees(session, |_| output().is_some_and(|output| output.matches('\n').count() == 2)).await;
+    let output = output().unwrap();
+    output.lines().map(|line| Pid::from_raw(line.parse().unwrap()).unwrap()).collect()
+}
+
+fn pid(process: &Child) -> Pid {
+    Pid::from_raw(process.id().expect("it runs").cast_signed()).unwrap()
+}
+
+/// Whether a process runs; one that ended and is not yet buried does not.
+fn is_alive(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let is_dead = status.is_ok_and(|status| status.contains(") Z "));
+    !is_dead && test_kill_process(pid).is_ok()
+}
+
+async fn ends(processes: &[Pid]) {
+    let gone = async {
+        while processes.iter().any(|pid| is_alive(*pid)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon(gone).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_command_ends_with_all_that_it_started() {
+    let home = TempDir::new().unwrap();
+    let demo = Demo::start(Version::V2, &[]).await;
+    let session = soon(demo.client.new_session(home.path())).await.unwrap();
+    let turn = soon(session.prompt(LONG)).await.unwrap();
+    let processes = processes(&session).await;
+    assert!(processes.iter().all(|pid| is_alive(*pid)));
+    soon(session.cancel()).await.unwrap();
+    assert_eq!(end_of(&soon(turn.end()).await.unwrap()), "cancelled");
+    ends(&processes).await;
+    let call = &seen(&session)[0];
+    assert!(call.contains(r#""cancelled""#), "{call}");
+    demo.end().await;
+}
+
+#[tokio::test]
+async fn a_command_ends_with_the_agent() {
+    let home = TempDir::new().unwrap();
+    for is_asked_to in [false, true] {
+        let mut demo = Demo::start(Version::V2, &[]).await;
+        let session = soon(demo.client.new_session(home.path())).await.unwrap();
+        soon(session.prompt(LONG)).await.unwrap();
+        let processes = processes(&session).await;
+        if is_asked_to {
+            kill_process(pid(&demo.process), Signal::TERM).unwrap();
+            assert!(soon(demo.process.wait()).await.unwrap().success());
+        } else {
+            demo.end().await;
+        }
+        ends(&processes).await;
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_writes_without_end_is_ended() {
+    let home = TempDir::new().unwrap();
+    let demo = Demo::start(Version::V2, &[]).await;
+    let session = soon(demo.client.new_session(home.path())).await.unwrap();
+    assert_eq!(end_of(&turn(&session, "terminal yes").await), "end_turn");
+    let output = session.read(|transcript| {
+        let bodies = transcript.entries().iter().map(|entry| entry.body().output.len());
+        bodies.max().unwrap()
+    });
+    assert_eq!(output, 1 << 20);
+    let seen = seen(&session);
+    assert_eq!(seen[0], r#"tool "yes" "failed" terminal"#);
+    assert!(seen[1].ends_with(r#"{"signal":"SIGKILL"}"#));
+    assert_eq!(seen[2], "Agent: It wrote more than I show, so I ended it.");
+    demo.end().await;
+}
+
+#[tokio::test]
+async fn a_server_with_nothing_configured_has_it() {
+    let home = TempDir::new().unwrap();
+    let data = home.path().join("data");
+    let mut server = Command::new(PARLOR)
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(&data)
+        .env("HOME", home.path())
+        .env("XDG_CONFIG_HOME", home.path())
+        .env_remove("PARLOR_CONFIG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    while !soon(lines.next_line()).await.unwrap().expect("it serves").contains("Ctrl-C") {}
+    for version in VERSIONS {
+        let connector = Connector::new("test", "1").only(version);
+        let (client, _) = soon(connector.socket(&data.join("parlor.sock"), &Hello::new())).await.unwrap();
+        let session = soon(client.new_session(home.path())).await.unwrap();
+        turn(&session, "hello").await;
+        let seen = seen(&session);
+        assert!(seen[0].starts_with("Agent: Hello! I am a demo agent."), "{version:?}: {seen:#?}");
+    }
+    kill_process(pid(&server), Signal::TERM).unwrap();
+    assert!(soon(server.wait()).await.unwrap().success());
+}
+
+#[test]
+fn a_file_that_is_none_is_named() {
+    let home = TempDir::new().unwrap();
+    let output = parlor(&["demo-agent", "--state", home.path().to_str().unwrap()], b"");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(home.path().to_str().unwrap()), "{said}");
+}
