@@ -27,7 +27,7 @@ pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), Failure> {
     let answer = match choice {
         Choice::AllowOnce => "You allowed it this once.",
         Choice::AllowAlways => "You allowed it from now on.",
-        _ => "You did not allow it.",
+        Choice::RejectOnce | Choice::RejectAlways | _ => "You did not allow it.",
     };
     say(turn, answer).await;
     Ok(())
