@@ -49,6 +49,19 @@ pub enum Stop {
 }
 
 /// Why a turn failed, for the person at the other end.
+///
+/// ```
+/// use parlor_agent::Failure;
+///
+/// fn read() -> Result<String, Failure> {
+///     Ok(std::fs::read_to_string("/no/such/file")?)
+/// }
+/// fn log_in() -> Result<(), Failure> {
+///     Err(Failure::with_code(-32000, "log in first"))
+/// }
+/// assert!(read().unwrap_err().to_string().contains("No such file"));
+/// assert_eq!(log_in().unwrap_err().code(), -32000);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Failure(pub(crate) RpcError);
 
@@ -74,6 +87,11 @@ impl Failure {
         Self(RpcError::new(code, message.to_string()))
     }
 
+    /// The code.
+    pub fn code(&self) -> i64 {
+        self.0.code()
+    }
+
     /// What was asked makes no sense.
     pub(crate) fn wrong(message: impl fmt::Display) -> Self {
         Self::with_code(code::INVALID_PARAMS, message)
@@ -86,8 +104,9 @@ impl fmt::Display for Failure {
     }
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+/// Any error ends a turn by `?`: those of the standard library, `anyhow`'s, boxed ones, and words.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::new(error)
+        Self::new(error.into())
     }
 }

@@ -1,7 +1,6 @@
 //! The agent's end of the protocol, version 2, inside the process.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use parlor_json::{Json, JsonStr, Object};
@@ -72,7 +71,7 @@ impl<A: Agent> Host<A> {
                 lock(&self.others).values().for_each(AbortHandle::abort);
                 let places: Vec<_> = lock(&self.places).drain().collect();
                 for (_, place) in places {
-                    self.close(&place).await;
+                    self.cancel(&place).await;
                 }
                 return;
             }
@@ -138,7 +137,7 @@ impl<A: Agent> Host<A> {
             "session/close" | "session/delete" => {
                 let place = session_in(&params).and_then(|id| lock(&self.places).remove(&id));
                 if let Some(place) = place {
-                    self.close(&place).await;
+                    self.cancel(&place).await;
                 }
                 self.answer(id, Ok("{}".to_owned())).await;
             }
@@ -214,12 +213,6 @@ impl<A: Agent> Host<A> {
         let mut chosen = lock(&place.chosen);
         self.info.choose(&mut chosen, &id.to_text(), &value.to_text())?;
         Ok(self.info.with_settings(Text::new(), &chosen).end())
-    }
-
-    /// The hub lets go of a session.
-    async fn close(&self, place: &Place) {
-        place.is_closed.store(true, Ordering::Relaxed);
-        self.cancel(place).await;
     }
 
     async fn prompt(self: &Arc<Self>, id: &RequestId, params: &Object) {

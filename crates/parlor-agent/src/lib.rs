@@ -43,8 +43,10 @@ mod turn;
 
 pub use agent::{Agent, Failure, Stop};
 pub use info::{Info, Setting};
-pub use parlor_json::{Json, JsonStr, Object};
-pub use parlor_session::{Body, Content, Entry, EntryId, MessageId, Role, SessionId, Transcript, text_of};
+pub use parlor_json::{InvalidJson, Json, JsonStr, NotAnObject, Object};
+pub use parlor_session::{
+    Body, Content, Entry, EntryId, MessageId, Role, SessionId, Slot, State, ToolCallId, Transcript, text_of,
+};
 pub use serve::{Builder, ServeError, Server};
 pub use session::{Said, Session, Step};
 pub use tool::{Choice, Terminal, ToolCall, ToolCallBuilder};

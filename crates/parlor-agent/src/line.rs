@@ -52,13 +52,6 @@ impl Line {
         self.say(line).await;
     }
 
-    /// Says a line in a session that the hub has let go of.
-    pub(crate) async fn say_anew(&self, session: &SessionId, line: String) {
-        if let Some(hub) = self.hub() {
-            hub.said(session, line).await;
-        }
-    }
-
     /// Asks the client.
     pub(crate) async fn ask(self: &Arc<Self>, method: &str, params: String) -> Result<Object, RpcError> {
         let gone = || RpcError::new(code::INTERNAL_ERROR, "nobody is there any more");

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use parlor_json::{Json, JsonStr, Object};
@@ -20,8 +19,6 @@ pub(crate) struct Place {
     pub(crate) mcp_servers: Vec<Json>,
     pub(crate) chosen: Mutex<Chosen>,
     pub(crate) queue: Mutex<Queue>,
-    /// Whether the hub has let go of it. What is said now has to be brought to it in another way.
-    pub(crate) is_closed: AtomicBool,
 }
 
 /// What is to be done in a session.
@@ -63,13 +60,6 @@ impl Place {
         let cwd = cwd.map_or_else(|| PathBuf::from("/"), |cwd| PathBuf::from(cwd.to_text().into_owned()));
         let servers = params.get("mcpServers").and_then(|list| parlor_json::elements(list.raw()));
         let servers = servers.unwrap_or_default().into_iter().map(Json::from).collect();
-        Self {
-            id,
-            cwd,
-            mcp_servers: servers,
-            chosen: Mutex::new(chosen),
-            queue: Mutex::default(),
-            is_closed: AtomicBool::new(false),
-        }
+        Self { id, cwd, mcp_servers: servers, chosen: Mutex::new(chosen), queue: Mutex::default() }
     }
 }

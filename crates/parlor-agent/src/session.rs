@@ -1,7 +1,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use parlor_dialect::live;
@@ -256,7 +255,8 @@ impl Session {
     /// ```
     pub async fn form(&self, message: &str, schema: &Json) -> Result<Option<Object>, Failure> {
         let params = self.about().str("mode", "form").str("message", message);
-        let answer = self.ask("elicitation/create", params.raw("requestedSchema", schema.as_str())).await?;
+        let params = params.raw("requestedSchema", schema.as_str());
+        let Some(answer) = self.ask("elicitation/create", params).await? else { return Ok(None) };
         let action = answer.get("action").and_then(|action| JsonStr::from_raw(action.raw()));
         let accepted = action.is_some_and(|action| action.to_text() == "accept");
         let content = answer.get("content").and_then(|content| Object::parse(content.raw()).ok());
@@ -293,12 +293,7 @@ impl Session {
     }
 
     async fn send(&self, update: &str) {
-        let line = live::update_line(self.id(), &one_line(update), None);
-        if self.0.place.is_closed.load(Ordering::Relaxed) {
-            self.0.line.say_anew(self.id(), line).await;
-        } else {
-            self.0.line.say(line).await;
-        }
+        self.0.line.say(live::update_line(self.id(), &one_line(update), None)).await;
     }
 
     async fn speak(&self, role: Role, block: &str) {
@@ -323,8 +318,8 @@ impl Session {
         Text::new().raw("sessionId", self.id().as_json().as_literal())
     }
 
-    /// Asks the clients. What is not waited for any more is taken back.
-    pub(crate) async fn ask(&self, method: &str, params: Text) -> Result<Object, Failure> {
+    /// Asks the clients. `None` if none of them can be asked this. What is not waited for any more is taken back.
+    pub(crate) async fn ask(&self, method: &str, params: Text) -> Result<Option<Object>, Failure> {
         let cancelled = || Failure::with_code(code::REQUEST_CANCELLED, "the turn was cancelled");
         let asking = Asking::begin(self).ok_or_else(cancelled)?;
         if asking.tells_state {
@@ -332,7 +327,14 @@ impl Session {
         }
         let answer = self.0.line.ask(method, params.end()).await;
         // A turn that is cancelled has its questions answered, which is nothing to go on with.
-        if self.state().phase == Phase::Cancelled { Err(cancelled()) } else { answer.map_err(Failure) }
+        if self.state().phase == Phase::Cancelled {
+            return Err(cancelled());
+        }
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if error.code() == code::METHOD_NOT_FOUND => Ok(None),
+            Err(error) => Err(Failure(error)),
+        }
     }
 
     /// A tool call was shown. One that is not over is ended with the turn, or when nobody can end it any more.

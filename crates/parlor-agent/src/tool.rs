@@ -111,7 +111,8 @@ impl ToolCall {
         self.content(&Text::new().str("type", "terminal").str("terminalId", &terminal.id).end()).await;
     }
 
-    /// Asks a person whether the tool may do it. `None` if nobody decided, which mostly is a reason to stop.
+    /// Asks a person whether the tool may do it. `None` if nobody decided, or no client can be asked, which mostly is a
+    /// reason to stop.
     pub async fn ask(&self, choices: &[Choice]) -> Result<Option<Choice>, Failure> {
         let options: Vec<_> = choices
             .iter()
@@ -124,7 +125,9 @@ impl ToolCall {
         let subject = Text::new().str("type", "tool_call").raw("toolCall", &call).end();
         let params = self.session.about().str("title", &self.title).raw("subject", &subject);
         let params = params.raw("options", &list(&options));
-        let answer = self.session.ask("session/request_permission", params).await?;
+        let Some(answer) = self.session.ask("session/request_permission", params).await? else {
+            return Ok(None);
+        };
         let outcome = answer.get("outcome").and_then(|outcome| Object::parse(outcome.raw()).ok());
         let chosen = outcome.and_then(|outcome| JsonStr::from_raw(outcome.get("optionId")?.raw()));
         Ok(chosen

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -98,6 +98,8 @@ pub(crate) struct Shared {
     expected: Mutex<HashMap<SessionId, Weak<Client>>>,
     next_client: AtomicU64,
     clients: AtomicU64,
+    /// Whether the server has ended: no session begins or is opened any more.
+    stopped: AtomicBool,
     idle: Duration,
     started: Instant,
 }
@@ -127,6 +129,7 @@ impl Hub {
             expected: Mutex::default(),
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
             idle,
             started: Instant::now(),
         });
@@ -153,16 +156,9 @@ impl Hub {
         shown.await.ok()
     }
 
-    /// An agent inside this process says something in a session that it is not asked to work in at the moment: an update,
-    /// as a line with its end. The session is taken out of the store for it; nobody hears it if there is no such session.
-    pub async fn said(&self, session: &SessionId, line: String) {
-        if let Err(error) = self.shared.send(session, Message::Lines(line, None)).await {
-            tracing::debug!(%session, "said in a session that is not there: {}", error.message());
-        }
-    }
-
     /// Ends all sessions and agents. What was said is stored when this returns.
     pub async fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
         let sessions: Vec<_> =
             lock(&self.shared.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
         let mut ends = Vec::new();
@@ -282,6 +278,9 @@ impl Shared {
         id: &SessionId,
         otherwise: impl AsyncFnOnce() -> Result<Inbox, RpcError>,
     ) -> Result<Inbox, RpcError> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return Err(RpcError::new(code::INTERNAL_ERROR, "the server has ended"));
+        }
         let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
         let opened = cell.get_or_try_init(async || {
             let key = id.as_json().as_literal().to_owned();

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{oneshot, watch};
 
 use crate::client::Client;
+use crate::hub::Shared;
 use crate::json;
 use crate::outbox::{Outbox, OutboxReader, outbox};
 use crate::process::Process;
@@ -32,6 +33,10 @@ const MAX_ASKED: usize = 10_000;
 
 /// How many bytes of updates are kept for sessions that nobody here knows yet.
 const MAX_ORPHANS: usize = 1 << 20;
+
+/// How many sessions are remembered that an agent was let go of. What it says of others is not heard until they need it
+/// again.
+const MAX_RELEASED: usize = 10_000;
 
 /// What an agent answered: a result, or an error as it said it.
 pub(crate) type Reply = Result<Json, Json>;
@@ -71,6 +76,34 @@ struct Links {
     /// What was said about sessions before the answer that names them.
     orphans: HashMap<SessionId, String>,
     orphan_bytes: usize,
+    /// Sessions that the agent was let go of, which it may still speak of.
+    released: HashMap<SessionId, Home>,
+}
+
+/// A session that is not at work with the agent.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    pub(crate) hub: Weak<Shared>,
+    pub(crate) session: SessionId,
+}
+
+impl Links {
+    /// Takes what was said about a session that nobody here knew.
+    fn take_orphans(&mut self, session: &SessionId) -> Option<String> {
+        let lines = self.orphans.remove(session)?;
+        self.orphan_bytes -= lines.len();
+        Some(lines)
+    }
+}
+
+impl Home {
+    /// Says in the session what the agent said, for which it is taken out of the store if it has to be.
+    async fn deliver(&self, lines: String) {
+        let Some(hub) = self.hub.upgrade() else { return };
+        if let Err(error) = hub.send(&self.session, Message::Lines(lines, None)).await {
+            tracing::info!(session = %self.session, "what the agent said is lost: {}", error.message());
+        }
+    }
 }
 
 impl Agent {
@@ -183,11 +216,11 @@ impl Agent {
     /// From here on, what the agent says about its session goes to this inbox, first what it has said already.
     pub(crate) fn link(&self, session: &SessionId, inbox: &Inbox) {
         let mut links = lock(&self.links);
-        if let Some(lines) = links.orphans.remove(session) {
-            links.orphan_bytes -= lines.len();
+        if let Some(lines) = links.take_orphans(session) {
             // The inbox of a session that was just made is empty.
             let _ = inbox.try_send(Message::Lines(lines, None));
         }
+        links.released.remove(session);
         links.sessions.insert(session.clone(), inbox.clone());
         drop(links);
         if self.is_gone() {
@@ -197,14 +230,25 @@ impl Agent {
 
     /// Forgets what was said about a session that nobody here knew: it is about to be said again.
     pub(crate) fn forget_orphans(&self, session: &SessionId) {
-        let mut links = lock(&self.links);
-        if let Some(lines) = links.orphans.remove(session) {
-            links.orphan_bytes -= lines.len();
-        }
+        lock(&self.links).take_orphans(session);
     }
 
     pub(crate) fn unlink(&self, session: &SessionId) {
         lock(&self.links).sessions.remove(session);
+    }
+
+    /// A session needs the agent no more, for now. What is said of it goes where it is at home.
+    pub(crate) fn release(&self, session: &SessionId, home: Home) {
+        let mut links = lock(&self.links);
+        links.sessions.remove(session);
+        let lines = links.take_orphans(session);
+        if let Some(lines) = lines {
+            let home = home.clone();
+            tokio::spawn(async move { home.deliver(lines).await });
+        }
+        if links.released.len() < MAX_RELEASED {
+            links.released.insert(session.clone(), home);
+        }
     }
 
     /// The sessions that it has for ours, as JSON writes their ids.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::error::SendError;
 
-use super::{Agent, MAX_ORPHANS, Waiting, lock};
+use super::{Agent, Home, MAX_ORPHANS, Waiting, lock};
 use crate::json;
 use crate::session::{Inbox, Message};
 
@@ -74,9 +74,10 @@ impl Mail {
         let first = back.lines().next().and_then(AgentUpdate::read).and_then(|update| update.session());
         let Some(session) = first else { return };
         let other = lock(&agent.links).sessions.get(&session).filter(|inbox| !inbox.is_closed()).cloned();
-        match other {
-            Some(other) => drop(other.send(Message::Lines(back, place)).await),
-            None => back.lines().for_each(|line| orphan(agent, session.clone(), line)),
+        match (other, home(agent, &session)) {
+            (Some(other), _) => drop(other.send(Message::Lines(back, place)).await),
+            (None, Some(home)) => home.deliver(back).await,
+            (None, None) => back.lines().for_each(|line| orphan(agent, session.clone(), line)),
         }
     }
 
@@ -102,17 +103,19 @@ async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
         && let Some(session) = update.session()
     {
         mail.send(agent).await;
-        let links = lock(&agent.links);
-        match links.sessions.get(&session) {
-            Some(inbox) => {
-                mail.to = Some(inbox.clone());
+        let inbox = lock(&agent.links).sessions.get(&session).cloned();
+        match (inbox, home(agent, &session)) {
+            (Some(inbox), _) => {
+                mail.to = Some(inbox);
                 update.prefix(line).clone_into(&mut mail.prefix);
                 mail.add(line);
             }
-            None => {
-                drop(links);
+            (None, home) => {
                 mail.to = None;
-                orphan(agent, session, line);
+                match home {
+                    Some(home) => home.deliver(format!("{line}\n")).await,
+                    None => orphan(agent, session, line),
+                }
             }
         }
         return;
@@ -135,6 +138,11 @@ async fn heard(agent: &Agent, frame: Frame<'_>, mail: &mut Mail) {
             malformed.answer().into_iter().for_each(|answer| agent.say(answer));
         }
     }
+}
+
+/// Where a session is at home that the agent was let go of.
+fn home(agent: &Agent, session: &SessionId) -> Option<Home> {
+    lock(&agent.links).released.get(session).cloned()
 }
 
 fn orphan(agent: &Agent, session: SessionId, line: &str) {

@@ -123,11 +123,12 @@ impl AgentConfig {
         }
     }
 
-    /// An agent inside this process.
+    /// An agent inside this process, which stays.
     pub fn local(name: impl Into<String>, local: Local) -> Self {
         let name = name.into();
         let command = vec![format!("(inside) {name}")];
-        Self { local: Some(local), pass_env: Vec::new(), ..Self::new(name, command) }
+        let (pass_env, idle) = (Vec::new(), Duration::MAX);
+        Self { local: Some(local), pass_env, idle, ..Self::new(name, command) }
     }
 
     /// Reads `NAME=COMMAND`, as it stands on the command line. The command is split as a shell would, without one.

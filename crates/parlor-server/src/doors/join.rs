@@ -105,14 +105,14 @@ where
             break;
         }
         // Before it is written: the answer must not come first.
-        scan.feed(&buffer[..read], |line| owed.asked(line));
+        scan.feed(&buffer[..read], |line| owed.heard(line));
         if server.write_all(&buffer[..read]).await.is_err() {
             // What the server said last may still be there to be read, so the other direction finds its end.
             tokio::time::sleep(PATIENCE).await;
             return Gone::Server;
         }
     }
-    scan.finish(|line| owed.asked(line));
+    scan.finish(|line| owed.heard(line));
     said_all.store(true, Ordering::Relaxed);
     let _ = server.shutdown().await;
     tokio::time::sleep(PATIENCE).await;
@@ -132,7 +132,7 @@ where
         if stdout.write_all(read).await.is_err() || stdout.flush().await.is_err() {
             return Gone::Editor;
         }
-        scan.feed(read, |line| owed.answered(line));
+        scan.feed(read, |line| owed.told(line));
         let length = read.len();
         from_server.consume(length);
     }

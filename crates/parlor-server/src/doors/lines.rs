@@ -127,7 +127,7 @@ impl Conversation {
 
 async fn said(connection: &mut Connection, owed: &Owed, frame: Frame<'_>) {
     if let Frame::Line(line) = &frame {
-        owed.asked(line);
+        owed.heard(line);
     }
     connection.said(frame).await;
 }
@@ -150,7 +150,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
         let Some(ready) = ready else { return Ok(()) };
         write_gathered(write, &ready, &mut gathered).await?;
         for lines in &ready {
-            lines.split_terminator('\n').for_each(|line| owed.answered(line));
+            lines.split_terminator('\n').for_each(|line| owed.told(line));
         }
     }
 }

@@ -1,8 +1,11 @@
-//! Which requests of a client have no answer yet, seen from the line between.
+//! Which requests of a client have no answer yet, and which it has not answered, seen from the line between.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use parlor_wire::{Batches, Body, DEFAULT_LINE_LIMIT, Incoming, Message, Open, RequestId, parse};
+use parlor_wire::{
+    Batches, Body, CANCEL_REQUEST, DEFAULT_LINE_LIMIT, Incoming, Message, Open, RequestId, cancel_target,
+    parse,
+};
 use tokio::sync::Notify;
 
 /// How the line begins that is said far more often than all others. It holds no answer, so it is not read.
@@ -14,11 +17,12 @@ const LIMIT: usize = 10_000;
 /// How much memory is kept for the next line that comes in pieces.
 const KEPT_CAPACITY: usize = 64 << 10;
 
-/// The answers that a client waits for.
+/// The answers that a client waits for, and those that it has yet to give.
 #[derive(Debug)]
 pub(super) struct Owed {
     open: Mutex<Open<()>>,
-    answered: Notify,
+    asked: Mutex<Open<()>>,
+    changed: Notify,
 }
 
 /// Finds the lines in a stream that is passed on as it comes, and copies only those that come in pieces.
@@ -31,53 +35,60 @@ pub(super) struct Scan {
 
 impl Owed {
     pub(super) fn new() -> Self {
-        Self { open: Mutex::new(Open::new(LIMIT)), answered: Notify::new() }
+        let none = || Mutex::new(Open::new(LIMIT));
+        Self { open: none(), asked: none(), changed: Notify::new() }
     }
 
     /// The client says a line.
-    pub(super) fn asked(&self, line: &str) {
-        each(line, |message| {
-            if let Body::Request { id, .. } = message.body {
+    pub(super) fn heard(&self, line: &str) {
+        each(line, |message| match message.body {
+            Body::Request { id, .. } => {
                 // One that is open already, or one too many, is the server's to refuse.
-                let _ = self.lock().begin(id, ());
+                let _ = lock(&self.open).begin(id, ());
             }
+            Body::Response { id, .. } => drop(lock(&self.asked).finish(&id)),
+            Body::Notification { .. } => {}
         });
     }
 
     /// The client is told a line.
-    pub(super) fn answered(&self, line: &str) {
-        if line.as_bytes().starts_with(UPDATE) || self.lock().is_empty() {
+    pub(super) fn told(&self, line: &str) {
+        if line.as_bytes().starts_with(UPDATE) {
             return;
         }
-        each(line, |message| {
-            if let Body::Response { id, .. } = message.body {
-                self.lock().finish(&id);
+        each(line, |message| match message.body {
+            Body::Response { id, .. } => drop(lock(&self.open).finish(&id)),
+            Body::Request { id, .. } => drop(lock(&self.asked).begin(id, ())),
+            Body::Notification { method, params } if method == CANCEL_REQUEST => {
+                if let Some(id) = cancel_target(params) {
+                    lock(&self.asked).finish(&id);
+                }
             }
+            Body::Notification { .. } => {}
         });
-        if self.lock().is_empty() {
-            self.answered.notify_waiters();
-        }
+        self.changed.notify_waiters();
     }
 
-    /// Waits until nothing is owed.
+    /// Waits until there is nothing to wait for with a client that says no more: nothing is owed to it, or it would have
+    /// to answer first.
     pub(super) async fn settled(&self) {
         loop {
-            let answered = self.answered.notified();
-            if self.lock().is_empty() {
+            let changed = self.changed.notified();
+            if lock(&self.open).is_empty() || !lock(&self.asked).is_empty() {
                 return;
             }
-            answered.await;
+            changed.await;
         }
     }
 
     /// Takes all that is owed, in the order it was asked for.
     pub(super) fn drain(&self) -> Vec<RequestId> {
-        self.lock().drain().map(|(id, ())| id).collect()
+        lock(&self.open).drain().map(|(id, ())| id).collect()
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Open<()>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(open: &Mutex<Open<()>>) -> MutexGuard<'_, Open<()>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Scan {
@@ -148,15 +159,37 @@ mod tests {
     #[test]
     fn requests_are_owed_until_answered_also_in_batches() {
         let owed = Owed::new();
-        owed.asked(r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#);
-        owed.asked(r#"[{"jsonrpc":"2.0","id":"x","method":"a"},{"jsonrpc":"2.0","id":2,"method":"a"}]"#);
-        owed.asked(r#"{"jsonrpc":"2.0","method":"n"}"#);
-        owed.asked(r#"{"jsonrpc":"2.0","id":9,"result":null}"#);
-        owed.asked("oops");
-        owed.answered(r#"{"jsonrpc":"2.0","id":7,"method":"asks/the/client"}"#);
-        owed.answered(r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#);
-        owed.answered(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
+        owed.heard(r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#);
+        owed.heard(r#"[{"jsonrpc":"2.0","id":"x","method":"a"},{"jsonrpc":"2.0","id":2,"method":"a"}]"#);
+        owed.heard(r#"{"jsonrpc":"2.0","method":"n"}"#);
+        owed.heard(r#"{"jsonrpc":"2.0","id":9,"result":null}"#);
+        owed.heard("oops");
+        owed.told(r#"{"jsonrpc":"2.0","id":7,"method":"asks/the/client"}"#);
+        owed.told(r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#);
+        owed.told(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
         assert_eq!(open(&owed), [r#""x""#, "2"]);
+    }
+
+    #[test]
+    fn who_says_no_more_is_waited_for_unless_it_would_have_to_answer() {
+        use std::pin::pin;
+        use std::task::{Context, Poll, Waker};
+
+        let owed = Owed::new();
+        let settled =
+            || matches!(pin!(owed.settled()).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
+        assert!(settled());
+        owed.heard(r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt"}"#);
+        assert!(!settled());
+        owed.told(r#"{"jsonrpc":"2.0","id":7,"method":"session/request_permission"}"#);
+        assert!(settled(), "nobody will answer");
+        owed.heard(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        assert!(!settled());
+        owed.told(r#"{"jsonrpc":"2.0","id":8,"method":"session/request_permission"}"#);
+        owed.told(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":8}}"#);
+        assert!(!settled());
+        owed.told(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert!(settled());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use parlor_wire::{Outcome, RequestId, RpcError, code};
 use super::chosen::Chosen;
 use super::tell::{Source, meta_before};
 use super::{Actor, AgentCall, MOST_SILENCE, Message, SILENCE, Starting, StepMarks, fresh};
-use crate::agent::{Agent, Offer, Reply as AgentReply};
+use crate::agent::{Agent, Home, Offer, Reply as AgentReply};
 use crate::config::chosen_env;
 use crate::context;
 use crate::hub::Shared;
@@ -38,13 +38,23 @@ pub(crate) struct Bound {
 const HAND_OVER: &str = "handOver";
 
 impl Bound {
-    /// The session needs the agent no more, for now.
-    pub(super) fn release(self, forever: bool) {
+    /// Our session needs the agent no more, for now. What the agent still says is said in it.
+    pub(super) fn release(self, hub: &Arc<Shared>, ours: &SessionId) {
+        self.agent.release(&self.session, Home { hub: Arc::downgrade(hub), session: ours.clone() });
+        if self.agent.offers(Offer::Close) {
+            tokio::spawn(async move {
+                let _ = self.agent.call("session/close", &Actor::params_for(&self.session)).await;
+            });
+        }
+    }
+
+    /// Our session is gone, or goes without the agent.
+    pub(super) fn discard(self) {
         self.agent.unlink(&self.session);
-        let method = match forever {
-            true if self.agent.offers(Offer::Delete) => "session/delete",
-            true | false if self.agent.offers(Offer::Close) => "session/close",
-            true | false => return,
+        let method = match () {
+            () if self.agent.offers(Offer::Delete) => "session/delete",
+            () if self.agent.offers(Offer::Close) => "session/close",
+            () => return,
         };
         tokio::spawn(async move {
             let _ = self.agent.call(method, &Actor::params_for(&self.session)).await;
@@ -120,7 +130,7 @@ impl Actor {
         if let Some(ignored) = &decoded.ignored {
             tracing::debug!(session = %self.id, "part of an update is ignored: {ignored}");
         }
-        if self.starting.is_some()
+        if self.starting.as_ref().is_some_and(|starting| starting.replays)
             && !matches!(decoded.update, Update::Upsert { target: Target::Slot(_), .. })
         {
             return;
@@ -201,7 +211,7 @@ impl Actor {
                     if !self.session.is_busy()
                         && let Some(bound) = self.agent.take()
                     {
-                        bound.release(false);
+                        bound.release(&self.hub, &self.id);
                         self.session.step(Input::AgentReleased, &mut fresh, &mut Step::default());
                     }
                 }
@@ -293,7 +303,9 @@ impl Actor {
             return;
         }
         let now = Instant::now();
-        self.starting = Some(Starting { since: now, heard: now, bound: None });
+        // One inside this process tells no old stories.
+        let is_local = self.hub.config_of(&self.row).is_some_and(|config| config.local.is_some());
+        self.starting = Some(Starting { since: now, heard: now, replays: !is_local, bound: None });
         let (hub, row, me) = (Arc::clone(&self.hub), self.row.clone(), self.me.clone());
         let id = self.id.clone();
         let chosen = Chosen::of(self.session.transcript(), self.decoder.dialect());
@@ -320,6 +332,7 @@ impl Actor {
             Err(error) => {
                 self.starting = None;
                 self.go_on_with_forks(Some(&error));
+                self.go_on_with_calls(Some(&error));
                 for held in self.session.held() {
                     self.step(Input::Rejected { prompt: held.id, error: json::error_object(&error) });
                 }
@@ -351,6 +364,7 @@ impl Actor {
         let anew = bound.anew;
         self.bind(bound, anew);
         self.learn(&result);
+        self.go_on_with_calls(None);
     }
 
     pub(super) fn agent_gone(&mut self, error: &RpcError) {
@@ -360,11 +374,13 @@ impl Actor {
         self.flush_info();
         self.starting = None;
         self.sent.clear();
+        self.passed_on.clear();
         self.questions.retain(|_, asked| !asked.forwarded);
         self.terminals = None;
         self.decoder.turn_boundary();
         self.step(Input::AgentGone(live::failed_state(error)));
         self.go_on_with_forks(Some(error));
+        self.go_on_with_calls(Some(error));
     }
 
     /// Reads or writes a file for the agent: the editor has unsaved changes, the disk has the rest.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use parlor_dialect::{Dialect, Losses, live};
+use parlor_dialect::{Dialect, live};
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, Input, Prompt, PromptId, QuestionId, Reply, Settled};
 use parlor_session::{SessionId, Update};
 use parlor_wire::{RequestId, RpcError, cancel_line, code, write};
 
 use super::tell::Marks;
-use super::{Actor, AgentCall, Asked, End, Forwarded, StepMarks};
+use super::{Actor, Asked, End, StepMarks};
 use crate::client::{Client, Question};
 use crate::json;
 
@@ -49,8 +49,9 @@ impl Actor {
 
     pub(super) fn take_back(&mut self, client: ClientId, id: &RequestId) {
         let found = self.prompts.iter().find(|(_, (by, request))| *by == client && request == id);
-        if let Some((prompt, _)) = found {
-            self.step(Input::TakenBack(*prompt));
+        match found {
+            Some((prompt, _)) => self.step(Input::TakenBack(*prompt)),
+            None => self.unforward(client, id),
         }
     }
 
@@ -141,112 +142,6 @@ impl Actor {
             }
         };
         self.step(Input::Noted(Update::State(live::failed_state(&error))));
-    }
-
-    /// Passes on what only the agent can do.
-    pub(super) fn forward(
-        &mut self,
-        client: &Arc<Client>,
-        id: Option<&RequestId>,
-        method: &str,
-        mut params: Object,
-    ) {
-        self.attach(client);
-        if method == "terminal/cancel"
-            && let Some(id) = id
-            && self.agent_dialect() == Dialect::V1
-        {
-            let line = match self.cancel_terminal(&params) {
-                Ok(()) => json::response(id, &Object::default()),
-                Err(error) => json::error(id, &error),
-            };
-            return self.say(client.id, line);
-        }
-        let refuse = |actor: &mut Self, error: &RpcError| {
-            if let Some(id) = id {
-                actor.say(client.id, json::error(id, error));
-            }
-        };
-        let Some((agent, session)) = self.bound() else {
-            self.start_agent();
-            let error =
-                RpcError::new(code::INTERNAL_ERROR, "the agent is being started: try again in a moment");
-            return refuse(self, &error);
-        };
-        let (agent, session) = (Arc::clone(agent), session.clone());
-        params.set("sessionId", session.as_json());
-        let transcript = Some(self.session.transcript());
-        let mut losses = Losses::default();
-        let request =
-            live::request_to_agent(method, &params, client.dialect(), agent.dialect, transcript, &mut losses);
-        let (agents_method, agents_params) = match request {
-            Ok(request) => request,
-            Err(loss) => {
-                let message = format!("the agent's version of the protocol cannot be told this: {loss}");
-                return refuse(self, &RpcError::new(code::METHOD_NOT_FOUND, message));
-            }
-        };
-        match id.cloned() {
-            Some(id) => {
-                let call = AgentCall::Forwarded(Forwarded {
-                    client: Arc::clone(client),
-                    id,
-                    asked: method.to_owned(),
-                    method: agents_method.clone(),
-                    params: agents_params.clone(),
-                });
-                if let Err(error) = agent.call_for(&self.me, call, &agents_method, &agents_params) {
-                    refuse(self, &RpcError::from_raw(error.raw()));
-                }
-            }
-            None => agent.notify(&agents_method, &agents_params),
-        }
-    }
-
-    /// The agent answered what a client asked.
-    pub(super) fn forwarded(&mut self, call: &Forwarded, reply: Result<Json, Json>) {
-        let Forwarded { client, id, asked, method, params } = call;
-        let client = client.id;
-        let line = match reply {
-            Err(error) => json::error(id, &RpcError::from_raw(error.raw())),
-            Ok(result) => {
-                let result = match parlor_json::type_of(result.raw()) {
-                    parlor_json::Type::Object => json::object(Some(result.raw())),
-                    parlor_json::Type::Null => Object::default(),
-                    parlor_json::Type::Bool
-                    | parlor_json::Type::Number
-                    | parlor_json::Type::String
-                    | parlor_json::Type::Array => {
-                        let line = write::response(id, result.raw()) + "\n";
-                        return self.say(client, line);
-                    }
-                };
-                let sets = matches!(method.as_str(), "session/set_mode" | "session/set_config_option");
-                self.learn(&result);
-                if method == "session/set_mode"
-                    && let Some(mode) = params.get("modeId")
-                {
-                    self.step(Input::Noted(live::mode_set(mode)));
-                }
-                let mut said = result.clone();
-                if sets && let Some(seat) = self.seats.get_mut(&client) {
-                    let fields = seat.listener.session_fields(self.session.transcript(), &mut self.losses);
-                    said.remove("modes");
-                    said.remove("configOptions");
-                    // Who sets a mode the way of v1 is told no options.
-                    if asked != "session/set_mode"
-                        && let Some(options) = fields.get("configOptions")
-                    {
-                        said.set("configOptions", options.clone());
-                    }
-                }
-                if said.get("sessionId").is_some() {
-                    said.set("sessionId", self.id.as_json());
-                }
-                json::response(id, &said)
-            }
-        };
-        self.say(client, line);
     }
 
     /// Keeps what a response said about modes, options and commands.

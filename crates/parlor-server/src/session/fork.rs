@@ -400,7 +400,7 @@ async fn tell(hub: &Arc<Shared>, planned: Planned, how: How) {
             }
             Ok(Some(bound)) => {
                 // Somebody was quicker to open it, and it goes without this agent.
-                bound.release(true);
+                bound.discard();
                 let why = RpcError::new(code::INTERNAL_ERROR, "the new session was opened meanwhile");
                 tell_of_transcript(hub, &session, &client, &id, answer, prompt, Some(&why)).await
             }

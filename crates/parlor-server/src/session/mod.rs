@@ -9,6 +9,7 @@ mod bursts;
 mod calls;
 mod chosen;
 pub(crate) mod fork;
+mod forward;
 mod join;
 mod keep;
 mod open;
@@ -40,6 +41,8 @@ use crate::services::terminals::{TerminalEvent, Terminals};
 pub(crate) use self::agent::Bound;
 use self::aliases::Aliases;
 use self::bursts::Bursts;
+use self::forward::Forward;
+pub(crate) use self::forward::Forwarded;
 pub(crate) use self::join::From;
 pub(crate) use self::open::{Replay, start};
 use self::seat::Seat;
@@ -132,18 +135,6 @@ pub(crate) enum AgentCall {
     Forwarded(Forwarded),
 }
 
-/// What a client asked and only the agent can answer.
-#[derive(Debug)]
-pub(crate) struct Forwarded {
-    client: Arc<Client>,
-    id: RequestId,
-    /// The method as the client called it.
-    asked: String,
-    /// The method and the params as the agent was asked.
-    method: String,
-    params: Object,
-}
-
 /// A session and what it is made of.
 pub(crate) struct Actor {
     hub: Arc<Shared>,
@@ -190,6 +181,10 @@ pub(crate) struct Actor {
     /// Forks that have yet to be stored, and stored ones that wait for the agent.
     forks: Vec<fork::Planned>,
     waiting_forks: Vec<fork::Planned>,
+    /// What clients want of an agent that is being brought back, and what they want of the one that is there, by the id
+    /// under which it was asked.
+    waiting_calls: Vec<Forward>,
+    passed_on: HashMap<(ClientId, RequestId), RequestId>,
     aliases: Aliases,
     unsaved: Unsaved,
     unworded: Unworded,
@@ -253,6 +248,8 @@ struct Starting {
     since: Instant,
     /// When it last said something.
     heard: Instant,
+    /// Whether it may tell old stories.
+    replays: bool,
     bound: Option<Bound>,
 }
 
@@ -329,7 +326,7 @@ impl Actor {
             }
             Message::Say { client, content, answer } => self.speak(&client, content, answer),
             Message::Forward { client, id, method, params } => {
-                self.forward(&client, id.as_ref(), &method, params);
+                self.forward(client, id, method, params);
             }
             Message::Answered { question, by, answer } => self.answered(question, by, answer),
             Message::AgentAsks { id, method, params } => self.agent_asks(id, method, params),
@@ -510,7 +507,10 @@ impl Actor {
         }
         // With the server, its agents end as well.
         if let Some(bound) = self.agent.take().filter(|_| !matches!(self.ends, Some(End::Stopped(_)))) {
-            bound.release(matches!(self.ends, Some(End::Deleted)));
+            match self.ends {
+                Some(End::Deleted) => bound.discard(),
+                Some(_) | None => bound.release(&self.hub, &self.id),
+            }
         }
         if let Some(End::Stopped(all)) = self.ends {
             for done in all {

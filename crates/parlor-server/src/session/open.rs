@@ -77,6 +77,8 @@ pub(crate) fn start(
         lookers: Vec::new(),
         forks: Vec::new(),
         waiting_forks: Vec::new(),
+        waiting_calls: Vec::new(),
+        passed_on: HashMap::new(),
         aliases: Aliases::restored(aliases.as_deref()),
         unsaved: Unsaved::default(),
         unworded,

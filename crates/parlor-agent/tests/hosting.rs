@@ -1,0 +1,159 @@
+//! Where an agent is served, and what stays of it.
+
+use std::time::Duration;
+
+use parlor_agent::{Agent, Failure, Info, Server, Stop, Turn};
+use parlor_client::{Client, Connector, Error, Session, Version};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+/// Says what it is told, and who it is.
+struct Echo(&'static str, &'static str);
+
+impl Agent for Echo {
+    fn info(&self) -> Info {
+        Info::new(self.0, self.1).takes(if self.1 == "1" { "audio" } else { "image" })
+    }
+
+    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
+        if turn.text() == "wait" {
+            std::future::pending::<()>().await;
+        }
+        turn.say(&turn.text()).await;
+        Ok(Stop::EndTurn)
+    }
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it must happen")
+}
+
+async fn client(server: &Server) -> Client {
+    let (read, write) = tokio::io::split(server.connect());
+    soon(Connector::new("test", "1").over(read, write)).await.unwrap()
+}
+
+async fn turn(session: &Session, text: &str) {
+    let turn = soon(session.prompt(text)).await.unwrap();
+    soon(turn.end()).await.unwrap();
+}
+
+fn last(session: &Session) -> String {
+    session.read(|transcript| transcript.entries().last().unwrap().body().content.to_text())
+}
+
+#[tokio::test]
+async fn an_agent_that_calls_itself_something_else_finds_its_sessions_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sessions.db");
+    let server = Server::of(Echo("old", "1")).store(&file).start().await.unwrap();
+    let session = soon(client(&server).await.new_session("/tmp".as_ref())).await.unwrap();
+    turn(&session, "one").await;
+    server.stop().await;
+    drop(server);
+
+    let server = Server::of(Echo("new", "2")).store(&file).start().await.unwrap();
+    let client = client(&server).await;
+    let info = client.info().to_json();
+    let info = info.as_str();
+    assert!(info.contains(r#""name":"new""#) && info.contains(r#""version":"2""#), "{info}");
+    assert!(info.contains("image") && !info.contains("audio"), "{info}");
+    assert_eq!(soon(client.list(None)).await.unwrap().len(), 1);
+    let session = soon(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
+    turn(&session, "two").await;
+    assert_eq!(session.transcript().entries().len(), 4);
+}
+
+#[tokio::test]
+async fn one_server_at_a_time_has_a_file_of_sessions() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sessions.db");
+    let server = Server::of(Echo("a", "1")).store(&file).start().await.unwrap();
+    let session = soon(client(&server).await.new_session("/tmp".as_ref())).await.unwrap();
+    let running = soon(session.prompt("wait")).await.unwrap();
+    let second = Server::of(Echo("a", "1")).store(&file).start().await;
+    let why = second.unwrap_err().to_string();
+    assert!(why.contains("sessions.db") && why.contains("another process"), "{why}");
+    // The first one is none the worse for it.
+    soon(session.cancel()).await.unwrap();
+    soon(running.end()).await.unwrap();
+
+    let nowhere = Server::of(Echo("a", "1")).store(directory.path().join("no/such/place")).start().await;
+    assert!(nowhere.unwrap_err().to_string().contains("no/such/place"));
+    std::fs::write(directory.path().join("broken.db"), "no database ".repeat(1000)).unwrap();
+    let broken = Server::of(Echo("a", "1")).store(directory.path().join("broken.db")).start().await;
+    assert!(broken.unwrap_err().to_string().contains("broken.db"));
+}
+
+#[tokio::test]
+async fn clients_come_by_websocket_if_they_have_the_token() {
+    let server = Server::of(Echo("web", "1")).start().await.unwrap();
+    let address = server.listen("127.0.0.1:0".parse().unwrap(), "secret").await.unwrap();
+    let url = format!("ws://{address}/acp");
+    let connector = Connector::new("test", "1");
+    for token in [None, Some("secrets"), Some("")] {
+        assert!(soon(connector.url(&url, token)).await.is_err(), "{token:?}");
+    }
+    let here = client(&server).await;
+    let session = soon(here.new_session("/tmp".as_ref())).await.unwrap();
+    for version in [Version::V1, Version::V2] {
+        let client = soon(connector.clone().only(version).url(&url, Some("secret"))).await.unwrap();
+        let same = soon(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
+        turn(&same, "over there").await;
+        assert_eq!(last(&same), "over there");
+    }
+    // Other agents cannot be asked for.
+    let other = soon(connector.url(&format!("{url}?agent=claude"), Some("secret"))).await;
+    assert!(other.is_err(), "there is one agent");
+
+    assert!(server.listen(address, "secret").await.is_err(), "it is taken");
+    assert!(server.listen("127.0.0.1:0".parse().unwrap(), "no token").await.is_err());
+    let everywhere = server.listen("0.0.0.0:0".parse().unwrap(), "secret").await;
+    assert!(everywhere.unwrap_err().to_string().contains("other machines"));
+
+    server.stop().await;
+    assert!(soon(connector.url(&url, Some("secret"))).await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_has_ended_serves_nobody() {
+    let server = Server::of(Echo("a", "1")).start().await.unwrap();
+    let client = client(&server).await;
+    let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+    turn(&session, "one").await;
+    server.stop().await;
+    let refused = soon(session.prompt("two")).await;
+    assert!(matches!(refused, Err(Error::Rpc(_) | Error::Gone)), "{refused:?}");
+    assert!(soon(client.new_session("/tmp".as_ref())).await.is_err());
+}
+
+#[tokio::test]
+async fn the_draft_is_spoken_to_who_asks_for_it() {
+    let server = Server::of(Echo("a", "1")).start().await.unwrap();
+    let (read, mut write) = tokio::io::split(server.connect());
+    let mut lines = BufReader::new(read).lines();
+    let mut next = async |what: &str| {
+        loop {
+            let line = soon(lines.next_line()).await.unwrap().unwrap();
+            if line.contains(what) {
+                return line;
+            }
+        }
+    };
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":2,"info":{"name":"t","version":"1"},"capabilities":{},"_meta":{"parlor/dialect":"draft"}}}"#;
+    write.write_all(format!("{initialize}\n").as_bytes()).await.unwrap();
+    assert!(next(r#""id":1"#).await.contains(r#""protocolVersion":2"#));
+    let new = r#"{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/tmp","mcpServers":[]}}"#;
+    write.write_all(format!("{new}\n").as_bytes()).await.unwrap();
+    let answer = next(r#""id":2"#).await;
+    let (_, id) = answer.split_once(r#""sessionId":""#).unwrap();
+    let (id, _) = id.split_once('"').unwrap();
+    let prompt = format!(
+        r#"{{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{{"sessionId":"{id}","prompt":[{{"type":"text","text":"hi"}}]}}}}"#
+    );
+    write.write_all(format!("{prompt}\n").as_bytes()).await.unwrap();
+    assert_eq!(next(r#""id":3"#).await, r#"{"jsonrpc":"2.0","id":3,"result":{}}"#);
+    let idle = next(r#""state":"idle""#).await;
+    assert!(
+        idle.contains(r#""sessionUpdate":"state_change""#) && idle.contains(r#""stop_reason":"end_turn""#)
+    );
+}
