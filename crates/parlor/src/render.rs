@@ -139,6 +139,11 @@ fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
             indented(&block_text(block), "  ", out)
         }
         Some("diff") => {
+            let patch = members.get("patch").filter(|patch| type_of(patch) == Type::Object);
+            let patch = patch.and_then(|patch| Members::of(patch).ok()).and_then(|patch| patch.get("text"));
+            if let Some(patch) = patch.and_then(text) {
+                return indented(&patch, "  ", out);
+            }
             if let Some(path) = named("path") {
                 writeln!(out, "  {DIM}{}{DIM:#}", safe(&path))?;
             }
@@ -147,9 +152,7 @@ fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
                     writeln!(out, "  {style}{sign} {}{style:#}", safe(line))?;
                 }
             }
-            let patch = members.get("patch").filter(|patch| type_of(patch) == Type::Object);
-            let patch = patch.and_then(|patch| Members::of(patch).ok()).and_then(|patch| patch.get("text"));
-            indented(&patch.and_then(text).unwrap_or_default(), "  ", out)
+            Ok(())
         }
         Some("terminal") => {
             writeln!(out, "  {DIM}terminal {}{DIM:#}", safe(&named("terminalId").unwrap_or_default()))

@@ -18,7 +18,7 @@ pub(super) async fn edit(turn: &Turn, title: &str) {
 pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), Failure> {
     let call = turn.tool(title).kind("delete").start().await;
     let choice = call.ask(&[Choice::AllowOnce, Choice::AllowAlways, Choice::RejectOnce]).await?;
-    let choice = choice.ok_or_else(|| Failure::new("nobody decided"))?;
+    let choice = choice.ok_or("nobody decided")?;
     if choice.allows() {
         call.complete().await;
     } else {

@@ -118,6 +118,7 @@ fn a_transcript_is_shown_and_exported() {
         {
             assert!(shown.out.contains(part), "{part}: {shown:#?}");
         }
+        assert_eq!(shown.out.matches("Hello, world").count(), 1, "a change is shown once: {shown:#?}");
         let json = place.run(&["show", &id, "--json"]).done();
         assert_eq!(json.json()["messages"][0]["content"][0]["text"], script);
         assert_eq!(json.out, place.run(&["export", &id]).done().out);
