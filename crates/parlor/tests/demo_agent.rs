@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{check, parlor};
 use expect_test::expect;
@@ -219,6 +219,7 @@ type Seen = (&'static str, &'static [&'static str], Option<&'static [&'static st
 #[rustfmt::skip]
 const SEEN: &[Seen] = &[
     ("say one  two", &["Agent: one  two"], None),
+    ("say one\nsay two", &["Agent: one", "Agent: two"], None),
     ("think hm so", &["Thought: hm so"], None),
     ("two Again.", &["Agent: Again.", "Agent: Again."], None),
     ("redact", &["Agent: The password is [redacted]."],
@@ -245,7 +246,6 @@ const SEEN: &[Seen] = &[
     ("mode code", &["mode code"], None),
     ("mode fast", &["Agent: the setting 'mode' has no value 'fast'"], None),
     ("usage", &["used 1"], None),
-    ("sleep 1\nsay done", &["Agent: done"], None),
     ("later 100 Now.", &["Agent: Now."], None),
     ("background 2", &["Agent: Background update 1 of 2.", "Agent: Background update 2 of 2."], None),
     ("sleep soon", &["Agent: It is used like this: sleep MS"], None),
@@ -271,7 +271,26 @@ async fn commands_do_what_the_help_says() {
     }
 }
 
-/// Commands that are not among those above, and how a turn with them ends.
+#[tokio::test]
+async fn sleeping_takes_its_time() {
+    let demo = Demo::start(Version::V2, &[]).await;
+    let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+    let begun = Instant::now();
+    turn(&session, "sleep 100\nsay done").await;
+    assert!(begun.elapsed() >= Duration::from_millis(100));
+    assert_eq!(seen(&session), ["Agent: done"]);
+    demo.end().await;
+}
+
+#[tokio::test]
+async fn a_hundred_things_go_on_beside_the_turns_and_no_more() {
+    let demo = Demo::start(Version::V2, &[]).await;
+    let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+    turn(&session, "later 3600000 Later.\n".repeat(102)).await;
+    assert_eq!(seen(&session), ["Agent: I have enough to do already."; 2]);
+    demo.end().await;
+}
+
 #[tokio::test]
 async fn turns_end_in_other_ways() {
     for version in VERSIONS {
@@ -304,7 +323,7 @@ async fn every_command_is_listed_announced_and_known() {
         demo.end().await;
     }
     // Each of them is tried by a test here.
-    let elsewhere = ["help", "refuse", "fail", "title", "whoami"];
+    let elsewhere = ["help", "refuse", "fail", "title", "whoami", "sleep"];
     let tried: Vec<_> = SEEN.iter().flat_map(|(prompt, ..)| prompt.lines()).collect();
     for name in names.iter().filter(|name| !elsewhere.contains(name)) {
         assert!(tried.iter().any(|line| line.split(' ').next() == Some(name)), "{name} is not tried");
@@ -421,6 +440,21 @@ async fn ends(processes: &[Pid]) {
         }
     };
     soon(gone).await;
+}
+
+#[tokio::test]
+async fn a_command_runs_where_the_session_works() {
+    let home = TempDir::new().unwrap();
+    let demo = Demo::start(Version::V2, &[]).await;
+    let session = soon(demo.client.new_session(home.path())).await.unwrap();
+    turn(&session, "terminal echo here > made").await;
+    assert_eq!(fs::read_to_string(home.path().join("made")).unwrap(), "here\n");
+    let nowhere = soon(demo.client.new_session("/no/where".as_ref())).await.unwrap();
+    turn(&nowhere, "terminal true").await;
+    let seen = seen(&nowhere);
+    assert_eq!(seen[0], r#"tool "true" "failed" "#);
+    assert!(seen[1].starts_with("Agent: It cannot be run: "), "{seen:#?}");
+    demo.end().await;
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The core does no I/O and knows no clock, no randomness and no async: looked up in its sources, so that
-//! nobody can forget it.
+//! The core does no I/O and knows no clock, no randomness and no async, and the agent of the tests serves no session with
+//! the code that it tests: looked up in their sources, so that nobody can forget it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,6 +77,19 @@ fn core_crates_depend_on_nothing_that_could_bring_them_in() {
         for line in dependencies.lines().filter(|line| !line.is_empty()) {
             let dependency = line.split(['.', ' ', '=']).next().unwrap();
             assert!(DEPENDENCIES.contains(&dependency), "{name} depends on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn the_test_agent_uses_nothing_that_serves_sessions() {
+    let agent =
+        |(path, _): &(PathBuf, String)| path.components().any(|part| part.as_os_str() == "test_agent");
+    let sources: Vec<_> = sources("parlor").into_iter().filter(agent).collect();
+    assert!(!sources.is_empty());
+    for (path, text) in sources {
+        for word in ["parlor_agent", "parlor_client", "parlor_server", "parlor_session", "parlor_store"] {
+            assert!(!text.contains(word), "{}: `{word}` in the test agent", path.display());
         }
     }
 }
