@@ -18,6 +18,8 @@ use parlor_wire::{
     cancel_target, code, parse,
 };
 
+use tokio::sync::Semaphore;
+
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
@@ -27,17 +29,34 @@ use crate::session::{From, Message};
 /// How many sessions one connection may take part in.
 const MAX_SESSIONS: usize = 10_000;
 
+/// How many requests of one connection may be answered aside, while it says more.
+const MAX_ASIDE: usize = 256;
+
 /// A client that is connected.
 pub(crate) struct Connection {
     hub: Arc<Shared>,
     client: Arc<Client>,
     /// The sessions that it asked something of.
     sessions: HashSet<SessionId>,
+    aside: Arc<Semaphore>,
 }
 
 impl Connection {
     pub(crate) fn new(hub: Arc<Shared>, client: Arc<Client>) -> Self {
-        Self { hub, client, sessions: HashSet::new() }
+        Self { hub, client, sessions: HashSet::new(), aside: Arc::new(Semaphore::new(MAX_ASIDE)) }
+    }
+
+    /// Answers what may take long, such as an agent's answer, while the client says more.
+    fn aside(&self, answer: impl Future<Output = ()> + Send + 'static) -> Result<(), RpcError> {
+        let place = Arc::clone(&self.aside).try_acquire_owned().map_err(|_| {
+            let message = format!("{MAX_ASIDE} requests wait for their answers already: try again later");
+            RpcError::new(code::INTERNAL_ERROR, message)
+        })?;
+        tokio::spawn(async move {
+            answer.await;
+            drop(place);
+        });
+        Ok(())
     }
 
     pub(crate) async fn said(&mut self, frame: Frame<'_>) {
@@ -143,8 +162,7 @@ impl Connection {
         match method {
             "session/list" => {
                 let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
-                tokio::spawn(async move { list::list(&hub, &client, &id, &params).await });
-                return Ok(());
+                return self.aside(async move { list::list(&hub, &client, &id, &params).await });
             }
             "session/load" | "session/resume" => {
                 let from = from(method, &params, dialect)?;
@@ -165,8 +183,7 @@ impl Connection {
                 let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
                 let sid = SessionId::from(uuid::Uuid::now_v7().to_string().as_str());
                 self.touch(&sid)?;
-                tokio::spawn(async move { begin::new_session(&hub, &client, &id, params, sid).await });
-                Ok(())
+                self.aside(async move { begin::new_session(&hub, &client, &id, params, sid).await })
             }
             _ => match (json::session_of(&params), to_session(method, params.clone(), client(), id)?) {
                 (
@@ -176,8 +193,7 @@ impl Connection {
                 (Some(session), message) => self.reach_any(id, session, message).await,
                 (None, Message::Forward { method, .. }) => {
                     let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
-                    tokio::spawn(async move { begin::for_agent(&hub, &client, &id, &method, &params).await });
-                    Ok(())
+                    self.aside(async move { begin::for_agent(&hub, &client, &id, &method, &params).await })
                 }
                 (None, _) => session(&params).map(drop),
             },
@@ -218,8 +234,7 @@ impl Connection {
     ) -> Result<(), RpcError> {
         self.touch(&session)?;
         let (hub, client, id) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.clone());
-        tokio::spawn(async move { adopt::hand_over(&hub, &client, &id, &params, &session, message).await });
-        Ok(())
+        self.aside(async move { adopt::hand_over(&hub, &client, &id, &params, &session, message).await })
     }
 
     async fn reach(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {

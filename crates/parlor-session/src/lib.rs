@@ -23,6 +23,10 @@
 //! The words of this crate are its own. How a peer spells them on the wire is the business of
 //! `parlor-dialect`: field names are handed in, and this crate reads none but [`TITLE`].
 //!
+//! The enums of the model, such as [`EntryId`] and [`Update`], can be matched on completely. A conversation with a new kind of
+//! thing in it is something that whoever shows or translates one has to think about, so the compiler points to each place; it
+//! comes with a new minor version while the first number is 0, and a new major version after that.
+//!
 //! **Invariant:** no I/O, no clock, no randomness, no async. Ids come from the caller.
 //!
 //! **Invariant:** a refused update leaves the transcript as it was.

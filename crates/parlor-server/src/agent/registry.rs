@@ -45,6 +45,8 @@ struct Slot {
     agent: Option<Arc<Agent>>,
     unused_since: Option<Instant>,
     idle: std::time::Duration,
+    /// When it could last not be started, and why.
+    failed: Option<(Instant, RpcError)>,
 }
 
 impl Registry {
@@ -70,17 +72,24 @@ impl Registry {
         let speaks = (config.dialect, config.version);
         let key = Key { command: config.command.clone(), speaks, env: env.clone(), session };
         let slot = Arc::clone(self.running.lock().await.entry(key).or_default());
+        let since = Instant::now();
         let mut slot = slot.lock().await;
         slot.unused_since = None;
         slot.idle = config.idle;
         if let Some(agent) = slot.agent.as_ref().filter(|agent| !agent.is_gone()) {
             return Ok(Arc::clone(agent));
         }
+        // Who waited while it could not be started need not try it again.
+        if let Some((_, error)) = slot.failed.as_ref().filter(|(at, _)| *at >= since) {
+            return Err(error.clone());
+        }
         let known = self.remembered(config).map(|known| known.dialect.version());
         // The session's directory may be gone; the agent is told it with the session.
         let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let cwd = if cwd.is_dir() { cwd.to_owned() } else { home() };
-        let agent = start::start(config, &env, &cwd, known, &self.watcher).await?;
+        let started = start::start(config, &env, &cwd, known, &self.watcher).await;
+        slot.failed = started.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        let agent = started?;
         self.remember(config, &agent);
         slot.agent = Some(Arc::clone(&agent));
         self.lists.refresh(&agent, &stored::key_of(config));

@@ -30,7 +30,8 @@ fn main() {
             let server = Server::of(Streamer).start().await.expect("it starts");
             server.stdio().await;
         }),
-        "sdk" => runtime().block_on(sdk::serve()).expect("the connection is good"),
+        "sdk-1" => runtime().block_on(sdk::v1::serve()).expect("the connection is good"),
+        "sdk-2" => runtime().block_on(sdk::v2::serve()).expect("the connection is good"),
         // Cargo hands a benchmark that is run as a test no reason to measure.
         _ if env::args().any(|arg| arg == "--test") => {}
         _ => measure(),
@@ -60,17 +61,15 @@ impl Agent for Streamer {
 fn measure() {
     let me = env::current_exe().expect("this program is somewhere");
     let me = me.to_str().expect("its name is text");
-    let agents: [(&str, Vec<&str>); 3] = [
-        ("test agent", vec![env!("CARGO_BIN_EXE_parlor"), "test-agent"]),
-        ("parlor-agent", vec![me, "parlor-agent"]),
-        ("official SDK", vec![me, "sdk"]),
-    ];
     println!("{CHUNKS} chunks of {SIZE} bytes to a client on stdio; medians of {RUNS} interleaved runs\n");
     println!("  agent          protocol      time    chunks/s   time, test agent = 1");
     for version in [2, 1] {
-        // The agent of the SDK is one of version 2; one of version 1 has the same work to do.
-        let agents: Vec<_> =
-            agents.iter().filter(|(name, _)| version == 2 || *name != "official SDK").collect();
+        let sdk = format!("sdk-{version}");
+        let agents: [(&str, [&str; 2]); 3] = [
+            ("test agent", [env!("CARGO_BIN_EXE_parlor"), "test-agent"]),
+            ("parlor-agent", [me, "parlor-agent"]),
+            ("official SDK", [me, &sdk]),
+        ];
         let mut times = vec![Vec::new(); agents.len()];
         for _ in 0..RUNS {
             for ((_, command), times) in agents.iter().zip(&mut times) {

@@ -1,11 +1,19 @@
 //! The agents among the examples, met by the SDK's clients.
 
 use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::built::example;
 use crate::visitor::{VERSIONS, Version, Visit};
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_echo_agent_says_what_it_is_told() {
@@ -50,4 +58,60 @@ async fn the_worker_asks_writes_and_finds_its_sessions_again() {
         assert_eq!(second.title.as_deref(), Some("Notes: Buy milk"), "{version:?}");
         assert_eq!(fs::read_to_string(home.path().join("notes.txt")).unwrap(), "Buy milk\nSell eggs\n");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reader_of_the_guide_reads_what_it_is_allowed_to() {
+    for version in VERSIONS {
+        let home = TempDir::new().unwrap();
+        fs::write(home.path().join("poem.txt"), "one\ntwo\n").unwrap();
+        let agent = [example("reader"), home.path().join("sessions.db").to_str().unwrap().to_owned()];
+        let visit = Visit { agent: &agent, cwd: home.path(), session: None, prompts: &["poem.txt"] };
+        let (_, seen) = visit.by(version).await;
+        let said = [("user", "poem.txt"), ("agent", "I will have a look."), ("agent", "It has 2 lines.")];
+        assert_eq!(seen.said(), said, "{version:?}");
+        let shown = format!("Read {}", home.path().join("poem.txt").display());
+        assert_eq!(seen.tools, [(shown, "completed".to_owned())], "{version:?}");
+    }
+}
+
+/// An editor that crashes closes both ends, whatever the agent waits for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_asks_ends_with_the_client_that_would_have_to_answer() {
+    let home = TempDir::new().unwrap();
+    let file = home.path().join("sessions.db");
+    let mut agent = Command::new(example("worker"))
+        .arg(&file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let (mut write, read) = (agent.stdin.take().unwrap(), agent.stdout.take().unwrap());
+    let mut lines = BufReader::new(read).lines();
+    let mut say = async |line: &str| write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    let mut until = async |what: &str| loop {
+        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        if line.contains(what) {
+            return line;
+        }
+    };
+    say(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#).await;
+    until(r#""id":1"#).await;
+    let cwd = home.path().display();
+    say(&format!(
+        r#"{{"jsonrpc":"2.0","id":2,"method":"session/new","params":{{"cwd":"{cwd}","mcpServers":[]}}}}"#
+    ))
+    .await;
+    let answer = until(r#""id":2"#).await;
+    let (_, id) = answer.split_once(r#""sessionId":""#).unwrap();
+    let (id, _) = id.split_once('"').unwrap();
+    say(&format!(
+        r#"{{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{{"sessionId":"{id}","prompt":[{{"type":"text","text":"x"}}]}}}}"#
+    ))
+    .await;
+    until("session/request_permission").await;
+    drop(write);
+    let status = timeout(PATIENCE, agent.wait()).await.expect("nobody can answer").unwrap();
+    assert!(status.success(), "{status}");
 }

@@ -39,6 +39,12 @@ fn the_readme_and_the_guide_show_the_echo_agent_as_it_is() {
 }
 
 #[test]
+fn the_guide_shows_the_reader_as_it_is() {
+    let blocks = blocks(&read("docs/guide.md"), "rust");
+    assert_eq!(bare(&blocks[1]), bare(&read("crates/parlor-agent/examples/reader.rs")));
+}
+
+#[test]
 fn the_dependencies_of_the_guide_are_those_of_the_workspace() {
     let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
     let version = workspace["workspace"]["package"]["version"].as_str().unwrap();
@@ -79,6 +85,6 @@ fn the_guide_says_only_what_is_compiled_or_looked_at() {
     let guide = read("docs/guide.md");
     let languages = guide.lines().filter_map(|line| line.strip_prefix("```")).filter(|name| !name.is_empty());
     for language in languages {
-        assert!(["rust,no_run", "toml", "json", "console"].contains(&language), "{language}");
+        assert!(["rust", "rust,no_run", "toml", "json", "console"].contains(&language), "{language}");
     }
 }

@@ -1,4 +1,4 @@
-//! The agent of the official SDK that streams.
+//! The agent of the official SDK that streams, version 2 of the protocol.
 
 use agent_client_protocol::v2::schema::{
     AgentCapabilities, ContentChunk, IdleStateUpdate, Implementation, InitializeRequest, InitializeResponse,
@@ -45,8 +45,8 @@ pub(crate) async fn serve() -> Result<()> {
                     };
                     tell(SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
                     let message = MessageId::new("message");
-                    for number in 0..super::CHUNKS {
-                        let chunk = ContentChunk::new(super::text(number).into(), message.clone());
+                    for number in 0..crate::CHUNKS {
+                        let chunk = ContentChunk::new(crate::text(number).into(), message.clone());
                         tell(SessionUpdate::AgentMessageChunk(chunk))?;
                     }
                     let idle = IdleStateUpdate::new().stop_reason(StopReason::EndTurn);
