@@ -335,10 +335,11 @@ async fn other_words_are_answered_in_a_friendly_way() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
-        let blocks = r#"[{"type":"text","text":"What is this?"},{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}]"#;
-        turn(&session, Prompt::blocks(json(blocks))).await;
+        let image = r#"{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}"#;
+        let blocks = format!(r#"[{{"type":"text","text":"What is this?"}},{image},{image}]"#);
+        turn(&session, Prompt::blocks(json(&blocks))).await;
         turn(&session, "/say With a slash.").await;
-        let hello = r#"Agent: Hello! I am a demo agent. You said: "What is this?" (and attached 1). Say `help` to see what I can do."#;
+        let hello = r#"Agent: Hello! I am a demo agent. You said: "What is this?" (and attached 2). Say `help` to see what I can do."#;
         assert_eq!(seen(&session), [hello, "Agent: With a slash."], "{version:?}");
         demo.end().await;
     }
