@@ -3,7 +3,7 @@ use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parlor_server::config::{AgentConfig, Agents, Local};
 use parlor_server::data_dir::Tokens;
@@ -22,6 +22,10 @@ const IDLE: Duration = Duration::from_secs(15 * 60);
 
 /// How much waits in memory between a client inside the process and its sessions.
 const STREAM: usize = 1 << 20;
+
+/// How long a process that has the sessions and is about to end is waited for, and how often it is looked for.
+const ENDING: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What the sessions of an agent are filed under. It may call itself something else the next time.
 const NAME: &str = "agent";
@@ -48,7 +52,8 @@ pub struct ServeError(String);
 
 impl<A: Agent> Builder<A> {
     /// Keeps sessions in this file, so that they are there the next time. Without one they are there as long as the
-    /// agent runs. One process at a time can have them: the next one does not start.
+    /// agent runs. One process at a time can have them: the next one waits a few seconds, and
+    /// does not start.
     pub fn store(mut self, path: impl AsRef<Path>) -> Self {
         self.store = Some(path.as_ref().to_owned());
         self
@@ -58,7 +63,7 @@ impl<A: Agent> Builder<A> {
     pub async fn start(self) -> Result<Server, ServeError> {
         let (store, lock): (Arc<dyn Store>, _) = match &self.store {
             Some(path) => {
-                let lock = lock(path)?;
+                let lock = lock(path).await?;
                 let store = SqliteStore::open(path);
                 (Arc::new(store.map_err(|error| wrong(path, error))?), Some(Arc::new(lock)))
             }
@@ -155,15 +160,21 @@ impl Server {
     }
 }
 
-/// Sees to it that no other process has the sessions.
-fn lock(path: &Path) -> Result<File, ServeError> {
+/// Sees to it that no other process has the sessions. One that is about to end is waited for.
+async fn lock(path: &Path) -> Result<File, ServeError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let file = File::create(Path::new(&name)).map_err(|error| wrong(path, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(wrong(path, "another process has these sessions open")),
-        Err(TryLockError::Error(error)) => Err(wrong(path, error)),
+    let until = Instant::now() + ENDING;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => tokio::time::sleep(LOOK).await,
+            Err(TryLockError::WouldBlock) => {
+                return Err(wrong(path, "another process has these sessions open"));
+            }
+            Err(TryLockError::Error(error)) => return Err(wrong(path, error)),
+        }
     }
 }
 

@@ -121,6 +121,8 @@ impl Session {
     }
 
     pub(crate) async fn transcript_with(&self, message: Option<MessageId>) -> Result<Transcript, Failure> {
+        // What was said before this is answered is in it.
+        let _ = self.0.line.ask(live::SETTLED, self.about().end()).await;
         let transcript = self.0.line.transcript(self.id(), message).await;
         transcript.ok_or_else(|| Failure::new("the session is not there any more"))
     }

@@ -127,6 +127,15 @@ impl Agent for Speaker {
                 let _running = turn.terminal("forgotten").await;
                 terminal.killed("SIGKILL").await;
             }
+            "transcript" => {
+                for number in 1..=100 {
+                    turn.think(&format!("{number} ")).await;
+                }
+                turn.say("So.").await;
+                let transcript = turn.transcript().await?;
+                turn.end_message();
+                turn.say(&said(&transcript).concat()).await;
+            }
             "code" => return Err(Failure::with_code(-32000, "log in first")),
             _ => turn.say(&text).await,
         }
@@ -496,6 +505,20 @@ async fn the_servers_of_a_client_reach_the_agent_as_they_came() {
     assert!(said.contains("/bin/x") && said.contains("1e2"), "{said}");
     let info = client.info().to_json();
     assert!(info.as_str().contains(r#""mcp":{"stdio":{}}"#), "{}", info.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_transcript_has_what_the_turn_said_just_now() {
+    let server = Server::of(Speaker::default()).start().await.unwrap();
+    for version in VERSIONS {
+        let thoughts: String = (1..=100).map(|number| format!("{number} ")).collect();
+        let client = client(&server, version).await;
+        for _ in 0..20 {
+            let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+            turn(&session, "transcript").await;
+            assert_eq!(*said(&session.transcript()).last().unwrap(), format!("{thoughts}So."), "{version:?}");
+        }
+    }
 }
 
 #[tokio::test]

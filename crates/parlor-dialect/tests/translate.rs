@@ -187,6 +187,14 @@ fn v2_to_v1_to_v2_folds_to_the_same_transcript_where_nothing_was_lost() {
             if lost.contains("terminal") {
                 view.remove("terminals");
             }
+            // A terminal that v1 was shown as text stays text, and says whose it is.
+            for call in view["toolCalls"].as_array_mut().unwrap() {
+                for item in call["content"].as_array_mut().into_iter().flatten() {
+                    if let Some(terminal) = item["_meta"].get("parlor/terminal").cloned() {
+                        *item = json!({ "type": "terminal", "terminalId": terminal });
+                    }
+                }
+            }
         }
         assert!(!lost.contains("message_"), "{name}: {lost}");
         assert_same(&back, &text, &name);

@@ -209,10 +209,13 @@ fn terminal(body: &Body, out: &mut impl Write) -> io::Result<()> {
     let command = field(body, "command").unwrap_or_else(|| "terminal".to_owned());
     writeln!(out, "{BOLD}$ {}{BOLD:#}", safe(&command))?;
     indented(&String::from_utf8_lossy(&body.output), "  ", out)?;
-    let exit = body.fields.get("exitStatus").map_or("{}", Json::as_str);
-    match members_of(exit).get("exitCode").filter(|code| type_of(code) == Type::Number) {
-        Some(code) => writeln!(out, "  {DIM}exit code {}{DIM:#}", code.get()),
-        None => Ok(()),
+    let Some(exit) = body.fields.get("exitStatus").filter(|exit| !exit.is_null()) else { return Ok(()) };
+    let exit = members_of(exit.as_str());
+    let code = exit.get("exitCode").filter(|code| type_of(code) == Type::Number);
+    match (code, exit.get("signal").and_then(text)) {
+        (Some(code), _) => writeln!(out, "  {DIM}exit code {}{DIM:#}", code.get()),
+        (None, Some(signal)) => writeln!(out, "  {DIM}ended by {}{DIM:#}", safe(&signal)),
+        (None, None) => writeln!(out, "  {DIM}ended{DIM:#}"),
     }
 }
 

@@ -27,7 +27,6 @@ const TERMINAL: &str = "parlor/terminal";
 pub(crate) fn item_to_v2(item: &Object) -> Object {
     let changed = match string(item, "type").as_deref() {
         Some("diff") => diff_to_v2(item),
-        Some("content") => terminal_of(item),
         _ => None,
     };
     changed.unwrap_or_else(|| item.clone())
@@ -317,25 +316,6 @@ fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String
         .collect();
     shown.set("_meta", meta.to_json());
     Some(shown)
-}
-
-/// The terminal that a text stands for, if it stands for one.
-fn terminal_of(item: &Object) -> Option<Object> {
-    let mut meta = Object::parse(item.get("_meta")?.raw()).ok()?;
-    let id = meta.remove(TERMINAL).filter(|id| id.type_of() == Type::String)?;
-    let mut terminal: Object = item
-        .iter()
-        .map(|(name, value)| match &*name.to_text() {
-            "type" => (name.clone(), Json::from(&JsonStr::new("terminal"))),
-            "content" => (JsonStr::new("terminalId"), id.clone()),
-            "_meta" => (name.clone(), meta.to_json()),
-            _ => (name.clone(), value.clone()),
-        })
-        .collect();
-    if meta.is_empty() {
-        terminal.remove("_meta");
-    }
-    Some(terminal)
 }
 
 /// The member called `name`, if it is a string.
@@ -633,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn a_display_terminal_becomes_text_and_comes_back() {
+    fn a_display_terminal_becomes_text_and_stays_so() {
         for (item, text) in [
             (
                 r#"{"type":"terminal","terminalId":"t1"}"#,
@@ -649,7 +629,8 @@ mod tests {
             assert_eq!(shown(&items, &losses), format!("{text}\nlost: terminal_as_text\n"));
             parses_as_v1(&items[0]);
             parses_as_v2(&item);
-            assert_eq!(item_to_v2(&items[0]), item);
+            // What it shows is nowhere else.
+            assert_eq!(item_to_v2(&items[0]), items[0]);
         }
     }
 
