@@ -131,10 +131,15 @@ fn entry(entry: &Entry) -> Option<String> {
     })
 }
 
-/// What kinds of content something has.
+/// What kinds of content something has. A terminal that is told as text is shown by it.
 fn kinds(body: &Body) -> String {
-    let kind = |item: &str| serde_json::from_str::<serde_json::Value>(item).unwrap()["type"].clone();
-    body.content.iter().map(|item| kind(item.json).as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    let kind = |item: &str| {
+        let item: serde_json::Value = serde_json::from_str(item).unwrap();
+        let is_terminal = item["_meta"]["parlor/terminal"].is_string();
+        let shown = if is_terminal { &item["content"]["text"] } else { &item["type"] };
+        shown.as_str().unwrap().to_owned()
+    };
+    body.content.iter().map(|item| kind(item.json)).collect::<Vec<_>>().join(" ")
 }
 
 /// What is chosen of a setting.
@@ -234,11 +239,11 @@ const SEEN: &[Seen] = &[
     ("elicit", &[r#"Agent: You filled in {"name":"Ada"}."#], None),
     ("terminal echo one; echo two >&2; exit 3",
         &[r#"tool "echo one; echo two >&2; exit 3" "failed" terminal"#, r#"terminal "one\ntwo\n" {"exitCode":3}"#],
-        Some(&[r#"tool "echo one; echo two >&2; exit 3" "failed" terminal"#])),
+        Some(&["tool \"echo one; echo two >&2; exit 3\" \"failed\" one\ntwo\n"])),
     ("terminal true", &[r#"tool "true" "completed" terminal"#, r#"terminal "" {"exitCode":0}"#],
-        Some(&[r#"tool "true" "completed" terminal"#])),
+        Some(&[r#"tool "true" "completed" "#])),
     ("terminal kill $$", &[r#"tool "kill $$" "failed" terminal"#, r#"terminal "" {"signal":"signal 15"}"#],
-        Some(&[r#"tool "kill $$" "failed" terminal"#])),
+        Some(&[r#"tool "kill $$" "failed" "#])),
     ("plan look;do", &["plan, 2 done"], None),
     ("plan look\nunplan", &["no plan"], Some(&["plan, 1 done"])),
     (r#"meta {"a":12345678901234567890}"#, &["meta 12345678901234567890"], None),

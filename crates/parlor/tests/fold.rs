@@ -252,6 +252,8 @@ fn text_shows_every_kind_of_entry_and_cannot_move_the_cursor() {
         r#"{"sessionUpdate":"tool_call_update","toolCallId":"c1","title":"Edit a.rs","kind":"edit","status":"completed","content":[{"type":"diff","path":"/a.rs","oldText":"a","newText":"b"},{"type":"content","content":{"type":"text","text":"done"}},{"type":"terminal","terminalId":"x"}]}"#,
         r#"{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p","entries":[{"content":"one","priority":"low","status":"completed"},{"content":"two","priority":"low","status":"pending"}]}}"#,
         r#"{"sessionUpdate":"terminal_update","terminalId":"x","command":"ls","output":{"data":"YQpiG1sxbQ=="},"exitStatus":{"exitCode":1}}"#,
+        r#"{"sessionUpdate":"terminal_update","terminalId":"y","command":"yes","exitStatus":{"signal":"SIGPIPE"}}"#,
+        r#"{"sessionUpdate":"terminal_update","terminalId":"z","command":"sleep","exitStatus":{}}"#,
         r#"{"sessionUpdate":"notice","severity":"warning","title":"Slow","description":"Very."}"#,
         r#"{"sessionUpdate":"compaction_update","compactionId":"k","status":"completed","summary":[{"type":"text","text":"short"}]}"#,
         r#"{"sessionUpdate":"subagent_update","sessionId":"s2","title":"Helper"}"#,
@@ -265,49 +267,55 @@ fn text_shows_every_kind_of_entry_and_cannot_move_the_cursor() {
         &input,
         0,
         &expect![[r#"
-        A �[2Jtitle
+            A �[2Jtitle
 
-        user u1
-          Look at this
-          [image image/png, 3 bytes]
-          [resource_link file:///a.rs]
+            user u1
+              Look at this
+              [image image/png, 3 bytes]
+              [resource_link file:///a.rs]
 
-        thought t1
-          Hm.
-          Well.
+            thought t1
+              Hm.
+              Well.
 
-        ✓ Edit a.rs edit completed
-          /a.rs
-          - a
-          + b
-          done
-          terminal x
+            ✓ Edit a.rs edit completed
+              /a.rs
+              - a
+              + b
+              done
+              terminal x
 
-        plan
-          [x] one
-          [ ] two
+            plan
+              [x] one
+              [ ] two
 
-        $ ls
-          a
-          b�[1m
-          exit code 1
+            $ ls
+              a
+              b�[1m
+              exit code 1
 
-        warning Slow
-          Very.
+            $ yes
+              ended by SIGPIPE
 
-        context compacted completed
-          short
+            $ sleep
+              ended
 
-        subagent Helper
+            warning Slow
+              Very.
 
-        message s1 -> s2 sm
-          go
+            context compacted completed
+              short
 
-        _odd
-          {"sessionUpdate":"_odd","n":1}
+            subagent Helper
 
-        idle: end_turn
-    "#]],
+            message s1 -> s2 sm
+              go
+
+            _odd
+              {"sessionUpdate":"_odd","n":1}
+
+            idle: end_turn
+        "#]],
         &expect![""],
     );
 }
