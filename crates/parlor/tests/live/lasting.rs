@@ -251,3 +251,16 @@ fn a_session_goes_on_without_clients() {
         }
     }
 }
+
+/// Nobody is in the session any more, and the agent was let go of, but not told: it does not know how to close one.
+#[test]
+fn an_agent_is_heard_also_in_a_session_that_everybody_has_left() {
+    let server = Server::with(KEEPERS);
+    let mut client = server.client(Door::Unix, Dialect::V2, "forgets");
+    let session = client.new_session();
+    client.turn(&session, "later 300 Late words.");
+    client.call("session/close", json!({ "sessionId": session })).unwrap();
+    let mut other = server.client(Door::Unix, Dialect::V1, "forgets");
+    other.load(&session);
+    other.hears(&session, "Late words.");
+}
