@@ -58,9 +58,6 @@ pub(crate) enum Command {
     },
     /// The prompts of a session that have no answer are taken back.
     TakeBack(SessionId),
-    /// A session is followed from here on, in place of what was known of it.
-    Follow(Arc<Shared>),
-    Forget(SessionId),
     Disconnect,
 }
 
@@ -192,12 +189,6 @@ impl Driver {
                 self.take_back(|request| {
                     request.prompted.as_ref().is_some_and(|prompted| *prompted.id() == session)
                 });
-            }
-            Command::Follow(session) => {
-                self.sessions().insert(session.id().clone(), session);
-            }
-            Command::Forget(session) => {
-                self.sessions().remove(&session);
             }
             Command::Disconnect => {}
         }

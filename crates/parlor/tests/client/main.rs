@@ -276,6 +276,7 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     first.disconnect().await;
     while soon(news.next()).await.is_some() {}
     let had = lost.transcript();
+    let mut missed = lost.news();
     let (again, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let found = soon(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
     soon(streaming.end()).await.unwrap();
@@ -283,8 +284,11 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     let expected = said(&watched.transcript());
     knows(&found, |said| said == expected).await;
     assert!(said(&had).len() >= 2 && said(&had) != expected);
-    // The old handle knows it too.
+    // The old handle knows it too, and was told what it had missed and nothing else.
     assert_eq!(said(&lost.transcript()), expected);
+    while let Some(update) = missed.ready() {
+        assert!(Words::of(&update).is_none_or(|words| !words.is_all), "{update:?}");
+    }
 
     // A prompt with a key is taken once.
     let prompt = Prompt::from("say Once.").key("k1");
@@ -294,6 +298,43 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     }
     let once = said(&found.transcript()).iter().filter(|line| *line == "Agent: Once.").count();
     assert_eq!(once, 1);
+}
+
+/// Only a server of parlor's knows what came meanwhile; an agent tells all of it anew.
+#[tokio::test]
+async fn a_lost_connection_to_an_agent_is_made_up_for_too() {
+    for version in ["1", "2"] {
+        let state = tempfile::tempdir().unwrap();
+        let args = ["demo-agent", "--version", version, "--state", state.path().to_str().unwrap()];
+        let first = spawn(&args).await;
+        let lost = soon(first.new_session(HERE.as_ref())).await.unwrap();
+        turn(&lost, "say One.").await;
+        first.disconnect().await;
+        assert!(matches!(soon(first.rejoin(&lost, HERE.as_ref())).await, Err(Error::Gone)));
+        let had = said(&lost.transcript());
+        let again = spawn(&args).await;
+        let found = soon(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
+        assert_eq!(said(&found.transcript()), had, "version {version}");
+        turn(&found, "say Two.").await;
+        assert_eq!(
+            said(&lost.transcript()),
+            ["User: say One.", "Agent: One.", "User: say Two.", "Agent: Two."]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_left_and_joined_again() {
+    let server = Server::start();
+    for client in doors(&server).await {
+        let left = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        turn(&left, "say One.").await;
+        for _ in 0..20 {
+            soon(left.close()).await.unwrap();
+            let session = soon(client.load(left.id(), HERE.as_ref())).await.unwrap();
+            assert_eq!(said(&session.transcript()), ["User: say One.", "Agent: One."]);
+        }
+    }
 }
 
 #[tokio::test]
