@@ -4,13 +4,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use parlor_dialect::{Dialect, Side, Translator};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_dialect::live::AgentUpdate;
+use parlor_dialect::{Dialect, Fold, LineProblem, Side, Translator};
+use parlor_json::{JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
     Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
     parse, write,
 };
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
@@ -26,6 +28,9 @@ const MAX_WAITING: usize = 256;
 
 /// How many lines wait for the connection before no more is read: a peer that asks and does not listen has to wait.
 const MAX_OWED: usize = 4096;
+
+/// How many lines are taken before anybody is told what is new, and anything else is done.
+const AT_ONCE: usize = 256;
 
 /// How long what waits is written still when nobody is left to speak.
 const GRACE: Duration = Duration::from_secs(2);
@@ -78,7 +83,8 @@ struct Request {
 
 /// What comes next.
 enum Next {
-    Line(Option<String>),
+    /// So many lines; none if there will be no more.
+    Lines(usize),
     Command(Option<Command>),
     GivenUp,
 }
@@ -96,6 +102,8 @@ pub(crate) struct Driver {
     waiting: VecDeque<String>,
     asked: Asked<Request>,
     sessions: Sessions,
+    /// The session that the last update was about, as long as those who look at it do not know.
+    updated: Option<Arc<Shared>>,
     questions: mpsc::Sender<Question>,
     /// The questions without an answer, and who is told when none is wanted any more.
     open: HashMap<RequestId, watch::Sender<bool>>,
@@ -121,6 +129,7 @@ impl Driver {
             waiting: VecDeque::new(),
             asked: Asked::new(MAX_ASKED),
             sessions,
+            updated: None,
             questions,
             open: HashMap::new(),
             gone,
@@ -128,9 +137,11 @@ impl Driver {
     }
 
     pub(crate) async fn run(mut self) {
+        let mut lines = Vec::new();
         loop {
+            let room = MAX_OWED.saturating_sub(self.waiting.len()).min(AT_ONCE);
             let next = tokio::select! {
-                line = self.transport.incoming.recv(), if self.waiting.len() < MAX_OWED => Next::Line(line),
+                count = self.transport.incoming.recv_many(&mut lines, room), if room > 0 => Next::Lines(count),
                 room = self.transport.outgoing.reserve(), if !self.waiting.is_empty() => {
                     let Ok(room) = room else { break };
                     if let Some(line) = self.waiting.pop_front() {
@@ -142,8 +153,11 @@ impl Driver {
                 () = self.given_up.notified() => Next::GivenUp,
             };
             match next {
-                Next::Line(Some(line)) => self.heard(&line),
-                Next::Line(None) => break,
+                Next::Lines(0) => break,
+                Next::Lines(_) => {
+                    lines.drain(..).for_each(|line| self.heard(&line));
+                    self.tell();
+                }
                 Next::Command(None | Some(Command::Disconnect)) => {
                     self.give_up();
                     let _ = tokio::time::timeout(GRACE, self.flush()).await;
@@ -262,10 +276,20 @@ impl Driver {
 
     /// Takes a line of version 2.
     fn take(&mut self, line: &str) {
+        // Nearly all lines are updates of one form, which are read once.
+        if let Some(update) = AgentUpdate::read(line)
+            && let Some(id) = update.session()
+        {
+            let meta = update.meta();
+            return self.update(id, meta, |fold| fold.take(update));
+        }
         let Ok(Incoming::One(message)) = parse(line, Dialect::V2.batches()) else { return };
         match &message.body {
             Body::Notification { method, params } if method == "session/update" => {
-                self.update(line, params.and_then(|params| Object::parse(params).ok()));
+                let Some(params) = params.and_then(|params| Members::of(params).ok()) else { return };
+                let id = params.get("sessionId").and_then(JsonStr::from_raw).map(SessionId::from);
+                let Some(id) = id else { return };
+                self.update(id, params.get("_meta"), |fold| fold.line(line));
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
                 if let Some(withdrawn) = cancel_target(*params).and_then(|id| self.open.remove(&id)) {
@@ -288,19 +312,34 @@ impl Driver {
         }
     }
 
-    fn update(&self, line: &str, params: Option<Object>) {
-        let Some(params) = params else { return };
-        let id = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw())).map(SessionId::from);
-        let Some(id) = id else { return };
-        let mut sessions = self.sessions();
-        // What is said of a session may come before the answer that names it.
-        if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id) {
-            return;
+    /// Takes an update of a session. What is said of one may come before the answer that names it.
+    fn update(
+        &mut self,
+        id: SessionId,
+        meta: Option<&RawValue>,
+        said: impl FnOnce(&mut Fold) -> Result<(), LineProblem>,
+    ) {
+        if self.updated.as_ref().is_none_or(|session| *session.id() != id) {
+            self.tell();
+            let mut sessions = self.sessions();
+            if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id) {
+                return;
+            }
+            let session = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id)));
+            let session = Arc::clone(session);
+            drop(sessions);
+            self.updated = Some(session);
         }
-        let session = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id)));
-        let meta = params.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok());
-        let seq = meta.and_then(|meta| meta.get("parlor/seq").map(Json::as_str)?.parse().ok());
-        session.take(line, seq);
+        let Some(session) = &self.updated else { return };
+        let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
+        session.take(said, seq);
+    }
+
+    /// Those who look at the session are told that there is something new.
+    fn tell(&mut self) {
+        if let Some(session) = self.updated.take() {
+            session.tell();
+        }
     }
 
     fn asked_us(&mut self, id: &RequestId, message: &Message<'_>) {
