@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use parlor_dialect::live::AgentUpdate;
+use parlor_dialect::live::{self, AgentUpdate};
 use parlor_dialect::{Dialect, Fold, LineProblem, Side, Translator};
 use parlor_json::{JsonStr, Members, Object};
 use parlor_session::SessionId;
@@ -281,7 +281,7 @@ impl Driver {
             && let Some(id) = update.session()
         {
             let meta = update.meta();
-            return self.update(id, meta, |fold| fold.take(update));
+            return self.update(id, meta, line, |fold| fold.take(update));
         }
         let Ok(Incoming::One(message)) = parse(line, Dialect::V2.batches()) else { return };
         match &message.body {
@@ -289,7 +289,7 @@ impl Driver {
                 let Some(params) = params.and_then(|params| Members::of(params).ok()) else { return };
                 let id = params.get("sessionId").and_then(JsonStr::from_raw).map(SessionId::from);
                 let Some(id) = id else { return };
-                self.update(id, params.get("_meta"), |fold| fold.line(line));
+                self.update(id, params.get("_meta"), line, |fold| fold.line(line));
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
                 if let Some(withdrawn) = cancel_target(*params).and_then(|id| self.open.remove(&id)) {
@@ -317,6 +317,7 @@ impl Driver {
         &mut self,
         id: SessionId,
         meta: Option<&RawValue>,
+        line: &str,
         said: impl FnOnce(&mut Fold) -> Result<(), LineProblem>,
     ) {
         if self.updated.as_ref().is_none_or(|session| *session.id() != id) {
@@ -333,6 +334,11 @@ impl Driver {
         let Some(session) = &self.updated else { return };
         let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
         session.take(said, seq);
+        if self.translator.is_some()
+            && let Some(state) = noted_state(line)
+        {
+            session.noted(&state);
+        }
     }
 
     /// Those who look at the session are told that there is something new.
@@ -360,4 +366,17 @@ impl Driver {
             self.answer(id, Err(declined()));
         }
     }
+}
+
+/// The state that a server of parlor's notes for clients of version 1, which are told no states.
+fn noted_state(line: &str) -> Option<String> {
+    const NAME: &str = "parlor/state";
+    if !line.contains(NAME) {
+        return None;
+    }
+    let Ok(Incoming::One(message)) = parse(line, Dialect::V2.batches()) else { return None };
+    let Body::Notification { params, .. } = &message.body else { return None };
+    let (_, update) = live::update_of(*params).ok()?;
+    let meta = Members::of(update).ok()?.get("_meta")?;
+    Some(Members::of(meta).ok()?.get(NAME)?.get().to_owned())
 }

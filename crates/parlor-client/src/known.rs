@@ -105,6 +105,17 @@ impl Shared {
         known.server_seq = server_seq;
     }
 
+    /// Takes the state that a server noted for a client that is told none. It tells whether a turn of others runs; one of
+    /// this client's is told by its prompt, and better.
+    pub(crate) fn noted(&self, state: &str) {
+        let mut known = self.known();
+        let is_told_to_run = !known.is_noted
+            && known.fold.transcript().state().is_some_and(|state| state.activity != Activity::Idle);
+        if !is_told_to_run {
+            known.note(state);
+        }
+    }
+
     /// Tells who looks that there is something new.
     pub(crate) fn tell(&self) {
         let seq = self.seq();

@@ -235,6 +235,30 @@ async fn all_doors_lead_to_the_same_session() {
 }
 
 #[tokio::test]
+async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
+    let server = Server::start();
+    let clients = doors(&server).await;
+    let first = soon(clients[0].new_session(HERE.as_ref())).await.unwrap();
+    turn(&first, "say One.").await;
+    for client in &clients {
+        let watching = soon(client.load(first.id(), HERE.as_ref())).await.unwrap();
+        let mut news = watching.news();
+        let running = soon(first.prompt("sleep 60000")).await.unwrap();
+        while !matches!(soon(news.next()).await.unwrap(), Update::State(state) if state.activity == Activity::Running)
+        {
+        }
+        // Who joins in the middle knows it as well.
+        let joining = soon(client.load(first.id(), HERE.as_ref())).await.unwrap();
+        assert_eq!(joining.transcript().state().unwrap().activity, Activity::Running);
+        first.cancel().await.unwrap();
+        soon(running.end()).await.unwrap();
+        soon(watching.idle()).await.unwrap();
+        // A turn of its own ends when it does, and as it did.
+        assert_eq!(reason(&turn(&watching, "refuse").await), "refusal");
+    }
+}
+
+#[tokio::test]
 async fn a_session_is_forked_at_a_message() {
     let server = Server::start();
     for client in doors(&server).await {
