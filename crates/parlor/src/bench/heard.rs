@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use memchr::memmem;
+use parlor_client::{Role, Update, Words};
 
 use crate::demo::monotonic;
 
@@ -105,15 +106,7 @@ impl Heard {
 
     /// A chunk that is unlike the one before, or a message with all that it has.
     fn message(&mut self, line: &[u8], is_chunk: bool) {
-        let id = string_after(line, br#""messageId":""#).unwrap_or_default();
-        let message = match self.messages.get(id) {
-            Some(message) => *message,
-            None => {
-                self.messages.insert(id.to_owned(), self.numbers.len());
-                self.numbers.push(Vec::new());
-                self.numbers.len() - 1
-            }
-        };
+        let message = self.place_of(string_after(line, br#""messageId":""#).unwrap_or_default());
         if !is_chunk && memmem::find(line, br#""content":"#).is_some() {
             self.numbers[message].clear();
         }
@@ -133,6 +126,27 @@ impl Heard {
         if texts != 1 {
             self.last = None;
         }
+    }
+
+    /// Takes a piece of news, of a client that makes such of the lines.
+    pub(crate) fn news(&mut self, update: &Update) {
+        let Some(words) = Words::of(update).filter(|words| words.role == Role::Agent) else { return };
+        let message = self.place_of(words.message.as_json().as_literal().as_bytes());
+        if words.is_all {
+            self.numbers[message].clear();
+        }
+        words.text.as_bytes().chunks(self.size.max(NUMBER)).for_each(|chunk| self.chunk(chunk, message));
+    }
+
+    /// Where the numbers of a message are.
+    fn place_of(&mut self, id: &[u8]) -> usize {
+        if let Some(place) = self.messages.get(id) {
+            return *place;
+        }
+        let place = self.numbers.len();
+        self.messages.insert(id.to_owned(), place);
+        self.numbers.push(Vec::new());
+        place
     }
 
     fn chunk(&mut self, text: &[u8], message: usize) {
@@ -210,6 +224,8 @@ fn offset(line: &[u8], part: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use parlor_client::{EntryId, Json};
+
     use super::*;
 
     fn chunk(id: &str, text: &str) -> String {
@@ -252,6 +268,20 @@ mod tests {
         let whole = chunk("a", "00000000 x00000001 x").replace("_chunk", "");
         let heard = heard(&[chunk("a", "00000000 x"), whole, chunk("a", "00000002 x")]);
         assert_eq!(heard.faults(1, 3), Faults::default());
+    }
+
+    #[test]
+    fn news_are_counted_as_lines_are() {
+        let mut heard = heard(&[chunk("a", "00000000 x")]);
+        let mut append = |id: &str, text: &str| {
+            let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
+            let entry = EntryId::Message(Role::Agent, id.into());
+            heard.news(&Update::Append { entry, item, extra: None });
+        };
+        append("b", "00000000 x00000001 x");
+        append("b", "00000002 x");
+        append("b", "00000002 x");
+        assert_eq!(heard.faults(2, 3), Faults { lost: 2, doubled: 1, disordered: 0 });
     }
 
     #[test]
