@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use crate::Error;
 use crate::known::Shared;
 use crate::question::{Question, declined};
-use crate::transport::Transport;
+use crate::transport::{AT_ONCE, Transport};
 
 /// How many requests may be without an answer.
 const MAX_ASKED: usize = 1000;
@@ -28,9 +28,6 @@ const MAX_WAITING: usize = 256;
 
 /// How many lines wait for the connection before no more is read: a peer that asks and does not listen has to wait.
 const MAX_OWED: usize = 4096;
-
-/// How many lines are taken before anybody is told what is new, and anything else is done.
-const AT_ONCE: usize = 256;
 
 /// How long what waits is written still when nobody is left to speak.
 const GRACE: Duration = Duration::from_secs(2);
@@ -83,8 +80,7 @@ struct Request {
 
 /// What comes next.
 enum Next {
-    /// So many lines; none if there will be no more.
-    Lines(usize),
+    Lines(Option<Vec<String>>),
     Command(Option<Command>),
     GivenUp,
 }
@@ -137,11 +133,11 @@ impl Driver {
     }
 
     pub(crate) async fn run(mut self) {
-        let mut lines = Vec::new();
         loop {
-            let room = MAX_OWED.saturating_sub(self.waiting.len()).min(AT_ONCE);
             let next = tokio::select! {
-                count = self.transport.incoming.recv_many(&mut lines, room), if room > 0 => Next::Lines(count),
+                lines = self.transport.incoming.recv(), if self.waiting.len() + AT_ONCE <= MAX_OWED => {
+                    Next::Lines(lines)
+                }
                 room = self.transport.outgoing.reserve(), if !self.waiting.is_empty() => {
                     let Ok(room) = room else { break };
                     if let Some(line) = self.waiting.pop_front() {
@@ -153,11 +149,11 @@ impl Driver {
                 () = self.given_up.notified() => Next::GivenUp,
             };
             match next {
-                Next::Lines(0) => break,
-                Next::Lines(_) => {
-                    lines.drain(..).for_each(|line| self.heard(&line));
+                Next::Lines(Some(lines)) => {
+                    lines.iter().for_each(|line| self.heard(line));
                     self.tell();
                 }
+                Next::Lines(None) => break,
                 Next::Command(None | Some(Command::Disconnect)) => {
                     self.give_up();
                     let _ = tokio::time::timeout(GRACE, self.flush()).await;
