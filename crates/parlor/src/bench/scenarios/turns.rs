@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::time::Instant;
 
+use super::super::client::Client;
 use super::super::holder::Holder;
 use super::super::measure::quantile;
 use super::super::place::{Bench, Peer, Server};
@@ -16,7 +17,7 @@ pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
     const SHORT: u32 = 50;
     let turns = bench.load(500);
     let mut sample = Sample::default();
-    let mut once = |client: &mut Holder| {
+    let mut once = |client: &mut Client| {
         client.heard.expect_chunks_of(SIZE);
         let mut took = Vec::new();
         for turn in 0..turns {
@@ -28,11 +29,11 @@ pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
         sample.faults.add(client.heard.faults(turns as usize, 1));
         Ok::<_, Failure>(took)
     };
-    let direct = once(&mut Holder::start(bench.direct())?)?;
-    let relayed = once(&mut Holder::start(bench.relayed())?)?;
+    let direct = once(&mut Client::start(bench.direct())?)?;
+    let relayed = once(&mut Client::start(bench.relayed())?)?;
     let server = bench.server()?;
-    let parlor = once(&mut Holder::start(bench.acp(&server))?)?;
-    let conductor = bench.conducted().map(|peer| once(&mut Holder::start(peer)?)).transpose()?;
+    let parlor = once(&mut Client::start(bench.acp(&server))?)?;
+    let conductor = bench.conducted().map(|peer| once(&mut Client::start(peer)?)).transpose()?;
     let syncs = syncs(bench, &server)?;
     sample.figure("direct p50", Unit::Microseconds, quantile(&direct, 0.5));
     sample.figure("two relays p50", Unit::Microseconds, quantile(&relayed, 0.5));
