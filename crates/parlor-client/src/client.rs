@@ -1,5 +1,6 @@
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object, string_literal};
@@ -113,8 +114,7 @@ impl Client {
     /// is asked for what came meanwhile, any other for all of it anew.
     pub async fn rejoin(&self, lost: &Session, cwd: &Path) -> Result<Session, Error> {
         let shared = Arc::clone(lost.shared());
-        shared.found();
-        self.send(Command::Follow(Arc::clone(&shared))).await?;
+        self.follow(&shared)?;
         if let Some(seq) = shared.server_seq() {
             let mut params = place(Some(lost.id()), cwd);
             let from = format!(r#"{{"type":"_parlor_after","seq":{seq}}}"#);
@@ -135,7 +135,7 @@ impl Client {
     /// A session that this connection takes part in already, because the answer to a [call](Self::call) named it, or that
     /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told.
     pub fn session(&self, id: &SessionId) -> Session {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions();
         let shared = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id.clone())));
         Session::new(self.clone(), Arc::clone(shared))
     }
@@ -198,6 +198,27 @@ impl Client {
     /// Waits until the connection is gone.
     pub async fn gone(&self) {
         self.connection.gone().await;
+    }
+
+    /// Follows a session from here on, in place of what was known of it.
+    fn follow(&self, session: &Arc<Shared>) -> Result<(), Error> {
+        let mut sessions = self.sessions();
+        // Those that are followed when the connection goes are told, under this lock.
+        if self.connection.is_gone() {
+            return Err(Error::Gone);
+        }
+        session.found();
+        sessions.insert(session.id().clone(), Arc::clone(session));
+        Ok(())
+    }
+
+    /// Does not follow a session any more.
+    pub(crate) fn forget(&self, id: &SessionId) {
+        self.sessions().remove(id);
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Shared>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn connection(&self) -> &Connection {

@@ -85,6 +85,10 @@ impl Connection {
         let _ = self.gone.clone().wait_for(|gone| *gone).await;
     }
 
+    pub(crate) fn is_gone(&self) -> bool {
+        *self.gone.borrow()
+    }
+
     /// Puts a task in front of a transport. An agent of version 1 is translated.
     pub(crate) fn start(transport: Transport, dialect: Dialect) -> (Self, Heard) {
         let (commands, receiver) = mpsc::channel(COMMANDS);

@@ -4,19 +4,21 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use parlor_dialect::{Dialect, Side, Translator};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_dialect::live::{self, AgentUpdate};
+use parlor_dialect::{Dialect, Fold, LineProblem, Side, Translator};
+use parlor_json::{JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
     Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
     parse, write,
 };
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::known::Shared;
 use crate::question::{Question, declined};
-use crate::transport::Transport;
+use crate::transport::{AT_ONCE, Transport};
 
 /// How many requests may be without an answer.
 const MAX_ASKED: usize = 1000;
@@ -58,9 +60,6 @@ pub(crate) enum Command {
     },
     /// The prompts of a session that have no answer are taken back.
     TakeBack(SessionId),
-    /// A session is followed from here on, in place of what was known of it.
-    Follow(Arc<Shared>),
-    Forget(SessionId),
     Disconnect,
 }
 
@@ -81,7 +80,7 @@ struct Request {
 
 /// What comes next.
 enum Next {
-    Line(Option<String>),
+    Lines(Option<Vec<String>>),
     Command(Option<Command>),
     GivenUp,
 }
@@ -99,6 +98,8 @@ pub(crate) struct Driver {
     waiting: VecDeque<String>,
     asked: Asked<Request>,
     sessions: Sessions,
+    /// The session that the last update was about, as long as those who look at it do not know.
+    updated: Option<Arc<Shared>>,
     questions: mpsc::Sender<Question>,
     /// The questions without an answer, and who is told when none is wanted any more.
     open: HashMap<RequestId, watch::Sender<bool>>,
@@ -124,6 +125,7 @@ impl Driver {
             waiting: VecDeque::new(),
             asked: Asked::new(MAX_ASKED),
             sessions,
+            updated: None,
             questions,
             open: HashMap::new(),
             gone,
@@ -133,7 +135,9 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         loop {
             let next = tokio::select! {
-                line = self.transport.incoming.recv(), if self.waiting.len() < MAX_OWED => Next::Line(line),
+                lines = self.transport.incoming.recv(), if self.waiting.len() + AT_ONCE <= MAX_OWED => {
+                    Next::Lines(lines)
+                }
                 room = self.transport.outgoing.reserve(), if !self.waiting.is_empty() => {
                     let Ok(room) = room else { break };
                     if let Some(line) = self.waiting.pop_front() {
@@ -145,8 +149,11 @@ impl Driver {
                 () = self.given_up.notified() => Next::GivenUp,
             };
             match next {
-                Next::Line(Some(line)) => self.heard(&line),
-                Next::Line(None) => break,
+                Next::Lines(Some(lines)) => {
+                    lines.iter().for_each(|line| self.heard(line));
+                    self.tell();
+                }
+                Next::Lines(None) => break,
                 Next::Command(None | Some(Command::Disconnect)) => {
                     self.give_up();
                     let _ = tokio::time::timeout(GRACE, self.flush()).await;
@@ -192,12 +199,6 @@ impl Driver {
                 self.take_back(|request| {
                     request.prompted.as_ref().is_some_and(|prompted| *prompted.id() == session)
                 });
-            }
-            Command::Follow(session) => {
-                self.sessions().insert(session.id().clone(), session);
-            }
-            Command::Forget(session) => {
-                self.sessions().remove(&session);
             }
             Command::Disconnect => {}
         }
@@ -271,10 +272,20 @@ impl Driver {
 
     /// Takes a line of version 2.
     fn take(&mut self, line: &str) {
+        // Nearly all lines are updates of one form, which are read once.
+        if let Some(update) = AgentUpdate::read(line)
+            && let Some(id) = update.session()
+        {
+            let meta = update.meta();
+            return self.update(id, meta, line, |fold| fold.take(update));
+        }
         let Ok(Incoming::One(message)) = parse(line, Dialect::V2.batches()) else { return };
         match &message.body {
             Body::Notification { method, params } if method == "session/update" => {
-                self.update(line, params.and_then(|params| Object::parse(params).ok()));
+                let Some(params) = params.and_then(|params| Members::of(params).ok()) else { return };
+                let id = params.get("sessionId").and_then(JsonStr::from_raw).map(SessionId::from);
+                let Some(id) = id else { return };
+                self.update(id, params.get("_meta"), line, |fold| fold.line(line));
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
                 if let Some(withdrawn) = cancel_target(*params).and_then(|id| self.open.remove(&id)) {
@@ -297,19 +308,40 @@ impl Driver {
         }
     }
 
-    fn update(&self, line: &str, params: Option<Object>) {
-        let Some(params) = params else { return };
-        let id = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw())).map(SessionId::from);
-        let Some(id) = id else { return };
-        let mut sessions = self.sessions();
-        // What is said of a session may come before the answer that names it.
-        if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id) {
-            return;
+    /// Takes an update of a session. What is said of one may come before the answer that names it.
+    fn update(
+        &mut self,
+        id: SessionId,
+        meta: Option<&RawValue>,
+        line: &str,
+        said: impl FnOnce(&mut Fold) -> Result<(), LineProblem>,
+    ) {
+        if self.updated.as_ref().is_none_or(|session| *session.id() != id) {
+            self.tell();
+            let mut sessions = self.sessions();
+            if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id) {
+                return;
+            }
+            let session = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id)));
+            let session = Arc::clone(session);
+            drop(sessions);
+            self.updated = Some(session);
         }
-        let session = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id)));
-        let meta = params.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok());
-        let seq = meta.and_then(|meta| meta.get("parlor/seq").map(Json::as_str)?.parse().ok());
-        session.take(line, seq);
+        let Some(session) = &self.updated else { return };
+        let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
+        session.take(said, seq);
+        if self.translator.is_some()
+            && let Some(state) = noted_state(line)
+        {
+            session.noted(&state);
+        }
+    }
+
+    /// Those who look at the session are told that there is something new.
+    fn tell(&mut self) {
+        if let Some(session) = self.updated.take() {
+            session.tell();
+        }
     }
 
     fn asked_us(&mut self, id: &RequestId, message: &Message<'_>) {
@@ -330,4 +362,17 @@ impl Driver {
             self.answer(id, Err(declined()));
         }
     }
+}
+
+/// The state that a server of parlor's notes for clients of version 1, which are told no states.
+fn noted_state(line: &str) -> Option<String> {
+    const NAME: &str = "parlor/state";
+    if !line.contains(NAME) {
+        return None;
+    }
+    let Ok(Incoming::One(message)) = parse(line, Dialect::V2.batches()) else { return None };
+    let Body::Notification { params, .. } = &message.body else { return None };
+    let (_, update) = live::update_of(*params).ok()?;
+    let meta = Members::of(update).ok()?.get("_meta")?;
+    Some(Members::of(meta).ok()?.get(NAME)?.get().to_owned())
 }

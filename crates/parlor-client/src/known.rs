@@ -25,6 +25,8 @@ pub(crate) struct Known {
     pub(crate) unread: Option<(u64, String)>,
     /// How the last turns ended, with the numbers of the changes that said so.
     ends: VecDeque<(u64, State)>,
+    /// Whether the state is one that a server noted, and not one that was told.
+    is_noted: bool,
     /// How often all of it was told anew, so that the numbers began again.
     pub(crate) epoch: u64,
 }
@@ -35,7 +37,7 @@ const ENDS: usize = 64;
 impl Known {
     fn new(id: &SessionId) -> Self {
         let fold = Fold::of_session(Dialect::V2, id.clone());
-        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), epoch: 0 }
+        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), is_noted: false, epoch: 0 }
     }
 
     /// How the first turn ended that did so after a change.
@@ -43,21 +45,28 @@ impl Known {
         self.ends.iter().find(|(ended, _)| *ended > seq).map(|(_, state)| state.clone())
     }
 
-    /// Takes a line, and notes the end of a turn.
-    fn line(&mut self, line: &str) -> Result<(), LineProblem> {
+    /// Takes what was said, and notes the end of a turn.
+    fn take(&mut self, said: impl FnOnce(&mut Fold) -> Result<(), LineProblem>) -> Result<(), LineProblem> {
         let before = self.fold.transcript().state_seq();
-        let taken = self.fold.line(line);
+        let taken = said(&mut self.fold);
         let transcript = self.fold.transcript();
         let seq = transcript.state_seq();
-        if seq > before
-            && let Some(state) = transcript.state().filter(|state| state.activity == Activity::Idle)
-        {
-            if self.ends.len() >= ENDS {
-                self.ends.pop_front();
+        if seq > before {
+            self.is_noted = false;
+            if let Some(state) = transcript.state().filter(|state| state.activity == Activity::Idle) {
+                if self.ends.len() >= ENDS {
+                    self.ends.pop_front();
+                }
+                self.ends.push_back((seq, state.clone()));
             }
-            self.ends.push_back((seq, state.clone()));
         }
         taken
+    }
+
+    /// Takes a state that a server noted: its JSON.
+    fn note(&mut self, state: &str) {
+        let line = format!(r#"{{"sessionUpdate":"state_update","state":{state}}}"#);
+        self.is_noted = self.take(|fold| fold.line(&line)).is_ok();
     }
 }
 
@@ -80,18 +89,36 @@ impl Shared {
         self.changed.subscribe()
     }
 
-    /// Takes the line of an update.
-    pub(crate) fn take(&self, line: &str, server_seq: Option<u64>) {
+    /// Takes an update. Who looks does not know of it before [`tell`](Self::tell), which is once for many.
+    pub(crate) fn take(
+        &self,
+        said: impl FnOnce(&mut Fold) -> Result<(), LineProblem>,
+        server_seq: Option<u64>,
+    ) {
         let mut known = self.known();
         // An update that cannot be read, or only in part, leaves the rest of the session as it is.
-        if let Err(problem) = known.line(line) {
+        if let Err(problem) = known.take(said) {
             let before = known.unread.take().map_or(0, |(count, _)| count);
             known.unread = Some((before + 1, problem.to_string()));
         }
         // Without a number it is in the middle of being told what it missed, and could not go on from here.
         known.server_seq = server_seq;
-        let seq = known.fold.transcript().seq();
-        drop(known);
+    }
+
+    /// Takes the state that a server noted for a client that is told none. It tells whether a turn of others runs; one of
+    /// this client's is told by its prompt, and better.
+    pub(crate) fn noted(&self, state: &str) {
+        let mut known = self.known();
+        let is_told_to_run = !known.is_noted
+            && known.fold.transcript().state().is_some_and(|state| state.activity != Activity::Idle);
+        if !is_told_to_run {
+            known.note(state);
+        }
+    }
+
+    /// Tells who looks that there is something new.
+    pub(crate) fn tell(&self) {
+        let seq = self.seq();
         self.changed.send_replace((seq, true));
     }
 
@@ -119,8 +146,7 @@ impl Shared {
         known.server_seq = seq.or(known.server_seq);
         // A state that was told since is the later one.
         if let Some(state) = meta.get("parlor/state").filter(|_| known.fold.transcript().state().is_none()) {
-            let line = format!(r#"{{"sessionUpdate":"state_update","state":{}}}"#, state.as_str());
-            let _ = known.line(&line);
+            known.note(state.as_str());
         }
         let seq = known.fold.transcript().seq();
         drop(known);

@@ -161,14 +161,14 @@ impl Session {
     /// Takes part no more. The session is there for others, and for later.
     pub async fn close(&self) -> Result<(), Error> {
         let done = self.client.call("session/close", &self.params()).await.map(drop);
-        self.client.send(Command::Forget(self.id().clone())).await?;
+        self.client.forget(self.id());
         done
     }
 
     /// Deletes it for everybody.
     pub async fn delete(&self) -> Result<(), Error> {
         let done = self.client.call("session/delete", &self.params()).await.map(drop);
-        self.client.send(Command::Forget(self.id().clone())).await?;
+        self.client.forget(self.id());
         done
     }
 

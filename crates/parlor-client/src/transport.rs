@@ -4,15 +4,22 @@ use parlor_wire::{Frame, Lines};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// How many lines wait to be written, and how many that were read wait to be looked at.
+/// How many lines wait to be written.
 const QUEUE: usize = 256;
+
+/// How many times something was read that waits to be looked at.
+const READS: usize = 16;
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
 
+/// No more lines than this ask for anything in what is read at once: a line that does has more than 32 bytes.
+pub(crate) const AT_ONCE: usize = CHUNK / 32;
+
 /// The two directions of a connection, as lines without their ends. It is gone when `incoming` ends.
 pub(crate) struct Transport {
-    pub(crate) incoming: mpsc::Receiver<String>,
+    /// What was read at once.
+    pub(crate) incoming: mpsc::Receiver<Vec<String>>,
     pub(crate) outgoing: mpsc::Sender<String>,
 }
 
@@ -24,7 +31,7 @@ impl Transport {
         W: AsyncWrite + Send + Unpin + 'static,
         G: Send + 'static,
     {
-        let (sender, incoming) = mpsc::channel(QUEUE);
+        let (sender, incoming) = mpsc::channel(READS);
         let (outgoing, lines) = mpsc::channel(QUEUE);
         tokio::spawn(read_lines(read, sender));
         tokio::spawn(async move {
@@ -44,12 +51,12 @@ impl Transport {
         use tokio_tungstenite::tungstenite::Message;
 
         let (mut sink, mut stream) = socket.split();
-        let (sender, incoming) = mpsc::channel(QUEUE);
+        let (sender, incoming) = mpsc::channel(READS);
         let (outgoing, mut lines) = mpsc::channel::<String>(QUEUE);
         tokio::spawn(async move {
             while let Some(Ok(message)) = stream.next().await {
                 if let Message::Text(text) = message
-                    && sender.send(text.as_str().to_owned()).await.is_err()
+                    && sender.send(vec![text.as_str().to_owned()]).await.is_err()
                 {
                     return;
                 }
@@ -67,25 +74,27 @@ impl Transport {
     }
 }
 
-async fn read_lines(mut read: impl AsyncRead + Unpin, lines: mpsc::Sender<String>) {
+async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<String>>) {
     let mut framing = Lines::default();
     let mut buffer = vec![0; CHUNK];
     loop {
         let count = tokio::select! {
             count = read.read(&mut buffer) => count.unwrap_or(0),
-            () = lines.closed() => return,
+            () = reads.closed() => return,
         };
         if count == 0 {
             return;
         }
         framing.extend(&buffer[..count]);
+        let mut lines = Vec::new();
         while let Some(frame) = framing.next_frame() {
             // What is no line is nothing that anybody could look at.
-            if let Frame::Line(line) = frame
-                && lines.send(line.to_owned()).await.is_err()
-            {
-                return;
+            if let Frame::Line(line) = frame {
+                lines.push(line.to_owned());
             }
+        }
+        if !lines.is_empty() && reads.send(lines).await.is_err() {
+            return;
         }
     }
 }

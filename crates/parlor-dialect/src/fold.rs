@@ -7,6 +7,7 @@ use parlor_wire::{Body, Incoming, Malformed, Message, RequestId, parse};
 use serde_json::value::RawValue;
 
 use crate::hot::UpdateLine;
+use crate::live::AgentUpdate;
 use crate::{BadUpdate, Decoder, Dialect, Recorded, Side};
 
 /// How many unanswered requests are remembered; the oldest is forgotten for one more.
@@ -111,6 +112,11 @@ impl Fold {
                 if problems.is_empty() { Ok(()) } else { Err(LineProblem::Batch(problems)) }
             }
         }
+    }
+
+    /// Takes an update that was read already, whatever session it names.
+    pub fn take(&mut self, update: AgentUpdate<'_>) -> Result<(), LineProblem> {
+        self.update(update.0.update)
     }
 
     fn message(&mut self, message: &Message<'_>, from: Option<Side>) -> Result<(), LineProblem> {

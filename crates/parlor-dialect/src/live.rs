@@ -145,7 +145,7 @@ pub fn update_line(session: &SessionId, update: &str, seq: Option<u64>) -> Strin
 }
 
 /// A line of an agent that updates a session, read in one pass.
-pub struct AgentUpdate<'a>(UpdateLine<'a>);
+pub struct AgentUpdate<'a>(pub(crate) UpdateLine<'a>);
 
 impl<'a> AgentUpdate<'a> {
     /// Reads a line; `None` if it is something else or has to be read the long way.
@@ -156,6 +156,11 @@ impl<'a> AgentUpdate<'a> {
     /// The session it is about, as the agent names it.
     pub fn session(&self) -> Option<SessionId> {
         JsonStr::from_raw(self.0.session).map(SessionId::from)
+    }
+
+    /// What is said beside the update, and not in it.
+    pub fn meta(&self) -> Option<&'a RawValue> {
+        self.0.rest.iter().find(|(name, _)| *name == "_meta").map(|(_, meta)| *meta)
     }
 
     /// How the line begins, up to and with the session.

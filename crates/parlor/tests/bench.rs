@@ -10,7 +10,8 @@ use common::parlor;
 fn a_quick_run_loses_nothing() {
     for versions in [["v2", "2"], ["v1", "1"], ["v1", "2"]] {
         let [client, agent] = versions;
-        let args = ["bench", "--quick", "--json", "--only", "turns", "--only", "join-live"];
+        let args =
+            ["bench", "--quick", "--json", "--only", "turns", "--only", "client", "--only", "join-live"];
         let args = [&args[..], &["--client", client, "--agent-version", agent]].concat();
         let output = parlor(&args, b"");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -18,7 +19,7 @@ fn a_quick_run_loses_nothing() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let scenarios = report["scenarios"].as_array().unwrap();
         let names: Vec<_> = scenarios.iter().map(|scenario| scenario["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["turns", "join-live"]);
+        assert_eq!(names, ["turns", "client", "join-live"]);
         for scenario in scenarios {
             for fault in ["lost", "doubled", "outOfOrder"] {
                 assert_eq!(scenario[fault], 0, "{versions:?}: {scenario}");

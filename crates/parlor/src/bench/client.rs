@@ -1,15 +1,18 @@
 //! A client that does little but read fast.
+//!
+//! It is for what is measured in bytes and microseconds: it shares the machine with the server, and whatever it spent on a
+//! line would be measured as well. What people wait for is measured with a client as they have it, the `holder`.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use parlor_json::string_literal;
 use parlor_server::doors::hello::Hello;
 
 use super::heard::{Heard, Line};
-use super::place::{Bench, Server, Version};
+use super::place::{Bench, Peer, Server, Version};
 use crate::failure::Failure;
 
 /// A client on one connection.
@@ -31,34 +34,19 @@ pub(crate) struct Client {
 const BUFFER: usize = 256 << 10;
 
 impl Client {
-    /// Talks to the agent's own pipes. Nobody translates there, so the agent speaks the client's version.
-    pub(crate) fn direct(bench: &Bench) -> Result<Self, Failure> {
-        let agent = bench.agent_of(bench.client);
-        let [program, arguments @ ..] = &agent[..] else { return Err(Failure::failed("no agent")) };
-        let mut command = Command::new(program);
-        command.args(arguments);
-        Self::over_child(command, bench.client)
-    }
-
-    /// Talks to the agent through as many processes as with parlor, which only copy: the least that being between costs.
-    pub(crate) fn relayed(bench: &Bench) -> Result<Self, Failure> {
-        let mut command = Command::new("sh");
-        command.args(["-c", r#"cat | cat | "$0" "$@" | cat | cat"#]).args(bench.agent_of(bench.client));
-        Self::over_child(command, bench.client)
-    }
-
-    /// Talks to a server through `parlor acp`, as an editor does.
-    pub(crate) fn acp(bench: &Bench, server: &Server) -> Result<Self, Failure> {
-        let mut command = Command::new(&bench.exe);
-        command.arg("acp").arg("--data").arg(&server.data);
-        Self::over_child(command, bench.client)
-    }
-
-    /// Talks to the agent through the conductor, which speaks version 1.
-    pub(crate) fn conductor(bench: &Bench) -> Result<Self, Failure> {
-        let mut command = Command::new(super::place::CONDUCTOR);
-        command.arg("agent").arg(bench.agent_of(Version::V1).join(" "));
-        Self::over_child(command, Version::V1)
+    /// Starts a program and talks to it.
+    pub(crate) fn start(peer: Peer) -> Result<Self, Failure> {
+        let version = peer.version;
+        let mut command = peer.piped();
+        let mut child = command.spawn().map_err(|error| {
+            Failure::failed(format_args!("cannot start {}: {error}", command.get_program().display()))
+        })?;
+        let (Some(write), Some(read)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Failure::failed("a process has no standard streams"));
+        };
+        let mut client = Self::over(Box::new(read), Box::new(write), Some(child), version);
+        client.initialize()?;
+        Ok(client)
     }
 
     /// Talks to a server's socket.
@@ -69,19 +57,6 @@ impl Client {
         let read = stream.try_clone().map_err(trouble)?;
         let mut client = Self::over(Box::new(read), Box::new(stream), None, bench.client);
         client.send(&Hello::new().to_line())?;
-        client.initialize()?;
-        Ok(client)
-    }
-
-    fn over_child(mut command: Command, version: Version) -> Result<Self, Failure> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| {
-            Failure::failed(format_args!("cannot start {}: {error}", command.get_program().display()))
-        })?;
-        let (Some(write), Some(read)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Failure::failed("a process has no standard streams"));
-        };
-        let mut client = Self::over(Box::new(read), Box::new(write), Some(child), version);
         client.initialize()?;
         Ok(client)
     }
@@ -139,12 +114,6 @@ impl Client {
         };
         let params = format!(r#"{{"sessionId":"{session}","cwd":"/","mcpServers":[]{from}}}"#);
         self.ask(method, &params).map(drop)
-    }
-
-    /// Forks a session at its end.
-    pub(crate) fn fork(&mut self, session: &str) -> Result<(), Failure> {
-        self.ask("session/fork", &format!(r#"{{"sessionId":"{session}","cwd":"/","mcpServers":[]}}"#))
-            .map(drop)
     }
 
     pub(crate) fn session(&self) -> &str {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use memchr::memmem;
+use parlor_client::{Role, Update, Words};
 
 use crate::test_agent::monotonic;
 
@@ -14,8 +15,6 @@ use crate::test_agent::monotonic;
 pub(crate) struct Heard {
     /// How many times the session became idle.
     pub(crate) idles: u64,
-    /// Whether it was idle when it was last heard of.
-    pub(crate) is_idle: bool,
     /// The answer that came last: its id and its line.
     pub(crate) answer: Option<(u64, String)>,
     /// How long stamped chunks were on their way, in nanoseconds.
@@ -98,22 +97,12 @@ impl Heard {
     }
 
     fn state(&mut self, state: Option<&[u8]>) {
-        let Some(state) = state else { return };
-        self.is_idle = state == b"idle";
-        self.idles += u64::from(self.is_idle);
+        self.idles += u64::from(state == Some(b"idle"));
     }
 
     /// A chunk that is unlike the one before, or a message with all that it has.
     fn message(&mut self, line: &[u8], is_chunk: bool) {
-        let id = string_after(line, br#""messageId":""#).unwrap_or_default();
-        let message = match self.messages.get(id) {
-            Some(message) => *message,
-            None => {
-                self.messages.insert(id.to_owned(), self.numbers.len());
-                self.numbers.push(Vec::new());
-                self.numbers.len() - 1
-            }
-        };
+        let message = self.place_of(string_after(line, br#""messageId":""#).unwrap_or_default());
         if !is_chunk && memmem::find(line, br#""content":"#).is_some() {
             self.numbers[message].clear();
         }
@@ -133,6 +122,27 @@ impl Heard {
         if texts != 1 {
             self.last = None;
         }
+    }
+
+    /// Takes a piece of news, of a client that makes such of the lines.
+    pub(crate) fn news(&mut self, update: &Update) {
+        let Some(words) = Words::of(update).filter(|words| words.role == Role::Agent) else { return };
+        let message = self.place_of(words.message.as_json().as_literal().as_bytes());
+        if words.is_all {
+            self.numbers[message].clear();
+        }
+        words.text.as_bytes().chunks(self.size.max(NUMBER)).for_each(|chunk| self.chunk(chunk, message));
+    }
+
+    /// Where the numbers of a message are.
+    fn place_of(&mut self, id: &[u8]) -> usize {
+        if let Some(place) = self.messages.get(id) {
+            return *place;
+        }
+        let place = self.numbers.len();
+        self.messages.insert(id.to_owned(), place);
+        self.numbers.push(Vec::new());
+        place
     }
 
     fn chunk(&mut self, text: &[u8], message: usize) {
@@ -210,6 +220,8 @@ fn offset(line: &[u8], part: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use parlor_client::{EntryId, Json};
+
     use super::*;
 
     fn chunk(id: &str, text: &str) -> String {
@@ -255,10 +267,24 @@ mod tests {
     }
 
     #[test]
+    fn news_are_counted_as_lines_are() {
+        let mut heard = heard(&[chunk("a", "00000000 x")]);
+        let mut append = |id: &str, text: &str| {
+            let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
+            let entry = EntryId::Message(Role::Agent, id.into());
+            heard.news(&Update::Append { entry, item, extra: None });
+        };
+        append("b", "00000000 x00000001 x");
+        append("b", "00000002 x");
+        append("b", "00000002 x");
+        assert_eq!(heard.faults(2, 3), Faults { lost: 2, doubled: 1, disordered: 0 });
+    }
+
+    #[test]
     fn answers_and_states_are_heard() {
         let mut heard = heard(&[r#"{"jsonrpc":"2.0","id":12,"result":{}}"#.to_owned()]);
         assert_eq!(heard.answer.as_ref().unwrap().0, 12);
         heard.line(br#"{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"state_update","state":"idle"}}}"#);
-        assert_eq!((heard.idles, heard.is_idle), (1, true));
+        assert_eq!(heard.idles, 1);
     }
 }

@@ -11,14 +11,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::failure::Failure;
 
 /// A program that does part of what parlor does, to compare with.
-pub(crate) const CONDUCTOR: &str = "agent-client-protocol-conductor";
+const CONDUCTOR: &str = "agent-client-protocol-conductor";
 
 /// How long a server may take to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What all scenarios share.
 pub(crate) struct Bench {
-    pub(crate) exe: PathBuf,
+    exe: PathBuf,
     /// The version that clients speak, and the one that the agent speaks.
     pub(crate) client: Version,
     pub(crate) agent: Version,
@@ -37,6 +37,13 @@ pub(crate) enum Version {
     V1,
     #[value(name = "v2", alias = "2")]
     V2,
+}
+
+/// A program that is about to be started and talked to.
+pub(crate) struct Peer {
+    pub(crate) command: Command,
+    /// The version that it is talked to in.
+    pub(crate) version: Version,
 }
 
 /// A server with a data directory of its own.
@@ -64,14 +71,43 @@ impl Bench {
         if self.quick { full / 10 } else { full }
     }
 
+    /// The agent itself. Nobody translates there, so it speaks the client's version.
+    pub(crate) fn direct(&self) -> Peer {
+        let agent = self.agent_of(self.client);
+        let mut command = Command::new(&agent[0]);
+        command.args(&agent[1..]);
+        Peer { command, version: self.client }
+    }
+
+    /// The agent behind as many processes as with parlor, which only copy: the least that being between costs.
+    pub(crate) fn relayed(&self) -> Peer {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"cat | cat | "$0" "$@" | cat | cat"#]).args(self.agent_of(self.client));
+        Peer { command, version: self.client }
+    }
+
+    /// A server behind `parlor acp`, as an editor has it.
+    pub(crate) fn acp(&self, server: &Server) -> Peer {
+        let mut command = Command::new(&self.exe);
+        command.arg("acp").arg("--data").arg(&server.data);
+        Peer { command, version: self.client }
+    }
+
+    /// The agent behind the conductor, which speaks version 1, if there is one.
+    pub(crate) fn conducted(&self) -> Option<Peer> {
+        let mut command = Command::new(CONDUCTOR);
+        command.arg("agent").arg(self.agent_of(Version::V1).join(" "));
+        self.conductor.then_some(Peer { command, version: Version::V1 })
+    }
+
     /// The command of an agent that speaks a version.
-    pub(crate) fn agent_of(&self, version: Version) -> Vec<String> {
+    fn agent_of(&self, version: Version) -> [String; 4] {
         let version = match version {
             Version::V1 => "1",
             Version::V2 => "2",
         };
         let exe = self.exe.to_string_lossy().into_owned();
-        [&exe, "test-agent", "--version", version].map(str::to_owned).into()
+        [&exe, "test-agent", "--version", version].map(str::to_owned)
     }
 
     /// Starts a server that has no sessions.
@@ -105,6 +141,14 @@ impl Bench {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(server)
+    }
+}
+
+impl Peer {
+    /// Its command, with streams to talk to it.
+    pub(crate) fn piped(mut self) -> Command {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        self.command
     }
 }
 

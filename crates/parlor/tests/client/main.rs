@@ -235,6 +235,30 @@ async fn all_doors_lead_to_the_same_session() {
 }
 
 #[tokio::test]
+async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
+    let server = Server::start();
+    let clients = doors(&server).await;
+    let first = soon(clients[0].new_session(HERE.as_ref())).await.unwrap();
+    turn(&first, "say One.").await;
+    for client in &clients {
+        let watching = soon(client.load(first.id(), HERE.as_ref())).await.unwrap();
+        let mut news = watching.news();
+        let running = soon(first.prompt("sleep 60000")).await.unwrap();
+        while !matches!(soon(news.next()).await.unwrap(), Update::State(state) if state.activity == Activity::Running)
+        {
+        }
+        // Who joins in the middle knows it as well.
+        let joining = soon(client.load(first.id(), HERE.as_ref())).await.unwrap();
+        assert_eq!(joining.transcript().state().unwrap().activity, Activity::Running);
+        first.cancel().await.unwrap();
+        soon(running.end()).await.unwrap();
+        soon(watching.idle()).await.unwrap();
+        // A turn of its own ends when it does, and as it did.
+        assert_eq!(reason(&turn(&watching, "refuse").await), "refusal");
+    }
+}
+
+#[tokio::test]
 async fn a_session_is_forked_at_a_message() {
     let server = Server::start();
     for client in doors(&server).await {
@@ -276,6 +300,7 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     first.disconnect().await;
     while soon(news.next()).await.is_some() {}
     let had = lost.transcript();
+    let mut missed = lost.news();
     let (again, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let found = soon(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
     soon(streaming.end()).await.unwrap();
@@ -283,8 +308,12 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     let expected = said(&watched.transcript());
     knows(&found, |said| said == expected).await;
     assert!(said(&had).len() >= 2 && said(&had) != expected);
-    // The old handle knows it too.
+    // The old handle knows it too, and was told what it had missed and nothing else.
     assert_eq!(said(&lost.transcript()), expected);
+    while let Some(update) = missed.ready() {
+        let Some(words) = Words::of(&update).filter(|words| words.is_all) else { continue };
+        assert!(had.get(&EntryId::Message(words.role, words.message)).is_none(), "{update:?}");
+    }
 
     // A prompt with a key is taken once.
     let prompt = Prompt::from("say Once.").key("k1");
@@ -294,6 +323,43 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     }
     let once = said(&found.transcript()).iter().filter(|line| *line == "Agent: Once.").count();
     assert_eq!(once, 1);
+}
+
+/// Only a server of parlor's knows what came meanwhile; an agent tells all of it anew.
+#[tokio::test]
+async fn a_lost_connection_to_an_agent_is_made_up_for_too() {
+    for version in ["1", "2"] {
+        let state = tempfile::tempdir().unwrap();
+        let args = ["test-agent", "--version", version, "--state", state.path().to_str().unwrap()];
+        let first = spawn(&args).await;
+        let lost = soon(first.new_session(HERE.as_ref())).await.unwrap();
+        turn(&lost, "say One.").await;
+        first.disconnect().await;
+        assert!(matches!(soon(first.rejoin(&lost, HERE.as_ref())).await, Err(Error::Gone)));
+        let had = said(&lost.transcript());
+        let again = spawn(&args).await;
+        let found = soon(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
+        assert_eq!(said(&found.transcript()), had, "version {version}");
+        turn(&found, "say Two.").await;
+        assert_eq!(
+            said(&lost.transcript()),
+            ["User: say One.", "Agent: One.", "User: say Two.", "Agent: Two."]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_left_and_joined_again() {
+    let server = Server::start();
+    for client in doors(&server).await {
+        let left = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        turn(&left, "say One.").await;
+        for _ in 0..20 {
+            soon(left.close()).await.unwrap();
+            let session = soon(client.load(left.id(), HERE.as_ref())).await.unwrap();
+            assert_eq!(said(&session.transcript()), ["User: say One.", "Agent: One."]);
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,257 +1,155 @@
-//! A v2 client over the Unix socket that keeps all it is shown.
+//! A client over the Unix socket, as people have it: with the library for clients.
 
-use std::borrow::Cow;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use parlor_client::{
+    Activity, Agent, Connector, EntryId, Error, Hello, Listed, MessageId, Object, Prompt, Role, Session,
+    SessionId, State, Transcript, Turn, Version,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::server::PATIENCE;
 
-/// A client. It reads only when it is told to.
+/// A client with one session at a time. It reads only while something is asked of it: nothing of it runs in between.
 pub(crate) struct Client {
-    write: UnixStream,
-    read: BufReader<UnixStream>,
-    line: String,
-    next: u64,
-    /// What it was shown of its session. A client here has one session at a time.
-    pub(crate) shown: Shown,
-    /// Answers that came while it waited for others.
-    answers: Vec<(u64, Result<Value, Value>)>,
+    runtime: Runtime,
+    connection: parlor_client::Client,
+    session: Option<Session>,
 }
 
 /// What a client was shown of a session.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) messages: Vec<Message>,
-    /// The last state, as it was said.
-    pub(crate) state: Value,
-    /// How many updates there were.
-    pub(crate) updates: usize,
-    /// How many bytes of text came in all of them.
-    pub(crate) text_bytes: usize,
+    /// The last state.
+    pub(crate) state: Option<State>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
-    pub(crate) id: String,
-    pub(crate) role: String,
+    pub(crate) id: MessageId,
+    pub(crate) role: Role,
     pub(crate) text: String,
 }
 
-/// A line, as far as it has to be read. Most lines are chunks, so these are read without making values of them.
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow)]
-    params: Option<Params<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow)]
-    update: Option<Update<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Update<'a> {
-    #[serde(borrow, rename = "sessionUpdate")]
-    kind: Cow<'a, str>,
-    #[serde(borrow, rename = "messageId")]
-    message_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    content: Option<Content<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Content<'a> {
-    One(#[serde(borrow)] Block<'a>),
-    Many(#[serde(borrow)] Vec<Block<'a>>),
-}
-
-#[derive(Deserialize)]
-struct Block<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-}
-
 impl Client {
-    pub(crate) fn connect(socket: &Path, agent: Option<&str>) -> Self {
-        let mut client = Self::greet(socket, agent);
-        client.answer(1).unwrap();
-        client
+    /// Connects and asks for an agent, or for the server's own.
+    pub(crate) fn connect(socket: &Path, agent: Option<&str>) -> Result<Self, Error> {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let agent = agent.map(|name| Agent::Name(name.to_owned()));
+        let hello = Hello { agent, ..Hello::new() };
+        let connector = Connector::new("test", "1").only(Version::V2);
+        let connected = runtime.block_on(async { timeout(PATIENCE, connector.socket(socket, &hello)).await });
+        let (connection, _) = connected.expect("the server answers")?;
+        Ok(Self { runtime, connection, session: None })
     }
 
-    /// Says who it is, and does not wait for the answer.
-    pub(crate) fn greet(socket: &Path, agent: Option<&str>) -> Self {
-        let write = UnixStream::connect(socket).unwrap();
-        write.set_read_timeout(Some(PATIENCE)).unwrap();
-        let read = BufReader::with_capacity(256 << 10, write.try_clone().unwrap());
-        let mut client =
-            Self { write, read, line: String::new(), next: 0, shown: Shown::default(), answers: Vec::new() };
-        if let Some(agent) = agent {
-            let hello = json!({ "parlor": 1, "agent": { "name": agent }, "cwd": "/" });
-            writeln!(client.write, "{hello}").unwrap();
-            assert!(client.read_line().contains("\"parlor\":1"), "the server greets back");
-        }
-        let info = json!({ "name": "test", "version": "1" });
-        client.send("initialize", &json!({ "protocolVersion": 2, "info": info, "capabilities": {} }));
-        client
+    pub(crate) fn session(&self) -> &Session {
+        self.session.as_ref().expect("there is a session")
+    }
+
+    /// Reads until something has happened.
+    pub(crate) fn wait<T>(&self, what: impl Future<Output = T>) -> T {
+        self.runtime.block_on(async { timeout(PATIENCE, what).await.expect("it must happen") })
     }
 
     /// Begins a session.
-    pub(crate) fn new_session(&mut self) -> Result<String, Value> {
-        let begun = self.call("session/new", &json!({ "cwd": "/", "mcpServers": [] }))?;
-        Ok(begun["sessionId"].as_str().unwrap().to_owned())
+    pub(crate) fn new_session(&mut self) -> Result<SessionId, Error> {
+        let session = self.wait(self.connection.new_session("/".as_ref()))?;
+        Ok(self.session.insert(session).id().clone())
     }
 
-    /// Joins a session and is told all of it. Returns the answer.
-    pub(crate) fn resume(&mut self, session: &str) -> Result<Value, Value> {
-        self.shown = Shown::default();
-        let from = json!({ "type": "start" });
-        let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [], "replayFrom": from });
-        self.call("session/resume", &params)
+    /// Joins a session and is told all of it.
+    pub(crate) fn join(&mut self, session: &SessionId) {
+        self.session = Some(self.wait(self.connection.load(session, "/".as_ref())).unwrap());
     }
 
-    /// Sends a prompt, and does not wait for its answer.
-    pub(crate) fn prompt(&mut self, session: &str, text: &str) -> u64 {
-        let prompt = json!([{ "type": "text", "text": text }]);
-        self.send("session/prompt", &json!({ "sessionId": session, "prompt": prompt }))
+    /// Sends a prompt, and waits until it is taken.
+    pub(crate) fn prompt(&self, text: &str) -> Result<Turn, Error> {
+        self.wait(self.session().prompt(text))
     }
 
-    pub(crate) fn send(&mut self, method: &str, params: &Value) -> u64 {
-        self.next += 1;
-        let request = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params });
-        writeln!(self.write, "{request}").unwrap();
-        self.next
+    /// Sends a prompt, and does not wait for anything.
+    pub(crate) fn send(&self, prompt: Prompt) -> JoinHandle<Result<Turn, Error>> {
+        let session = self.session().clone();
+        self.runtime.spawn(async move { session.prompt(prompt).await })
     }
 
-    pub(crate) fn call(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
-        let id = self.send(method, params);
-        self.answer(id)
+    /// Sends a prompt and reads until its turn has ended: how it did.
+    pub(crate) fn turn(&self, text: &str) -> State {
+        let turn = self.prompt(text).unwrap();
+        self.wait(turn.end()).unwrap()
     }
 
-    /// Reads until a request is answered.
-    pub(crate) fn answer(&mut self, id: u64) -> Result<Value, Value> {
-        loop {
-            if let Some(answer) = self.answered(id) {
-                return answer;
+    /// How many clients the server has.
+    pub(crate) fn count(&self) -> String {
+        let status = self.wait(self.connection.call("_parlor/status", &Object::default())).unwrap();
+        status.get("clients").unwrap().as_str().to_owned()
+    }
+
+    /// The sessions that there are.
+    pub(crate) fn list(&self) -> Vec<Listed> {
+        self.wait(self.connection.list(None)).unwrap()
+    }
+
+    /// Reads until the session is as wanted.
+    pub(crate) fn until(&self, holds: impl Fn(&Transcript) -> bool) {
+        let mut news = self.session().news();
+        self.wait(async {
+            while !self.session().read(&holds) {
+                assert!(news.next().await.is_some(), "the server is gone");
             }
-            self.step();
-        }
-    }
-
-    /// The answer to a request, if it has come already.
-    pub(crate) fn answered(&mut self, id: u64) -> Option<Result<Value, Value>> {
-        let place = self.answers.iter().position(|(other, _)| *other == id)?;
-        Some(self.answers.remove(place).1)
-    }
-
-    /// Reads until what was shown is as wanted.
-    pub(crate) fn until(&mut self, mut holds: impl FnMut(&Shown) -> bool) {
-        while !holds(&self.shown) {
-            self.step();
-        }
-    }
-
-    /// Reads until the running turn has ended, and says why it did.
-    pub(crate) fn until_idle(&mut self) -> String {
-        self.until(|shown| shown.state["state"] == "idle");
-        self.shown.state["stopReason"].as_str().unwrap_or_default().to_owned()
-    }
-
-    /// Reads one line.
-    pub(crate) fn step(&mut self) {
-        let line = self.read_line();
-        assert!(!line.is_empty(), "the server is gone");
-        self.heard(&line);
-        self.line = line;
-    }
-
-    /// Reads all that the server wrote before it died.
-    pub(crate) fn read_rest(&mut self) {
-        loop {
-            let line = self.read_line();
-            // A server that is killed may leave half a line.
-            if !line.ends_with('\n') {
-                return;
-            }
-            self.heard(&line);
-        }
-    }
-
-    fn read_line(&mut self) -> String {
-        let mut line = std::mem::take(&mut self.line);
-        line.clear();
-        // A peer that was killed may have reset the connection.
-        match self.read.read_line(&mut line) {
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("nothing comes"),
-            Ok(_) | Err(_) => line,
-        }
-    }
-
-    fn heard(&mut self, line: &str) {
-        if line.starts_with(r#"{"jsonrpc":"2.0","method":"session/update""#) {
-            let read: Line<'_> = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-            return self.shown.update(&read.params.unwrap().update.unwrap(), line);
-        }
-        let message: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        if let Some(id) = message["id"].as_u64().filter(|_| message["method"].is_null()) {
-            let answer = match message.get("error") {
-                Some(error) => Err(error.clone()),
-                None => Ok(message["result"].clone()),
-            };
-            self.answers.push((id, answer));
-        }
-    }
-}
-
-impl Shown {
-    fn update(&mut self, update: &Update<'_>, line: &str) {
-        self.updates += 1;
-        let (role, is_chunk) = match &*update.kind {
-            "state_update" => {
-                let mut line: Value = serde_json::from_str(line).unwrap();
-                self.state = line["params"]["update"].take();
-                return;
-            }
-            "user_message" => ("user", false),
-            "agent_message" => ("agent", false),
-            "agent_thought" => ("thought", false),
-            "user_message_chunk" => ("user", true),
-            "agent_message_chunk" => ("agent", true),
-            "agent_thought_chunk" => ("thought", true),
-            _ => return,
-        };
-        let id = update.message_id.as_deref().unwrap();
-        let place = self.messages.iter().rposition(|message| message.role == role && message.id == id);
-        let place = place.unwrap_or_else(|| {
-            self.messages.push(Message { id: id.to_owned(), role: role.to_owned(), text: String::new() });
-            self.messages.len() - 1
         });
-        let text = &mut self.messages[place].text;
-        let blocks = match &update.content {
-            Some(Content::One(block)) => std::slice::from_ref(block),
-            Some(Content::Many(blocks)) => blocks,
-            None => return,
-        };
-        if !is_chunk {
-            text.clear();
-        }
-        for said in blocks.iter().filter_map(|block| block.text.as_deref()) {
-            self.text_bytes += said.len();
-            text.push_str(said);
-        }
     }
 
-    pub(crate) fn message(&self, id: &str) -> Option<&Message> {
-        self.messages.iter().find(|message| message.id == id)
+    /// Reads until the running turn has ended: how it did.
+    pub(crate) fn until_idle(&self) -> State {
+        self.wait(self.session().idle()).unwrap()
+    }
+
+    /// Reads all that a server wrote that is dead now.
+    pub(crate) fn read_rest(&self) {
+        self.wait(self.connection.gone());
+    }
+
+    pub(crate) fn shown(&self) -> Shown {
+        self.session().read(|transcript| Shown {
+            messages: messages(transcript).collect(),
+            state: transcript.state().cloned(),
+        })
     }
 
     /// All that the agent said, one message after the other.
     pub(crate) fn said(&self) -> String {
-        self.messages.iter().filter(|message| message.role == "agent").map(|message| &*message.text).collect()
+        self.session().read(said)
     }
+}
+
+impl Shown {
+    pub(crate) fn message(&self, id: &MessageId) -> Option<&Message> {
+        self.messages.iter().find(|message| message.id == *id)
+    }
+
+    pub(crate) fn is(&self, activity: &Activity) -> bool {
+        self.state.as_ref().is_some_and(|state| state.activity == *activity)
+    }
+}
+
+fn messages(transcript: &Transcript) -> impl Iterator<Item = Message> {
+    transcript.entries().iter().filter_map(|entry| {
+        let EntryId::Message(role, id) = entry.id() else { return None };
+        Some(Message { id: id.clone(), role: *role, text: entry.body().content.to_text() })
+    })
+}
+
+/// All that the agent said, one message after the other.
+pub(crate) fn said(transcript: &Transcript) -> String {
+    messages(transcript).filter(|message| message.role == Role::Agent).map(|message| message.text).collect()
+}
+
+/// Why a turn ended.
+pub(crate) fn reason(state: &State) -> String {
+    state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned()).unwrap_or_default()
 }

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use serde_json::{Value, json};
+use parlor_client::{Activity, Error, SessionId};
 
-use crate::client::{Client, Shown};
+use crate::client::{Client, Message, Shown, reason, said};
 use crate::server::{PARLOR, Place, Server};
 
 /// A server that takes a file that may grow no further for an error, as on a full disk, and not for a signal to end.
@@ -21,30 +21,30 @@ fn assert_kept(before: &Shown, after: &Shown) {
     }
 }
 
-fn say(client: &mut Client, session: &str, text: &str) {
-    let prompt = client.prompt(session, &format!("say {text}"));
-    client.answer(prompt).unwrap();
-    client.until(|shown| shown.said().ends_with(text));
-    assert_eq!(client.until_idle(), "end_turn");
+fn say(client: &Client, text: &str) {
+    assert_eq!(reason(&client.turn(&format!("say {text}"))), "end_turn");
+    assert!(client.said().ends_with(text));
 }
 
-fn until_told(client: &mut Client) {
-    assert_eq!(client.until_idle(), "error");
-    let error = client.shown.state["error"]["message"].as_str().unwrap_or_default();
-    assert!(error.contains("cannot be stored"), "{}", client.shown.state);
+fn until_told(client: &Client) {
+    let state = client.until_idle();
+    assert_eq!(reason(&state), "error");
+    let error = state.fields.get("error").unwrap();
+    assert!(error.as_str().contains("cannot be stored"), "{error:?}");
 }
 
-fn is_about_the_store(error: &Value) {
-    assert!(error["message"].as_str().unwrap().contains("stored"), "{error}");
+fn is_about_the_store(error: &Error) {
+    assert!(matches!(error, Error::Rpc(error) if error.message().contains("stored")), "{error}");
 }
 
-/// Resumes a session in which nothing goes on, and finds all that somebody was shown of it before.
-fn find_again(client: &mut Client, session: &str, before: &Shown) {
-    let answer = client.resume(session).unwrap();
-    assert_eq!(answer["_meta"]["parlor/state"], "idle");
-    assert_kept(before, &client.shown);
-    let is_unheard = |message: &crate::client::Message| message.text.contains("nobody may hear this");
-    assert!(!client.shown.messages.iter().any(is_unheard), "what was refused is not there");
+/// Joins a session in which nothing goes on, and finds all that somebody was shown of it before.
+fn find_again(client: &mut Client, session: &SessionId, before: &Shown) {
+    client.join(session);
+    let after = client.shown();
+    assert!(after.is(&Activity::Idle));
+    assert_kept(before, &after);
+    let is_unheard = |message: &Message| message.text.contains("nobody may hear this");
+    assert!(!after.messages.iter().any(is_unheard), "what was refused is not there");
 }
 
 #[test]
@@ -54,45 +54,41 @@ fn a_full_disk_is_told_to_all_and_takes_nothing_that_was_shown() {
     let mut alice = server.client();
     let session = alice.new_session().unwrap();
     let mut bob = server.client();
-    bob.resume(&session).unwrap();
+    bob.join(&session);
     let mut carol = server.client();
     let others = carol.new_session().unwrap();
-    say(&mut carol, &others, "of another session");
-    say(&mut alice, &session, "before");
+    say(&carol, "of another session");
+    say(&alice, "before");
 
-    let prompt = alice.prompt(&session, "stream 1000000 40 20000");
-    alice.answer(prompt).unwrap();
-    for client in [&mut alice, &mut bob] {
-        client.until(|shown| shown.said().len() > 4000);
+    alice.prompt("stream 1000000 40 20000").unwrap();
+    for client in [&alice, &bob] {
+        client.until(|transcript| said(transcript).len() > 4000);
     }
     server.limit_files(Some(512));
-    until_told(&mut alice);
-    until_told(&mut bob);
+    until_told(&alice);
+    until_told(&bob);
 
     // There is no room: nothing is accepted, in no session, and each request has an answer all the same.
-    for (client, session) in [(&mut alice, &session), (&mut bob, &session), (&mut carol, &others)] {
-        let refused = client.prompt(session, "say nobody may hear this");
-        is_about_the_store(&client.answer(refused).unwrap_err());
-        assert!(!client.shown.said().contains("nobody may hear this"));
-        let status = client.call("_parlor/status", &json!({})).unwrap();
-        assert_eq!(status["clients"], 3, "all are still connected");
+    for client in [&alice, &bob, &carol] {
+        is_about_the_store(&client.prompt("say nobody may hear this").unwrap_err());
+        assert!(!client.said().contains("nobody may hear this"));
+        assert_eq!(client.count(), "3", "all are still connected");
     }
     is_about_the_store(&alice.new_session().unwrap_err());
     let mut dave = server.client();
-    let list = dave.call("session/list", &json!({})).unwrap();
-    assert_eq!(list["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(dave.list().len(), 2);
 
     // There is room again, with this server and with the next one.
     server.limit_files(None);
-    find_again(&mut dave, &session, &bob.shown);
-    assert_eq!(dave.shown.state["stopReason"], "error", "the turn did not end well");
-    say(&mut dave, &session, "there is room again");
-    find_again(&mut dave, &others, &carol.shown);
+    find_again(&mut dave, &session, &bob.shown());
+    assert_eq!(reason(&dave.shown().state.unwrap()), "error", "the turn did not end well");
+    say(&dave, "there is room again");
+    find_again(&mut dave, &others, &carol.shown());
     server.kill();
     let server = place.serve();
     let mut erin = server.client();
-    find_again(&mut erin, &session, &alice.shown);
-    say(&mut erin, &session, "and here as well");
+    find_again(&mut erin, &session, &alice.shown());
+    say(&erin, "and here as well");
     server.stop();
     place.wait_for_no_agent();
 }

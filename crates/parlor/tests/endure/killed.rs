@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use serde_json::json;
+use parlor_client::{Activity, Error, MessageId, Prompt, Role, Transcript, Turn};
+use tokio::task::JoinHandle;
 
-use crate::client::{Client, Shown};
+use crate::client::{Client, Shown, reason};
 use crate::server::{Place, figures};
 
 /// Numbers that look random and are the same in each run.
@@ -24,43 +25,45 @@ impl Dice {
 struct Record {
     /// What the last client had been shown when its server was killed.
     shown: Shown,
-    prompts: Vec<Prompt>,
+    prompts: Vec<Sent>,
 }
 
 /// A prompt that was sent.
-struct Prompt {
+struct Sent {
     text: String,
-    /// The request with the last server that was asked.
-    request: u64,
+    /// What the last server answers that was asked.
+    answer: Option<JoinHandle<Result<Turn, Error>>>,
     /// The message that it became, once it was accepted.
-    message: Option<String>,
+    message: Option<MessageId>,
 }
 
 impl Record {
-    fn send(&mut self, client: &mut Client, session: &str, text: String) {
-        let request = send(client, session, &text);
-        self.prompts.push(Prompt { text, request, message: None });
+    fn send(&mut self, client: &Client, text: String) {
+        let answer = Some(send(client, &text));
+        self.prompts.push(Sent { text, answer, message: None });
     }
 
     /// Sends again what has no answer, as a client does that wants to be certain.
-    fn send_again(&mut self, client: &mut Client, session: &str) -> usize {
+    fn send_again(&mut self, client: &Client) -> usize {
         let mut count = 0;
         for prompt in self.prompts.iter_mut().filter(|prompt| prompt.message.is_none()) {
-            prompt.request = send(client, session, &prompt.text);
+            prompt.answer = Some(send(client, &prompt.text));
             count += 1;
         }
         count
     }
 
     /// Takes note of what a client had heard in the end.
-    fn note(&mut self, client: &mut Client) {
-        for prompt in self.prompts.iter_mut().filter(|prompt| prompt.message.is_none()) {
-            if let Some(answer) = client.answered(prompt.request) {
-                let accepted = answer.unwrap_or_else(|error| panic!("{}: {error}", prompt.text));
-                prompt.message = Some(accepted["messageId"].as_str().unwrap().to_owned());
+    fn note(&mut self, client: &Client) {
+        for prompt in &mut self.prompts {
+            let Some(answer) = prompt.answer.take() else { continue };
+            match client.wait(answer).unwrap() {
+                Ok(turn) => prompt.message = Some(turn.message().unwrap().clone()),
+                Err(Error::Gone) => {}
+                Err(error) => panic!("{}: {error}", prompt.text),
             }
         }
-        self.shown = client.shown.clone();
+        self.shown = client.shown();
     }
 
     /// Compares this with what the next server shows.
@@ -80,18 +83,17 @@ impl Record {
             places.push(place);
         }
         assert!(places.is_sorted(), "messages have kept their order");
-        for message in now.messages.iter().filter(|message| message.role == "user") {
-            let same = now.messages.iter().filter(|other| other.role == "user" && other.text == message.text);
+        for message in now.messages.iter().filter(|message| message.role == Role::User) {
+            let same =
+                now.messages.iter().filter(|other| other.role == Role::User && other.text == message.text);
             assert_eq!(same.count(), 1, "the prompt {:?} was taken twice", message.text);
         }
     }
 }
 
 /// Sends a prompt that is the same one whenever it is sent again.
-fn send(client: &mut Client, session: &str, text: &str) -> u64 {
-    let prompt = json!([{ "type": "text", "text": text }]);
-    let params = json!({ "sessionId": session, "prompt": prompt, "_meta": { "parlor/key": text } });
-    client.send("session/prompt", &params)
+fn send(client: &Client, text: &str) -> JoinHandle<Result<Turn, Error>> {
+    client.send(Prompt::from(text).key(text))
 }
 
 fn rounds(count: usize, seed: u64, options: &str) {
@@ -110,30 +112,31 @@ fn rounds(count: usize, seed: u64, options: &str) {
             let place = if dice.below(4) == 0 { prompts.len() } else { 0 };
             prompts.insert(place, format!("say round {round}.{extra}"));
         }
-        prompts.into_iter().for_each(|text| record.send(&mut client, &session, text));
-        // Few updates hit the time in which prompts are accepted, many the turn.
-        let updates = if dice.below(4) == 0 { dice.below(8) } else { dice.below(500) };
-        let enough = client.shown.updates + usize::try_from(updates).unwrap();
-        client.until(|shown| shown.updates >= enough);
+        prompts.into_iter().for_each(|text| record.send(&client, text));
+        // Few changes hit the time in which prompts are accepted, many the turn.
+        let changes = if dice.below(4) == 0 { dice.below(8) } else { dice.below(500) };
+        let enough = client.session().read(Transcript::seq) + changes;
+        client.until(|transcript| transcript.seq() >= enough);
         server.kill();
         client.read_rest();
-        record.note(&mut client);
+        record.note(&client);
         place.wait_for_no_agent();
 
         server = place.serve();
         client = server.client();
-        let answer = client.resume(&session).unwrap();
-        record.check(&client.shown);
-        assert_eq!(answer["_meta"]["parlor/state"], "idle", "nothing goes on that nobody started");
-        if record.shown.state["state"] == "running" {
+        client.join(&session);
+        let now = client.shown();
+        record.check(&now);
+        assert!(now.is(&Activity::Idle), "nothing goes on that nobody started");
+        if record.shown.is(&Activity::Running) {
             running_when_killed += 1;
             // A short turn may have come to its end and been stored when the server was killed, before that was shown.
-            let last = client.shown.messages.iter().rfind(|message| message.role == "user");
+            let last = now.messages.iter().rfind(|message| message.role == Role::User);
             let is_long = last.is_some_and(|message| message.text.starts_with("stream"));
-            let reason = client.shown.state["stopReason"].as_str().unwrap();
+            let reason = reason(&now.state.unwrap());
             assert!(reason == "error" || !is_long && reason == "end_turn", "the turn ended with {reason}");
         }
-        sent_again += record.send_again(&mut client, &session);
+        sent_again += record.send_again(&client);
     }
     let messages = record.shown.messages.len();
     let bytes: usize = record.shown.messages.iter().map(|message| message.text.len()).sum();

@@ -1,9 +1,12 @@
 //! Peers that die, hang or were never what they claimed to be; and a server that is asked to end.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use parlor_client::{Activity, Error};
+use parlor_json::Members;
 
+use crate::client::{Client, reason};
 use crate::server::{Place, eventually};
 
 /// A build that is not optimized needs half a minute for more.
@@ -16,19 +19,16 @@ fn a_server_that_is_stopped_after_a_long_turn_has_all_of_it() {
     let server = place.serve();
     let mut client = server.client();
     let session = client.new_session().unwrap();
-    let prompt = client.prompt(&session, &format!("stream {CHUNKS} {CHUNK}"));
-    client.answer(prompt).unwrap();
-    client.until(|shown| shown.state["state"] == "running");
-    assert_eq!(client.until_idle(), "end_turn");
+    assert_eq!(reason(&client.turn(&format!("stream {CHUNKS} {CHUNK}"))), "end_turn");
     server.stop();
     place.wait_for_no_agent();
 
     let server = place.serve();
     let mut again = server.client();
-    again.resume(&session).unwrap();
-    assert_eq!(again.shown.said().len(), CHUNKS * CHUNK);
-    assert_eq!(again.shown.messages, client.shown.messages);
-    assert_eq!(again.shown.state["stopReason"], "end_turn", "it ended before the server did");
+    again.join(&session);
+    assert_eq!(again.said().len(), CHUNKS * CHUNK);
+    assert_eq!(again.shown().messages, client.shown().messages);
+    assert_eq!(reason(&again.shown().state.unwrap()), "end_turn", "it ended before the server did");
 }
 
 #[test]
@@ -37,19 +37,18 @@ fn a_server_that_is_stopped_in_a_turn_has_what_it_showed() {
     let server = place.serve();
     let mut client = server.client();
     let session = client.new_session().unwrap();
-    let prompt = client.prompt(&session, "stream 1000000 40 20000");
-    client.answer(prompt).unwrap();
-    client.until(|shown| shown.updates > 500);
+    client.prompt("stream 1000000 40 20000").unwrap();
+    client.until(|transcript| transcript.seq() > 500);
     server.stop();
     client.read_rest();
     place.wait_for_no_agent();
 
     let server = place.serve();
     let mut again = server.client();
-    again.resume(&session).unwrap();
-    assert!(again.shown.said().starts_with(&client.shown.said()));
-    assert_eq!(again.shown.state["state"], "idle");
-    assert_eq!(again.shown.state["stopReason"], "error");
+    again.join(&session);
+    assert!(again.said().starts_with(&client.said()));
+    assert!(again.shown().is(&Activity::Idle));
+    assert_eq!(reason(&again.shown().state.unwrap()), "error");
 }
 
 #[test]
@@ -58,18 +57,15 @@ fn a_turn_goes_on_without_the_client_that_began_it() {
     let server = place.serve();
     let mut dying = server.client();
     let session = dying.new_session().unwrap();
-    let prompt = dying.prompt(&session, "stream 2000 40 2000");
-    dying.answer(prompt).unwrap();
-    dying.until(|shown| shown.updates > 20);
+    dying.prompt("stream 2000 40 2000").unwrap();
+    dying.until(|transcript| transcript.seq() > 20);
     drop(dying);
 
     let mut other = server.client();
-    eventually("the dead client is gone", || {
-        other.call("_parlor/status", &json!({})).unwrap()["clients"] == 1
-    });
-    other.resume(&session).unwrap();
-    assert_eq!(other.until_idle(), "end_turn");
-    assert_eq!(other.shown.said().len(), 2000 * 40);
+    eventually("the dead client is gone", || other.count() == "1");
+    other.join(&session);
+    assert_eq!(reason(&other.until_idle()), "end_turn");
+    assert_eq!(other.said().len(), 2000 * 40);
 }
 
 #[test]
@@ -78,17 +74,14 @@ fn an_agent_that_dies_in_a_turn_ends_it_and_comes_back() {
         let place = Place::new().test_agent(options);
         let server = place.serve();
         let mut client = server.client();
-        let session = client.new_session().unwrap();
-        client.prompt(&session, "say before\nstderr the last words\ncrash");
-        client.until(|shown| shown.state["state"] == "running");
-        assert_eq!(client.until_idle(), "error");
-        let error = &client.shown.state["error"];
-        assert!(error["data"]["stderr"].as_str().unwrap_or_default().contains("the last words"), "{error}");
+        client.new_session().unwrap();
+        let end = client.turn("say before\nstderr the last words\ncrash");
+        assert_eq!(reason(&end), "error");
+        let error = Members::of(end.fields.get("error").unwrap().raw()).unwrap();
+        assert!(error.get("data").unwrap().get().contains("the last words"), "{error:?}");
 
-        let prompt = client.prompt(&session, "say after");
-        client.answer(prompt).unwrap();
-        client.until(|shown| shown.said() == "beforeafter");
-        assert_eq!(client.until_idle(), "end_turn");
+        assert_eq!(reason(&client.turn("say after")), "end_turn");
+        assert_eq!(client.said(), "beforeafter");
     }
 }
 
@@ -104,7 +97,7 @@ fn what_is_no_agent_is_refused() {
         .agent("hanging-up", "sh -c 'exec <&- >&-; sleep 1000'");
     let server = place.serve();
     let mut bystander = server.client();
-    let session = bystander.new_session().unwrap();
+    bystander.new_session().unwrap();
     for (agent, why) in [
         ("silent", "ended before it said who it is (exit status: 0)"),
         ("complaining", "no such model"),
@@ -114,19 +107,18 @@ fn what_is_no_agent_is_refused() {
     ] {
         let begun = Instant::now();
         let mut client = server.client_of(agent);
-        let error = client.new_session().unwrap_err();
-        let message = error["message"].as_str().unwrap();
-        assert!(message.contains(agent) && message.contains(why), "{agent}: {error}");
+        let Err(Error::Rpc(error)) = client.new_session() else { panic!("{agent} is taken for an agent") };
+        let message = error.message();
+        assert!(message.contains(agent) && message.contains(why), "{agent}: {message}");
         assert!(begun.elapsed() < Duration::from_secs(30), "{agent} takes {:?}", begun.elapsed());
         if agent == "complaining" {
-            assert_eq!(error["data"]["stderr"], "no such model\n");
+            assert_eq!(error.data().unwrap().as_str(), r#"{"stderr":"no such model\n"}"#);
         }
         // The connection is as good as before: it can look at what there is.
-        client.call("session/list", &json!({})).unwrap();
+        client.list();
     }
-    let prompt = bystander.prompt(&session, "say nothing happened");
-    bystander.answer(prompt).unwrap();
-    bystander.until(|shown| shown.said() == "nothing happened");
+    bystander.turn("say nothing happened");
+    assert_eq!(bystander.said(), "nothing happened");
     server.stop();
     place.wait_for_no_agent();
 }
@@ -139,13 +131,14 @@ fn an_agent_that_hangs_keeps_only_those_waiting_who_want_it() {
     let hanging = format!("sh -c 'sleep 1000; : test-agent {}'", place.path().join("agent-state").display());
     let place = place.agent("hanging", &hanging);
     let server = place.serve();
-    let waiting = server.greet("hanging");
     let mut other = server.client();
-    let session = other.new_session().unwrap();
-    let prompt = other.prompt(&session, "say hello");
-    other.answer(prompt).unwrap();
-    other.until(|shown| shown.said() == "hello");
-    drop(waiting);
+    let socket = server.socket().to_owned();
+    let waiting = thread::spawn(move || Client::connect(&socket, Some("hanging")).err());
+    eventually("both are there", || other.count() == "2");
+    other.new_session().unwrap();
+    other.turn("say hello");
+    assert_eq!(other.said(), "hello");
     server.stop();
+    assert!(matches!(waiting.join().unwrap(), Some(Error::Gone)), "nobody came");
     place.wait_for_no_agent();
 }

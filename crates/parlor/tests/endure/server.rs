@@ -110,18 +110,17 @@ impl Place {
 }
 
 impl Server {
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     pub(crate) fn client(&self) -> Client {
-        Client::connect(&self.socket, None)
+        Client::connect(&self.socket, None).unwrap()
     }
 
     /// A client that asks for one of the agents.
     pub(crate) fn client_of(&self, agent: &str) -> Client {
-        Client::connect(&self.socket, Some(agent))
-    }
-
-    /// A client that asked for one of the agents and does not wait until it is there.
-    pub(crate) fn greet(&self, agent: &str) -> Client {
-        Client::greet(&self.socket, Some(agent))
+        Client::connect(&self.socket, Some(agent)).unwrap()
     }
 
     pub(crate) fn kill(mut self) {

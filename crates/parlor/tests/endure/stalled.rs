@@ -1,10 +1,12 @@
 //! A client that does not read costs the server little and the others nothing.
 
-use std::thread;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
-use crate::server::{Place, Server, figures};
+use parlor_client::{Activity, Update, Words};
+
+use crate::client::{Client, reason};
+use crate::server::{Place, figures};
 
 /// How much memory a server may need beside the text of its sessions.
 const BESIDE: u64 = 64 << 20;
@@ -12,36 +14,48 @@ const BESIDE: u64 = 64 << 20;
 const CHUNK: usize = 40;
 
 /// Streams so many chunks to a client that reads, and says how long that took.
-fn stream(client: &mut Client, session: &str, chunks: usize) -> Duration {
+fn stream(client: &Client, chunks: usize) -> Duration {
     let begun = Instant::now();
-    let prompt = client.prompt(session, &format!("stream {chunks} {CHUNK}"));
-    client.answer(prompt).unwrap();
-    client.until(|shown| shown.state["state"] == "running");
-    assert_eq!(client.until_idle(), "end_turn");
+    assert_eq!(reason(&client.turn(&format!("stream {chunks} {CHUNK}"))), "end_turn");
     begun.elapsed()
 }
 
-fn one_who_reads(server: &Server) -> (Client, String) {
-    let mut client = server.client();
-    let session = client.new_session().unwrap();
-    (client, session)
+/// Reads until a turn has ended, and says how many pieces of news there were. No message may be told anew.
+fn catch_up(client: &Client) -> usize {
+    let mut news = client.session().news();
+    let mut known = HashSet::new();
+    client.wait(async {
+        for count in 1.. {
+            let update = news.next().await.expect("the server is there");
+            if let Some(words) = Words::of(&update) {
+                let is_new = known.insert((words.role, words.message));
+                assert_eq!(words.is_all, is_new, "some text came twice");
+            }
+            if matches!(update, Update::State(state) if state.activity == Activity::Idle) {
+                return count;
+            }
+        }
+        unreachable!("there is always one more")
+    })
 }
 
 fn stalled(chunks: usize) {
     let place = Place::new().test_agent("");
     let alone = {
         let server = place.serve();
-        let (mut client, session) = one_who_reads(&server);
-        stream(&mut client, &session, chunks)
+        let mut client = server.client();
+        client.new_session().unwrap();
+        stream(&client, chunks)
     };
     let server = place.serve();
-    let (mut reader, session) = one_who_reads(&server);
+    let mut reader = server.client();
+    let session = reader.new_session().unwrap();
     let mut sleeper = server.client();
-    sleeper.resume(&session).unwrap();
-    let with_sleeper = stream(&mut reader, &session, chunks);
+    sleeper.join(&session);
+    let with_sleeper = stream(&reader, chunks);
 
     let text = chunks * CHUNK;
-    let said = reader.shown.said();
+    let said = reader.said();
     assert_eq!(said.len(), text);
     let numbers = (0..chunks).map(|number| format!("{number:08} "));
     assert!(
@@ -52,21 +66,14 @@ fn stalled(chunks: usize) {
     // What the sleeper was not told yet is not kept for it.
     let before = server.peak_memory();
     let woken = Instant::now();
-    let reading = thread::spawn(move || {
-        sleeper.until(|shown| shown.state["state"] == "running");
-        assert_eq!(sleeper.until_idle(), "end_turn");
-        sleeper
-    });
-    let sleeper = reading.join().unwrap();
+    let pieces = catch_up(&sleeper);
     let caught_up = woken.elapsed();
-    assert_eq!(sleeper.shown.messages, reader.shown.messages, "both end with the same transcript");
-    assert_eq!(sleeper.shown.text_bytes, reader.shown.text_bytes, "no text came twice");
+    assert_eq!(sleeper.shown(), reader.shown(), "both end with the same transcript");
     let after = server.peak_memory();
     figures(&format!(
         "{chunks} chunks: {alone:.1?} alone, {with_sleeper:.1?} beside a client that does not read (x{:.2}), which \
-         caught up in {caught_up:.1?} with {} updates; peak memory {:?} MiB, then {:?} MiB, of {} MiB of text",
+         caught up in {caught_up:.1?} with {pieces} pieces of news; peak memory {:?} MiB, then {:?} MiB, of {} MiB of text",
         with_sleeper.as_secs_f64() / alone.as_secs_f64(),
-        sleeper.shown.updates,
         before.map(|bytes| bytes >> 20),
         after.map(|bytes| bytes >> 20),
         text >> 20,

@@ -1,4 +1,5 @@
-//! A client that folds and checks whatever it hears.
+//! A client that folds and checks whatever it hears. It reads and writes its lines itself, and not with the client library:
+//! it is the witness of what is on the wire.
 
 #[path = "../agent/schema.rs"]
 mod schema;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::super::client::Client;
 use super::super::heard::Faults;
+use super::super::holder::Holder;
 use super::super::measure::median;
 use super::super::place::{Bench, Server};
 use super::{Sample, Unit};
@@ -52,16 +53,15 @@ pub(super) fn join_live(bench: &Bench) -> Result<Sample, Failure> {
     let chunks = bench.load(10_000);
     let between = Duration::from_secs_f64(f64::from(chunks / RATE.min(chunks)) / 10.0);
     let server = bench.server()?;
-    let mut first = Client::socket(bench, &server)?;
-    first.begin()?;
+    let mut first = Holder::socket(bench, &server)?;
+    let session = first.begin()?;
     first.heard.expect_chunks_of(SIZE);
     let mut others = Vec::new();
     for _ in 0..CLIENTS {
-        let mut client = Client::socket(bench, &server)?;
+        let mut client = Holder::socket(bench, &server)?;
         client.heard.expect_chunks_of(SIZE);
         others.push(client);
     }
-    let session = first.session().to_owned();
     let mut faults = Faults::default();
     let mut joins = Vec::new();
     std::thread::scope(|scope| {
@@ -71,12 +71,8 @@ pub(super) fn join_live(bench: &Bench) -> Result<Sample, Failure> {
             .map(|(place, mut client)| {
                 scope.spawn(move || {
                     std::thread::sleep(between * place);
-                    let begun = Instant::now();
-                    client.join(session)?;
-                    let took = begun.elapsed().as_secs_f64() * 1e3;
-                    if !client.heard.is_idle {
-                        client.until(|heard| heard.is_idle)?;
-                    }
+                    let took = client.join(session)?.as_secs_f64() * 1e3;
+                    client.until_idle()?;
                     Ok::<_, Failure>((took, client.heard.faults(1, chunks)))
                 })
             })
@@ -101,10 +97,9 @@ pub(super) fn fork(bench: &Bench) -> Result<Sample, Failure> {
     /// How many messages the agent says in one turn.
     const AT_ONCE: u32 = 100;
     let server = bench.server()?;
-    let mut client = Client::socket(bench, &server)?;
-    client.begin()?;
+    let mut client = Holder::socket(bench, &server)?;
+    let session = client.begin()?;
     client.heard.expect_chunks_of(SIZE);
-    let session = client.session().to_owned();
     let turn = vec![format!("stream 1 {SIZE}"); AT_ONCE as usize].join("\n");
     let mut sample = Sample::default();
     let mut said = 0;
@@ -123,9 +118,7 @@ pub(super) fn fork(bench: &Bench) -> Result<Sample, Failure> {
         }
         let mut took = Vec::new();
         for _ in 0..TIMES {
-            let begun = Instant::now();
-            client.fork(&session)?;
-            took.push(begun.elapsed().as_secs_f64() * 1e3);
+            took.push(client.fork(&session)?.as_secs_f64() * 1e3);
         }
         sample.figure(name, Unit::Milliseconds, median(&took));
     }

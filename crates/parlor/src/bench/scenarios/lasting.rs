@@ -1,6 +1,9 @@
 //! What has to go well also when somebody stops reading, or the server is stopped.
 
+use std::time::Instant;
+
 use super::super::client::Client;
+use super::super::holder::Holder;
 use super::super::measure::{memory, peak_memory};
 use super::super::place::Bench;
 use super::{Sample, Unit};
@@ -32,22 +35,21 @@ pub(super) fn stalled(bench: &Bench) -> Result<Sample, Failure> {
 pub(super) fn restart(bench: &Bench) -> Result<Sample, Failure> {
     let chunks = bench.load(200_000);
     let server = bench.server()?;
-    let mut first = Client::socket(bench, &server)?;
-    first.begin()?;
+    let mut first = Holder::socket(bench, &server)?;
+    let session = first.begin()?;
     first.heard.expect_chunks_of(SIZE);
     first.turn(&format!("stream {chunks} {SIZE}"))?;
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let data = server.stop();
     let stopped = begun.elapsed().as_secs_f64();
     let mut sample = Sample::default();
     sample.faults.add(first.heard.faults(1, chunks));
     let server = bench.server_at(data)?;
-    let mut again = Client::socket(bench, &server)?;
+    let mut again = Holder::socket(bench, &server)?;
     again.heard.expect_chunks_of(SIZE);
-    let begun = std::time::Instant::now();
-    again.join(first.session())?;
+    let joined = again.join(&session)?.as_secs_f64();
     sample.figure("stop", Unit::Seconds, stopped);
-    sample.figure("join after the restart", Unit::Seconds, begun.elapsed().as_secs_f64());
+    sample.figure("join after the restart", Unit::Seconds, joined);
     sample.faults.add(again.heard.faults(1, chunks));
     Ok(sample)
 }

@@ -1,5 +1,6 @@
 //! What is measured, and what is hoped for.
 
+mod holding;
 mod joining;
 mod lasting;
 mod streams;
@@ -103,6 +104,17 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         about: "20,000 chunks of 40 bytes to 50 clients on the Unix socket",
         aims: &[least("deliveries", 1_000_000.0)],
         run: streams::fanout,
+    },
+    Scenario {
+        name: "client",
+        about: "200,000 chunks of 40 bytes, held with parlor-client, beside just read",
+        aims: &[
+            most("direct ratio", 5.0),
+            most("direct held CPU per chunk", 3.0),
+            most("socket ratio", 5.0),
+            most("socket held CPU per chunk", 3.0),
+        ],
+        run: holding::client,
     },
     Scenario {
         name: "join",

@@ -28,10 +28,10 @@ fn stream(bench: &Bench, size: usize, pace: &str) -> Result<Sample, Failure> {
         sample.faults.add(client.heard.faults(1, chunks));
         Ok::<_, Failure>(took)
     };
-    let direct = once(&mut Client::direct(bench)?)?;
+    let direct = once(&mut Client::start(bench.direct())?)?;
 
     let server = bench.server()?;
-    let mut client = Client::acp(bench, &server)?;
+    let mut client = Client::start(bench.acp(&server))?;
     let shim = client.pid().unwrap_or_default();
     let before = (cpu_seconds(server.pid()), cpu_seconds(shim));
     let parlor = once(&mut client)?;
@@ -40,7 +40,7 @@ fn stream(bench: &Bench, size: usize, pace: &str) -> Result<Sample, Failure> {
     drop(client);
     drop(server);
 
-    let conductor = if bench.conductor { Some(once(&mut Client::conductor(bench)?)?) } else { None };
+    let conductor = bench.conducted().map(|peer| once(&mut Client::start(peer)?)).transpose()?;
 
     let per_chunk = |seconds: f64| seconds * 1e6 / f64::from(chunks);
     sample.figure("direct", Unit::Seconds, direct);
@@ -66,12 +66,12 @@ pub(super) fn latency(bench: &Bench) -> Result<Sample, Failure> {
         sample.faults.add(client.heard.faults(1, chunks));
         Ok::<_, Failure>(microseconds(&client.heard))
     };
-    let direct = once(&mut Client::direct(bench)?)?;
-    let relayed = once(&mut Client::relayed(bench)?)?;
+    let direct = once(&mut Client::start(bench.direct())?)?;
+    let relayed = once(&mut Client::start(bench.relayed())?)?;
     let server = bench.server()?;
-    let parlor = once(&mut Client::acp(bench, &server)?)?;
+    let parlor = once(&mut Client::start(bench.acp(&server))?)?;
     let socket = once(&mut Client::socket(bench, &server)?)?;
-    let conductor = if bench.conductor { Some(once(&mut Client::conductor(bench)?)?) } else { None };
+    let conductor = bench.conducted().map(|peer| once(&mut Client::start(peer)?)).transpose()?;
     sample.figure("direct p50", Unit::Microseconds, quantile(&direct, 0.5));
     sample.figure("two relays p50", Unit::Microseconds, quantile(&relayed, 0.5));
     sample.figure("parlor p50", Unit::Microseconds, quantile(&parlor, 0.5));

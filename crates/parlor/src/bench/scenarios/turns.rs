@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use super::super::client::Client;
+use super::super::holder::Holder;
 use super::super::measure::quantile;
-use super::super::place::{Bench, Server};
+use super::super::place::{Bench, Peer, Server};
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
@@ -28,11 +29,11 @@ pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
         sample.faults.add(client.heard.faults(turns as usize, 1));
         Ok::<_, Failure>(took)
     };
-    let direct = once(&mut Client::direct(bench)?)?;
-    let relayed = once(&mut Client::relayed(bench)?)?;
+    let direct = once(&mut Client::start(bench.direct())?)?;
+    let relayed = once(&mut Client::start(bench.relayed())?)?;
     let server = bench.server()?;
-    let parlor = once(&mut Client::acp(bench, &server)?)?;
-    let conductor = if bench.conductor { Some(once(&mut Client::conductor(bench)?)?) } else { None };
+    let parlor = once(&mut Client::start(bench.acp(&server))?)?;
+    let conductor = bench.conducted().map(|peer| once(&mut Client::start(peer)?)).transpose()?;
     let syncs = syncs(bench, &server)?;
     sample.figure("direct p50", Unit::Microseconds, quantile(&direct, 0.5));
     sample.figure("two relays p50", Unit::Microseconds, quantile(&relayed, 0.5));
@@ -64,20 +65,20 @@ pub(super) fn connect(bench: &Bench) -> Result<Sample, Failure> {
     let times = bench.load(30);
     let server = bench.server()?;
     // The first client of a server waits for the agent to say who it is.
-    drop(Client::acp(bench, &server)?);
+    drop(Holder::start(bench.acp(&server))?);
     let (mut direct, mut parlor, mut conductor) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..times {
-        let once = |took: &mut Vec<f64>, start: &dyn Fn() -> Result<Client, Failure>| {
+        let once = |took: &mut Vec<f64>, peer: Peer| {
             let begun = Instant::now();
-            let client = start()?;
+            let client = Holder::start(peer)?;
             took.push(begun.elapsed().as_secs_f64() * 1e3);
             drop(client);
             Ok::<_, Failure>(())
         };
-        once(&mut direct, &|| Client::direct(bench))?;
-        once(&mut parlor, &|| Client::acp(bench, &server))?;
-        if bench.conductor {
-            once(&mut conductor, &|| Client::conductor(bench))?;
+        once(&mut direct, bench.direct())?;
+        once(&mut parlor, bench.acp(&server))?;
+        if let Some(peer) = bench.conducted() {
+            once(&mut conductor, peer)?;
         }
     }
     let mut sample = Sample::default();
