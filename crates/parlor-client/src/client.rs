@@ -7,8 +7,8 @@ use parlor_session::SessionId;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::connection::Heard;
-use crate::driver::{Command, Sessions};
-use crate::known::Shared;
+use crate::driver::{Command, Joined, Purpose, Sessions};
+use crate::known::{Owner, Replay, Shared};
 use crate::question::Question;
 use crate::{Connection, Error, Session};
 
@@ -34,6 +34,7 @@ pub struct Client {
     connection: Connection,
     questions: Arc<Mutex<mpsc::Receiver<Question>>>,
     sessions: Sessions,
+    owner: Owner,
     info: Arc<Info>,
 }
 
@@ -69,7 +70,8 @@ impl Client {
     ) -> Result<Self, Error> {
         let answer = connection.call("initialize", params).await?;
         let questions = Arc::new(Mutex::new(heard.questions));
-        Ok(Self { connection, questions, sessions: heard.sessions, info: Arc::new(Info { dialect, answer }) })
+        let info = Arc::new(Info { dialect, answer });
+        Ok(Self { connection, questions, sessions: heard.sessions, owner: heard.owner, info })
     }
 
     /// What the other side said of itself, in the words of version 2.
@@ -84,59 +86,67 @@ impl Client {
 
     /// Begins a session that works in a directory.
     pub async fn new_session(&self, cwd: &Path) -> Result<Session, Error> {
-        let answer = self.call("session/new", &place(None, cwd)).await?;
-        let session = self.session(&session_in(&answer)?);
-        session.shared().joined(&answer);
-        Ok(session)
+        self.ask_for("session/new", &place(None, cwd), Purpose::Begin).await
     }
 
     /// Joins a session, and is told what comes from here on and nothing that was.
     pub async fn join(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        let session = self.session(id);
-        let answer = self.call("session/resume", &place(Some(id), cwd)).await?;
-        session.shared().joined(&answer);
-        Ok(session)
+        let purpose = Purpose::Join(Joined::Named(id.clone()), Replay::Nothing);
+        self.ask_for("session/resume", &place(Some(id), cwd), purpose).await
     }
 
-    /// Joins a session and is told all of it.
+    /// Joins a session and is told all of it. Until then it is known as it was: a load that is refused changes nothing. One
+    /// session is loaded once at a time, else it is [`Error::Busy`].
     pub async fn load(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        let session = self.session(id);
-        session.shared().begin_anew();
-        let mut params = place(Some(id), cwd);
-        params.set("replayFrom", Json::parse(r#"{"type":"start"}"#).expect("it is JSON"));
-        let answer = self.call("session/resume", &params).await?;
-        session.shared().joined(&answer);
-        Ok(session)
+        self.load_all(Joined::Named(id.clone()), id, cwd).await
     }
 
     /// Goes on with a session whose connection was lost, where it was lost. Nothing is told twice: a server of parlor's
     /// is asked for what came meanwhile, any other for all of it anew.
+    ///
+    /// The session is one with the lost one: both show what is told from here on. What the lost connection may still say
+    /// of it does not count any more.
     pub async fn rejoin(&self, lost: &Session, cwd: &Path) -> Result<Session, Error> {
-        let shared = Arc::clone(lost.shared());
-        shared.found();
-        self.send(Command::Follow(Arc::clone(&shared))).await?;
-        if let Some(seq) = shared.server_seq() {
+        let shared = lost.shared();
+        if shared.is_told_by(&self.owner) {
+            return Ok(Session::new(self.clone(), Arc::clone(shared)));
+        }
+        // Version 1 knows no place to go on from.
+        let seq = shared.server_seq().filter(|_| self.info.dialect != Dialect::V1);
+        if let Some(seq) = seq {
             let mut params = place(Some(lost.id()), cwd);
             let from = format!(r#"{{"type":"_parlor_after","seq":{seq}}}"#);
             params.set("replayFrom", Json::parse(from).expect("it is made of JSON"));
-            match self.call("session/resume", &params).await {
-                Ok(answer) => {
-                    shared.joined(&answer);
-                    return Ok(Session::new(self.clone(), shared));
-                }
+            let purpose = Purpose::Join(Joined::Lost(Arc::clone(shared)), Replay::Missed);
+            match self.ask_for("session/resume", &params, purpose).await {
                 // The session may have been made anew, or its server be another.
                 Err(Error::Rpc(error)) if error.code() == parlor_wire::code::INVALID_PARAMS => {}
-                Err(error) => return Err(error),
+                outcome => return outcome,
             }
         }
-        self.load(lost.id(), cwd).await
+        self.load_all(Joined::Lost(Arc::clone(shared)), lost.id(), cwd).await
+    }
+
+    async fn load_all(&self, joined: Joined, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
+        let mut params = place(Some(id), cwd);
+        params.set("replayFrom", Json::parse(r#"{"type":"start"}"#).expect("it is JSON"));
+        self.ask_for("session/resume", &params, Purpose::Join(joined, Replay::All)).await
+    }
+
+    /// Asks for a session.
+    async fn ask_for(&self, method: &str, params: &Object, purpose: Purpose) -> Result<Session, Error> {
+        let answer = self.connection.ask(method, params, purpose).await?;
+        let shared = answer.session.ok_or(Error::Odd("an answer without a session"))?;
+        Ok(Session::new(self.clone(), shared))
     }
 
     /// A session that this connection takes part in already, because the answer to a [call](Self::call) named it, or that
     /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told.
     pub fn session(&self, id: &SessionId) -> Session {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id.clone())));
+        let shared = sessions
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(Shared::new(id.clone(), Some(self.owner.clone()))));
         Session::new(self.clone(), Arc::clone(shared))
     }
 

@@ -9,8 +9,8 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::driver::{Answer, Command, Driver, MAX_QUESTIONS, Sessions};
-use crate::known::Shared;
+use crate::driver::{Answer, Command, Driver, MAX_QUESTIONS, Purpose, Sessions};
+use crate::known::Owner;
 use crate::question::Question;
 use crate::transport::Transport;
 
@@ -49,6 +49,7 @@ pub struct Connection {
 pub(crate) struct Heard {
     pub(crate) questions: mpsc::Receiver<Question>,
     pub(crate) sessions: Sessions,
+    pub(crate) owner: Owner,
 }
 
 /// An answer that somebody waits for.
@@ -77,7 +78,7 @@ impl Connection {
 
     /// Asks, and waits for the answer. A call that is dropped before takes back what was asked.
     pub async fn call(&self, method: &str, params: &Object) -> Result<Object, Error> {
-        self.ask(method, params, None).await.map(|answer| answer.result)
+        self.ask(method, params, Purpose::Call).await.map(|answer| answer.result)
     }
 
     /// Waits until the connection is gone.
@@ -91,30 +92,25 @@ impl Connection {
         let (asker, questions) = mpsc::channel(MAX_QUESTIONS);
         let (gone_sender, gone) = watch::channel(false);
         let given_up = Arc::new(Notify::new());
-        let sessions = Sessions::default();
+        let (sessions, owner) = (Sessions::default(), Owner::default());
         let translator = (dialect != Dialect::V2).then(|| Translator::relay(dialect, Dialect::V2));
         let driver = Driver::new(
             transport,
             translator,
             (receiver, commands.downgrade()),
             Arc::clone(&given_up),
-            Arc::clone(&sessions),
+            (Arc::clone(&sessions), owner.clone()),
             asker,
             gone_sender,
         );
         tokio::spawn(driver.run());
-        (Self { commands, given_up, gone }, Heard { questions, sessions })
+        (Self { commands, given_up, gone }, Heard { questions, sessions, owner })
     }
 
-    /// Asks; a prompt says for which session it is.
-    pub(crate) async fn ask(
-        &self,
-        method: &str,
-        params: &Object,
-        prompted: Option<Arc<Shared>>,
-    ) -> Result<Answer, Error> {
+    /// Asks for a purpose.
+    pub(crate) async fn ask(&self, method: &str, params: &Object, purpose: Purpose) -> Result<Answer, Error> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Ask { method: method.to_owned(), params: params.clone(), prompted, reply };
+        let command = Command::Ask { method: method.to_owned(), params: params.clone(), purpose, reply };
         self.send(command).await?;
         let mut waiting = Waiting { answer, is_over: false, given_up: &self.given_up };
         let outcome = (&mut waiting.answer).await;

@@ -9,12 +9,13 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
     Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
-    parse, write,
+    code, parse, write,
 };
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::known::Shared;
+use crate::client::session_in;
+use crate::known::{Owner, Replay, Shared, Standing};
 use crate::question::{Question, declined};
 use crate::transport::Transport;
 
@@ -42,8 +43,7 @@ pub(crate) enum Command {
     Ask {
         method: String,
         params: Object,
-        /// The session that a prompt is for.
-        prompted: Option<Arc<Shared>>,
+        purpose: Purpose,
         reply: oneshot::Sender<Result<Answer, Error>>,
     },
     Notify {
@@ -58,25 +58,63 @@ pub(crate) enum Command {
     },
     /// The prompts of a session that have no answer are taken back.
     TakeBack(SessionId),
-    /// A session is followed from here on, in place of what was known of it.
-    Follow(Arc<Shared>),
-    Forget(SessionId),
     Disconnect,
+}
+
+/// What a request is for, so that its answer is seen where it stands among the updates.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// Anything.
+    Call,
+    /// A session that the answer names.
+    Begin,
+    /// To be told of a session from here on.
+    Join(Joined, Replay),
+    /// A turn of a session.
+    Prompt(Arc<Shared>),
+    /// To be told of a session no more, whatever the answer is.
+    Close(Arc<Shared>),
+    /// That a session is no more.
+    Delete(Arc<Shared>),
+}
+
+/// What is joined.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// A session, with what this connection knows of it.
+    Named(SessionId),
+    /// A session that another connection told of, in place of what this one knows of it.
+    Lost(Arc<Shared>),
 }
 
 /// What was answered.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Object,
-    /// The last change of the prompted session that was known when the answer came.
-    pub(crate) seq: u64,
+    /// The session that it is about.
+    pub(crate) session: Option<Arc<Shared>>,
+    /// Up to where that was known when the answer came.
+    pub(crate) place: (u64, u64),
 }
 
 /// A request without an answer.
 struct Request {
     reply: oneshot::Sender<Result<Answer, Error>>,
-    prompted: Option<Arc<Shared>>,
+    /// The session that it is about, if one is known to be.
+    session: Option<Arc<Shared>>,
+    kind: Kind,
     is_taken_back: bool,
+}
+
+/// What the answer to a request means for its session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Begin,
+    Join,
+    Prompt,
+    Close,
+    Delete,
 }
 
 /// What comes next.
@@ -99,6 +137,7 @@ pub(crate) struct Driver {
     waiting: VecDeque<String>,
     asked: Asked<Request>,
     sessions: Sessions,
+    owner: Owner,
     questions: mpsc::Sender<Question>,
     /// The questions without an answer, and who is told when none is wanted any more.
     open: HashMap<RequestId, watch::Sender<bool>>,
@@ -111,7 +150,7 @@ impl Driver {
         translator: Option<Translator>,
         (commands, commander): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
         given_up: Arc<Notify>,
-        sessions: Sessions,
+        (sessions, owner): (Sessions, Owner),
         questions: mpsc::Sender<Question>,
         gone: watch::Sender<bool>,
     ) -> Self {
@@ -124,6 +163,7 @@ impl Driver {
             waiting: VecDeque::new(),
             asked: Asked::new(MAX_ASKED),
             sessions,
+            owner,
             questions,
             open: HashMap::new(),
             gone,
@@ -160,8 +200,7 @@ impl Driver {
         for (_, request) in self.asked.drain() {
             let _ = request.reply.send(Err(Error::Gone));
         }
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.values().for_each(|session| session.lost());
+        self.sessions().values().for_each(|session| session.end(&self.owner, Standing::Lost));
     }
 
     /// Writes what waits: nobody is left to speak.
@@ -175,10 +214,17 @@ impl Driver {
         match command {
             // Given up before it was asked.
             Command::Ask { reply, .. } if reply.is_closed() => {}
-            Command::Ask { method, params, prompted, reply } => {
-                match self.asked.ask(Request { reply, prompted, is_taken_back: false }) {
+            Command::Ask { method, params, purpose, reply } => {
+                let (session, kind) = match self.prepare(purpose) {
+                    Ok(prepared) => prepared,
+                    Err(error) => return drop(reply.send(Err(error))),
+                };
+                match self.asked.ask(Request { reply, session, kind, is_taken_back: false }) {
                     Ok(id) => self.say(&write::request(&id, &method, Some(params.to_json().raw()))),
-                    Err(full) => drop(full.refused.reply.send(Err(Error::Busy))),
+                    Err(full) => {
+                        let Request { reply, session, kind, .. } = full.refused;
+                        let _ = reply.send(self.answered(session, kind, Err(Error::Busy)));
+                    }
                 }
             }
             Command::Notify { method, params } => {
@@ -190,16 +236,86 @@ impl Driver {
             }
             Command::TakeBack(session) => {
                 self.take_back(|request| {
-                    request.prompted.as_ref().is_some_and(|prompted| *prompted.id() == session)
+                    request.kind == Kind::Prompt
+                        && request.session.as_ref().is_some_and(|prompted| *prompted.id() == session)
                 });
             }
-            Command::Follow(session) => {
-                self.sessions().insert(session.id().clone(), session);
-            }
-            Command::Forget(session) => {
-                self.sessions().remove(&session);
-            }
             Command::Disconnect => {}
+        }
+    }
+
+    /// What has to be so before something is asked.
+    fn prepare(&mut self, purpose: Purpose) -> Result<(Option<Arc<Shared>>, Kind), Error> {
+        Ok(match purpose {
+            Purpose::Call => (None, Kind::Call),
+            Purpose::Begin => (None, Kind::Begin),
+            Purpose::Prompt(session) => (Some(session), Kind::Prompt),
+            Purpose::Close(session) => (Some(session), Kind::Close),
+            Purpose::Delete(session) => (Some(session), Kind::Delete),
+            Purpose::Join(joined, replay) => {
+                let session = match joined {
+                    Joined::Lost(session) => session,
+                    Joined::Named(id) => {
+                        let known = self.sessions().get(&id).cloned();
+                        known.unwrap_or_else(|| Arc::new(Shared::new(id, None)))
+                    }
+                };
+                session.join(&self.owner, replay)?;
+                let replaced = self.sessions().insert(session.id().clone(), Arc::clone(&session));
+                if let Some(replaced) = replaced.filter(|replaced| !Arc::ptr_eq(replaced, &session)) {
+                    replaced.end(&self.owner, Standing::Lost);
+                }
+                (Some(session), Kind::Join)
+            }
+        })
+    }
+
+    /// What an answer means for the session that it is about.
+    fn answered(
+        &mut self,
+        session: Option<Arc<Shared>>,
+        kind: Kind,
+        outcome: Result<Object, Error>,
+    ) -> Result<Answer, Error> {
+        let session = match (kind, &outcome) {
+            (Kind::Begin, Ok(result)) => Some(self.session(&session_in(result)?)),
+            (Kind::Begin | Kind::Call | Kind::Join | Kind::Prompt | Kind::Close | Kind::Delete, _) => session,
+        };
+        if let Some(session) = &session {
+            match (kind, &outcome) {
+                (Kind::Begin | Kind::Join, Ok(result)) => session.joined(&self.owner, result),
+                (Kind::Join, Err(_)) => session.refused(&self.owner),
+                (Kind::Close, _) | (Kind::Delete, Ok(_)) => session.end(&self.owner, Standing::Left),
+                // It was deleted already.
+                (Kind::Delete, Err(error)) if error.code() == Some(code::RESOURCE_NOT_FOUND) => {
+                    session.end(&self.owner, Standing::Left);
+                }
+                (Kind::Begin | Kind::Delete, Err(_)) | (Kind::Call | Kind::Prompt, _) => {}
+            }
+            if !session.is_told_by(&self.owner) {
+                self.forget(session);
+            }
+        }
+        let place = session.as_ref().map_or((0, 0), |session| session.place());
+        outcome.map(|result| Answer { result, session, place })
+    }
+
+    /// The session of an id, which is new if nothing was said of it yet.
+    fn session(&self, id: &SessionId) -> Arc<Shared> {
+        let mut sessions = self.sessions();
+        if let Some(known) = sessions.get(id) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(Shared::new(id.clone(), Some(self.owner.clone())));
+        sessions.insert(id.clone(), Arc::clone(&new));
+        new
+    }
+
+    /// This connection does not tell of a session any more.
+    fn forget(&self, session: &Arc<Shared>) {
+        let mut sessions = self.sessions();
+        if sessions.get(session.id()).is_some_and(|known| Arc::ptr_eq(known, session)) {
+            sessions.remove(session.id());
         }
     }
 
@@ -286,12 +402,10 @@ impl Driver {
             Body::Response { id, outcome } => {
                 let Some(request) = self.asked.answered(id) else { return };
                 let outcome = match outcome {
-                    Outcome::Result(result) => Ok(Answer {
-                        result: Object::parse(result).unwrap_or_default(),
-                        seq: request.prompted.map_or(0, |session| session.seq()),
-                    }),
+                    Outcome::Result(result) => Ok(Object::parse(result).unwrap_or_default()),
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };
+                let outcome = self.answered(request.session, request.kind, outcome);
                 let _ = request.reply.send(outcome);
             }
         }
@@ -301,15 +415,18 @@ impl Driver {
         let Some(params) = params else { return };
         let id = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw())).map(SessionId::from);
         let Some(id) = id else { return };
-        let mut sessions = self.sessions();
         // What is said of a session may come before the answer that names it.
-        if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id) {
+        let is_full = {
+            let sessions = self.sessions();
+            sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id)
+        };
+        if is_full {
             return;
         }
-        let session = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id)));
+        let session = self.session(&id);
         let meta = params.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok());
         let seq = meta.and_then(|meta| meta.get("parlor/seq").map(Json::as_str)?.parse().ok());
-        session.take(line, seq);
+        session.take(&self.owner, line, seq);
     }
 
     fn asked_us(&mut self, id: &RequestId, message: &Message<'_>) {

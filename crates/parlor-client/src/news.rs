@@ -2,6 +2,7 @@ use parlor_session::{EntryId, MessageId, Patch, Reading, Role, Target, Update, t
 use tokio::sync::watch;
 
 use crate::Session;
+use crate::known::Standing;
 
 /// How much one piece of news has at most, unless a single block is longer.
 const PIECE: usize = 1 << 20;
@@ -23,7 +24,7 @@ const PIECE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct News {
     session: Session,
-    changed: watch::Receiver<(u64, bool)>,
+    changed: watch::Receiver<(u64, Standing)>,
     reading: Option<Reading>,
     told: u64,
     /// Which transcript that is of.
@@ -45,17 +46,16 @@ pub struct Words {
 }
 
 impl News {
-    /// The news of a session after a change.
-    pub(crate) fn new(session: Session, told: u64) -> Self {
+    /// The news of a session after a change, of the transcript that has the change.
+    pub(crate) fn new(session: Session, (epoch, told): (u64, u64)) -> Self {
         let changed = session.shared().subscribe();
-        let epoch = session.shared().known().epoch;
         Self { session, changed, reading: None, told, epoch }
     }
 
-    /// The next piece of news; `None` when the connection is gone and all was told.
+    /// The next piece of news; `None` when the connection is gone or the session was closed, and all was told.
     pub async fn next(&mut self) -> Option<Update> {
         loop {
-            let more = self.changed.borrow_and_update().1;
+            let more = self.changed.borrow_and_update().1 == Standing::Followed;
             if let Some(update) = self.ready() {
                 return Some(update);
             }
@@ -68,7 +68,7 @@ impl News {
     /// The next piece of news that is there already.
     pub fn ready(&mut self) -> Option<Update> {
         let known = self.session.shared().known();
-        let transcript = known.fold.transcript();
+        let transcript = known.told.fold.transcript();
         // A transcript that began anew is told anew.
         if known.epoch != self.epoch {
             self.epoch = known.epoch;

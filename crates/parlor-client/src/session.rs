@@ -4,8 +4,8 @@ use std::sync::Arc;
 use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Transcript};
 
-use crate::driver::Command;
-use crate::known::{Known, Shared};
+use crate::driver::{Command, Purpose};
+use crate::known::{Known, Shared, Standing};
 use crate::{Client, Error, News};
 
 /// A session that is followed. All clones and the connection share one transcript.
@@ -48,7 +48,7 @@ pub struct Turn {
     session: Session,
     message: Option<MessageId>,
     /// Up to where the session was known when the prompt was taken.
-    accepted: u64,
+    accepted: (u64, u64),
 }
 
 impl Session {
@@ -72,7 +72,7 @@ impl Session {
 
     /// Looks at what was said so far. Nothing changes while `look` runs, so it should not take long.
     pub fn read<T>(&self, look: impl FnOnce(&Transcript) -> T) -> T {
-        look(self.shared.known().fold.transcript())
+        look(self.shared.known().told.fold.transcript())
     }
 
     /// What was said so far, as it is now.
@@ -83,17 +83,17 @@ impl Session {
     /// How many updates could not be read, or not in full, and what was wrong with the last of them. The transcript is
     /// without them.
     pub fn unread(&self) -> Option<(u64, String)> {
-        self.shared.known().unread.clone()
+        self.shared.known().told.unread.clone()
     }
 
     /// What is new from here on: pieces of text, and whatever else changes as a whole.
     pub fn news(&self) -> News {
-        self.news_since(self.read(Transcript::seq))
+        News::new(self.clone(), self.shared.place())
     }
 
     /// What is new after a change, by the number that the transcript gave it; from 0 on it is everything.
     pub fn news_since(&self, seq: u64) -> News {
-        News::new(self.clone(), seq)
+        News::new(self.clone(), (self.shared.place().0, seq))
     }
 
     /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting. A prompt
@@ -115,10 +115,10 @@ impl Session {
             let meta = format!(r#"{{"parlor/key":{}}}"#, string_literal(&key));
             params.set("_meta", Json::parse(meta).expect("it is made of JSON"));
         }
-        let prompted = Some(Arc::clone(&self.shared));
-        let answer = self.client.connection().ask("session/prompt", &params, prompted).await?;
+        let purpose = Purpose::Prompt(Arc::clone(&self.shared));
+        let answer = self.client.connection().ask("session/prompt", &params, purpose).await?;
         let message = answer.result.get("messageId").and_then(|id| JsonStr::from_raw(id.raw()));
-        Ok(Turn { session: self.clone(), message: message.map(MessageId::from), accepted: answer.seq })
+        Ok(Turn { session: self.clone(), message: message.map(MessageId::from), accepted: answer.place })
     }
 
     /// Takes back the prompts of this client that were not taken yet. What came of it says [`prompt`](Self::prompt): the
@@ -130,7 +130,7 @@ impl Session {
     /// Waits for the turn that runs, if one does, or for one that is about to, to end.
     pub async fn idle(&self) -> Result<State, Error> {
         let is_idle = |state: &&State| state.activity == Activity::Idle;
-        self.until(|known| known.fold.transcript().state().filter(is_idle).cloned()).await
+        self.until(|known| known.told.fold.transcript().state().filter(is_idle).cloned()).await
     }
 
     /// Ends the running turn, and takes back what waits after it.
@@ -158,30 +158,30 @@ impl Session {
         self.client.call("session/set_title", &params).await.map(drop)
     }
 
-    /// Takes part no more. The session is there for others, and for later.
+    /// Takes part no more. The session is there for others, and for later; who waits for something of it here waits no more.
     pub async fn close(&self) -> Result<(), Error> {
-        let done = self.client.call("session/close", &self.params()).await.map(drop);
-        self.client.send(Command::Forget(self.id().clone())).await?;
-        done
+        let purpose = Purpose::Close(Arc::clone(&self.shared));
+        self.client.connection().ask("session/close", &self.params(), purpose).await.map(drop)
     }
 
     /// Deletes it for everybody.
     pub async fn delete(&self) -> Result<(), Error> {
-        let done = self.client.call("session/delete", &self.params()).await.map(drop);
-        self.client.send(Command::Forget(self.id().clone())).await?;
-        done
+        let purpose = Purpose::Delete(Arc::clone(&self.shared));
+        self.client.connection().ask("session/delete", &self.params(), purpose).await.map(drop)
     }
 
     /// Waits until something is so.
     async fn until<T>(&self, look: impl Fn(&Known) -> Option<T>) -> Result<T, Error> {
         let mut changed = self.shared.subscribe();
         loop {
-            let more = changed.borrow_and_update().1;
+            let standing = changed.borrow_and_update().1;
             if let Some(found) = look(&self.shared.known()) {
                 return Ok(found);
             }
-            if !more || changed.changed().await.is_err() {
-                return Err(Error::Gone);
+            match standing {
+                Standing::Followed if changed.changed().await.is_ok() => {}
+                Standing::Followed | Standing::Lost => return Err(Error::Gone),
+                Standing::Left => return Err(Error::Left),
             }
         }
     }
@@ -233,20 +233,36 @@ impl Turn {
 
     /// What is new since the agent has taken it, and so the turn as it happens.
     pub fn news(&self) -> News {
-        self.session.news_since(self.accepted)
+        let began = self.began(&self.session.shared.known());
+        News::new(self.session.clone(), began)
     }
 
     /// Waits for the end of the turn: how it ended.
     pub async fn end(&self) -> Result<State, Error> {
         self.session
             .until(|known| {
-                let entry = self.message.clone().map(|id| EntryId::Message(Role::User, id));
-                let began = match entry {
-                    Some(entry) => known.fold.transcript().get(&entry)?.created(),
-                    None => self.accepted,
+                let began = match self.entry() {
+                    Some(entry) => known.told.fold.transcript().get(&entry)?.created(),
+                    None => self.began(known).1,
                 };
-                known.end_after(began)
+                known.told.end_after(began)
             })
             .await
+    }
+
+    /// The change before the turn. Where all was told anew since, the numbers are others.
+    fn began(&self, known: &Known) -> (u64, u64) {
+        let (epoch, accepted) = self.accepted;
+        if epoch == known.epoch {
+            return (epoch, accepted);
+        }
+        let entry = self.entry();
+        let entry = entry.as_ref().and_then(|entry| known.told.fold.transcript().get(entry));
+        (known.epoch, entry.map_or(0, |entry| entry.created() - 1))
+    }
+
+    /// What the prompt is in the transcript.
+    fn entry(&self) -> Option<EntryId> {
+        self.message.clone().map(|id| EntryId::Message(Role::User, id))
     }
 }

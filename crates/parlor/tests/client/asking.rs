@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use parlor_client::{Client, Error, Hello, Version};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use parlor_client::{Error, Hello};
+use tokio::io::AsyncWriteExt;
 
+use crate::peer::{Peer, peer};
 use crate::server::Server;
 use crate::{HERE, connector, said, soon};
 
@@ -29,26 +30,9 @@ async fn a_question_that_somebody_else_answers_is_withdrawn() {
     assert!(!soon(question.withdrawn()).await, "it is the connection that went");
 }
 
-type Theirs = (Lines<BufReader<ReadHalf<DuplexStream>>>, WriteHalf<DuplexStream>);
-
-/// A client, and the other side of its connection after the beginning.
-async fn peer() -> (Client, Theirs) {
-    let (ours, theirs) = tokio::io::duplex(64 << 10);
-    let (read, write) = tokio::io::split(ours);
-    let (their_read, mut their_write) = tokio::io::split(theirs);
-    // In a task, as programs connect.
-    let connecting = tokio::spawn(async move { connector().only(Version::V2).over(read, write).await });
-    let mut lines = BufReader::new(their_read).lines();
-    soon(lines.next_line()).await.unwrap().unwrap();
-    let result = r#"{"protocolVersion":2,"info":{"name":"x","version":"1"},"capabilities":{}}"#;
-    let welcome = format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{result}}}\n");
-    their_write.write_all(welcome.as_bytes()).await.unwrap();
-    (soon(connecting).await.unwrap().unwrap(), (lines, their_write))
-}
-
 #[tokio::test]
 async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
-    let (client, (mut lines, mut write)) = peer().await;
+    let (client, Peer { mut lines, mut write }) = peer().await;
     let mut asked = 0;
     loop {
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{asked},\"method\":\"x/y\",\"params\":{{}}}}\n");
@@ -67,7 +51,7 @@ async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
 
 #[tokio::test]
 async fn a_list_without_end_is_not_read_for_ever() {
-    let (client, (mut lines, mut write)) = peer().await;
+    let (client, Peer { mut lines, mut write }) = peer().await;
     tokio::spawn(async move {
         let mut id = 1;
         while let Ok(Some(_)) = lines.next_line().await {
@@ -82,7 +66,7 @@ async fn a_list_without_end_is_not_read_for_ever() {
 
 #[tokio::test]
 async fn what_cannot_be_read_is_counted() {
-    let (client, (_lines, mut write)) = peer().await;
+    let (client, Peer { lines: _lines, mut write }) = peer().await;
     let session = client.session(&"s".into());
     let mut news = session.news();
     for update in [

@@ -1,6 +1,8 @@
 //! The library for clients, with agents of every version, directly and behind a server.
 
 mod asking;
+mod peer;
+mod rejoining;
 mod server;
 mod waiting;
 
