@@ -1,6 +1,7 @@
 //! The library for clients, with agents of every version, directly and behind a server.
 
 mod asking;
+mod leaving;
 mod peer;
 mod rejoining;
 mod server;
