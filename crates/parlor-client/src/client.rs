@@ -4,12 +4,12 @@ use std::sync::{Arc, PoisonError};
 use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::SessionId;
-use tokio::sync::{Mutex, mpsc};
 
 use crate::connection::Heard;
 use crate::driver::{Command, Joined, Purpose, Sessions};
 use crate::known::{Owner, Replay, Shared};
-use crate::question::Question;
+use crate::losses::{Ledger, Losses};
+use crate::question::{Desk, Questions};
 use crate::{Connection, Error, Session};
 
 /// How many sessions a list may have, and in how many pages. A longer one is an error.
@@ -32,9 +32,10 @@ const MAX_PAGES: usize = 10_000;
 #[derive(Debug, Clone)]
 pub struct Client {
     connection: Connection,
-    questions: Arc<Mutex<mpsc::Receiver<Question>>>,
+    desk: Arc<Desk>,
     sessions: Sessions,
     owner: Owner,
+    ledger: Ledger,
     info: Arc<Info>,
 }
 
@@ -69,9 +70,9 @@ impl Client {
         dialect: Dialect,
     ) -> Result<Self, Error> {
         let answer = connection.call("initialize", params).await?;
-        let questions = Arc::new(Mutex::new(heard.questions));
         let info = Arc::new(Info { dialect, answer });
-        Ok(Self { connection, questions, sessions: heard.sessions, owner: heard.owner, info })
+        let Heard { desk, sessions, owner, ledger } = heard;
+        Ok(Self { connection, desk, sessions, owner, ledger, info })
     }
 
     /// What the other side said of itself, in the words of version 2.
@@ -172,9 +173,16 @@ impl Client {
         Err(Error::Odd("a list without end"))
     }
 
-    /// The next thing that the agent wants to know; `None` when the connection is gone. Who does not look declines.
-    pub async fn question(&self) -> Option<Question> {
-        self.questions.lock().await.recv().await
+    /// What the agent wants to know from here on. Who answers asks for it before the first prompt: while nobody has it,
+    /// every question is declined at once.
+    pub fn questions(&self) -> Questions {
+        Questions::new(Arc::clone(&self.desk))
+    }
+
+    /// What could not be read of what the other side said, and what could not be said to it in its version of the
+    /// protocol. What is wrong with the updates of one session says [`Session::unread`].
+    pub fn losses(&self) -> Losses {
+        self.ledger.read()
     }
 
     /// Asks anything that the protocol has, in the words of version 2. A call that is dropped before its answer takes back
@@ -201,7 +209,7 @@ impl Client {
     /// Ends the connection, also for all clones. Sessions that were followed can be looked at and
     /// [joined again](Self::rejoin) with another one.
     pub async fn disconnect(&self) {
-        let _ = self.send(Command::Disconnect).await;
+        self.connection.leave();
         self.gone().await;
     }
 

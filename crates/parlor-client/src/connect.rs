@@ -1,22 +1,18 @@
 use std::ffi::OsStr;
 use std::future::ready;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 use parlor_dialect::{Dialect, live};
 use parlor_json::{Json, Object};
 use parlor_wire::hello::{Hello, Welcome};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use crate::client::initialize;
 use crate::connection::greet;
+use crate::program::start;
 use crate::transport::Transport;
 use crate::{Client, Connection, Error, Version};
-
-/// How long a program gets to end when nothing more is said to it.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// How to connect, and who is there.
 ///
@@ -62,7 +58,7 @@ impl Connector {
     }
 
     /// Starts a program and talks to its standard streams. What it writes to standard error goes where this process's
-    /// does. It ends with the client.
+    /// does. It gets a process group of its own and ends with the client, and with it all that is in the group.
     pub async fn spawn<A: AsRef<OsStr>>(
         &self,
         program: impl AsRef<OsStr>,
@@ -78,19 +74,20 @@ impl Connector {
 
     /// Starts a program in a way of one's own. It is started again if it turns out to speak another version.
     pub async fn spawn_with(&self, command: impl Fn() -> Command) -> Result<Client, Error> {
-        let connected = self.connect(|| ready(start(command()).map(|transport| (transport, ()))));
+        let connected = self.connect(|| ready(start(command()).map(|transport| Some((transport, ())))));
         connected.await.map(|(client, ())| client)
     }
 
     /// Connects to the Unix socket of a server of parlor's. `hello` says which agent is wanted, and what to start it with.
     pub async fn socket(&self, path: &Path, hello: &Hello) -> Result<(Client, Welcome), Error> {
-        self.connect(|| greet(path, hello)).await
+        self.connect(|| async { greet(path, hello).await.map(Some) }).await
     }
 
     /// Connects to a `ws://` or `wss://` address, with a token if it wants one.
     #[cfg(feature = "websocket")]
     pub async fn url(&self, url: &str, token: Option<&str>) -> Result<Client, Error> {
         use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+        use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
         use tokio_tungstenite::tungstenite::{self, http::HeaderValue};
 
         let trouble = |error: tungstenite::Error| {
@@ -107,8 +104,11 @@ impl Connector {
                     .map_err(|_| Error::Odd("a token that cannot be sent"))?;
                 request.headers_mut().insert("authorization", value);
             }
-            let (socket, _) = tokio_tungstenite::connect_async(request).await.map_err(trouble)?;
-            Ok((Transport::over_websocket(socket), ()))
+            let limit = Some(parlor_wire::DEFAULT_LINE_LIMIT);
+            let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
+            let connecting = tokio_tungstenite::connect_async_with_config(request, Some(config), false);
+            let (socket, _) = connecting.await.map_err(trouble)?;
+            Ok(Some((Transport::over_websocket(socket), ())))
         });
         connected.await.map(|(client, ())| client)
     }
@@ -121,17 +121,17 @@ impl Connector {
     {
         let mut streams = Some((read, write));
         let connected = self.connect(|| {
-            let over = streams.take().map(|(read, write)| (Transport::over(read, write, ()), ()));
-            let other = "the other side speaks version 1 of the protocol: ask for that";
-            ready(over.ok_or_else(|| Error::Refused(other.to_owned())))
+            let over = streams.take().map(|(read, write)| (Transport::over(read, write).0, ()));
+            ready(over.map(Ok).transpose())
         });
         connected.await.map(|(client, ())| client)
     }
 
-    /// Connects, if need be again in the other version. What else comes of opening is handed on.
+    /// Connects, if need be again in the other version, unless there is nothing to be opened again. What else comes of
+    /// opening is handed on.
     async fn connect<T, F>(&self, mut open: impl FnMut() -> F) -> Result<(Client, T), Error>
     where
-        F: Future<Output = Result<(Transport, T), Error>>,
+        F: Future<Output = Result<Option<(Transport, T)>, Error>>,
     {
         let dialects = match self.only {
             Some(Version::V1) => &[Dialect::V1][..],
@@ -141,43 +141,19 @@ impl Connector {
         let params = initialize(&self.name, &self.version, &self.capabilities);
         let mut last = Error::Odd("an agent of neither version");
         for &dialect in dialects {
-            let (transport, besides) = open().await?;
+            let Some((transport, besides)) = open().await? else { break };
             match Client::begin(Connection::start(transport, dialect), &params, dialect).await {
                 Ok(client) if dialect == Dialect::V1 || live::speaks_v2(client.info()) => {
                     return Ok((client, besides));
                 }
-                Ok(_) => last = Error::Refused("it speaks version 1 of the protocol".to_owned()),
+                Ok(_) => {
+                    last = Error::Refused("it speaks version 1 of the protocol: ask for that".to_owned());
+                }
                 // Some agents answer an unknown version with an error, or end.
                 Err(error @ (Error::Rpc(_) | Error::Gone)) => last = error,
                 Err(error) => return Err(error),
             }
         }
         Err(last)
-    }
-}
-
-/// Starts a program to talk to.
-fn start(mut command: Command) -> Result<Transport, Error> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(Error::Connect)?;
-    let (Some(write), Some(read)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Error::Odd("a program without standard streams"));
-    };
-    Ok(Transport::over(read, write, Ends(Some(child))))
-}
-
-/// A program that was started, and has to end.
-struct Ends(Option<Child>);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let Some(mut child) = self.0.take() else { return };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
-                    let _ = child.kill().await;
-                }
-            });
-        }
     }
 }

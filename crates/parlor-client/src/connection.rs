@@ -9,9 +9,10 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::driver::{Answer, Command, Driver, MAX_QUESTIONS, Purpose, Sessions};
+use crate::driver::{Answer, Command, Driver, Purpose, Sessions};
 use crate::known::Owner;
-use crate::question::Question;
+use crate::losses::Ledger;
+use crate::question::Desk;
 use crate::transport::Transport;
 
 /// How many commands wait for the connection.
@@ -41,15 +42,18 @@ pub struct Connection {
     commands: mpsc::Sender<Command>,
     /// Wakes the connection's task when somebody does not wait any more.
     given_up: Arc<Notify>,
+    /// Ends the connection when it is told to, and when nobody has it any more: also if no command is taken.
+    leave: Arc<watch::Sender<bool>>,
     gone: watch::Receiver<bool>,
 }
 
 /// What a connection hears by itself.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    pub(crate) questions: mpsc::Receiver<Question>,
+    pub(crate) desk: Arc<Desk>,
     pub(crate) sessions: Sessions,
     pub(crate) owner: Owner,
+    pub(crate) ledger: Ledger,
 }
 
 /// An answer that somebody waits for.
@@ -86,10 +90,16 @@ impl Connection {
         let _ = self.gone.clone().wait_for(|gone| *gone).await;
     }
 
+    /// Ends the connection, whoever has it.
+    pub(crate) fn leave(&self) {
+        self.leave.send_replace(true);
+    }
+
     /// Puts a task in front of a transport. An agent of version 1 is translated.
     pub(crate) fn start(transport: Transport, dialect: Dialect) -> (Self, Heard) {
         let (commands, receiver) = mpsc::channel(COMMANDS);
-        let (asker, questions) = mpsc::channel(MAX_QUESTIONS);
+        let (leave, left) = watch::channel(false);
+        let (desk, ledger) = (Arc::new(Desk::default()), Ledger::default());
         let (gone_sender, gone) = watch::channel(false);
         let given_up = Arc::new(Notify::new());
         let (sessions, owner) = (Sessions::default(), Owner::default());
@@ -100,11 +110,11 @@ impl Connection {
             (receiver, commands.downgrade()),
             Arc::clone(&given_up),
             (Arc::clone(&sessions), owner.clone()),
-            asker,
-            gone_sender,
+            (Arc::clone(&desk), ledger.clone()),
+            (left, gone_sender),
         );
         tokio::spawn(driver.run());
-        (Self { commands, given_up, gone }, Heard { questions, sessions, owner })
+        (Self { commands, given_up, leave: Arc::new(leave), gone }, Heard { desk, sessions, owner, ledger })
     }
 
     /// Asks for a purpose.
@@ -138,6 +148,6 @@ pub(crate) async fn greet(path: &Path, hello: &Hello) -> Result<(Transport, Welc
         .map_err(|error| Error::Refused(format!("its greeting cannot be read: {error}")))?;
     match welcome.error {
         Some(why) => Err(Error::Refused(why)),
-        None => Ok((Transport::over(read, write, ()), welcome)),
+        None => Ok((Transport::over(read, write).0, welcome)),
     }
 }

@@ -16,8 +16,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use crate::Error;
 use crate::client::session_in;
 use crate::known::{Owner, Replay, Shared, Standing};
-use crate::question::{Question, declined};
-use crate::transport::Transport;
+use crate::losses::Ledger;
+use crate::question::{Desk, Question, declined};
+use crate::transport::{Came, Transport};
 
 /// How many requests may be without an answer.
 const MAX_ASKED: usize = 1000;
@@ -32,7 +33,7 @@ const MAX_OWED: usize = 4096;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How many questions are without an answer. One more is declined.
-pub(crate) const MAX_QUESTIONS: usize = 1000;
+const MAX_QUESTIONS: usize = 1000;
 
 /// How many sessions are followed. Updates of one more are dropped.
 const MAX_SESSIONS: usize = 10_000;
@@ -58,7 +59,6 @@ pub(crate) enum Command {
     },
     /// The prompts of a session that have no answer are taken back.
     TakeBack(SessionId),
-    Disconnect,
 }
 
 /// What a request is for, so that its answer is seen where it stands among the updates.
@@ -119,9 +119,10 @@ enum Kind {
 
 /// What comes next.
 enum Next {
-    Line(Option<String>),
+    Came(Option<Came>),
     Command(Option<Command>),
     GivenUp,
+    Left,
 }
 
 /// The sessions that are followed, for those who ask for one.
@@ -138,9 +139,12 @@ pub(crate) struct Driver {
     asked: Asked<Request>,
     sessions: Sessions,
     owner: Owner,
-    questions: mpsc::Sender<Question>,
+    desk: Arc<Desk>,
+    ledger: Ledger,
     /// The questions without an answer, and who is told when none is wanted any more.
     open: HashMap<RequestId, watch::Sender<bool>>,
+    /// Says when nobody has the connection any more, or somebody ends it.
+    left: watch::Receiver<bool>,
     gone: watch::Sender<bool>,
 }
 
@@ -151,8 +155,8 @@ impl Driver {
         (commands, commander): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
         given_up: Arc<Notify>,
         (sessions, owner): (Sessions, Owner),
-        questions: mpsc::Sender<Question>,
-        gone: watch::Sender<bool>,
+        (desk, ledger): (Arc<Desk>, Ledger),
+        (left, gone): (watch::Receiver<bool>, watch::Sender<bool>),
     ) -> Self {
         Self {
             transport,
@@ -164,8 +168,10 @@ impl Driver {
             asked: Asked::new(MAX_ASKED),
             sessions,
             owner,
-            questions,
+            desk,
+            ledger,
             open: HashMap::new(),
+            left,
             gone,
         }
     }
@@ -173,7 +179,7 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         loop {
             let next = tokio::select! {
-                line = self.transport.incoming.recv(), if self.waiting.len() < MAX_OWED => Next::Line(line),
+                came = self.transport.incoming.recv(), if self.waiting.len() < MAX_OWED => Next::Came(came),
                 room = self.transport.outgoing.reserve(), if !self.waiting.is_empty() => {
                     let Ok(room) = room else { break };
                     if let Some(line) = self.waiting.pop_front() {
@@ -183,20 +189,26 @@ impl Driver {
                 }
                 command = self.commands.recv(), if self.waiting.len() < MAX_WAITING => Next::Command(command),
                 () = self.given_up.notified() => Next::GivenUp,
+                _ = self.left.wait_for(|left| *left) => Next::Left,
             };
             match next {
-                Next::Line(Some(line)) => self.heard(&line),
-                Next::Line(None) => break,
-                Next::Command(None | Some(Command::Disconnect)) => {
+                Next::Came(Some(came)) => self.came(came),
+                Next::Came(None) => break,
+                Next::Command(Some(command)) => self.command(command),
+                Next::GivenUp => self.give_up(),
+                Next::Command(None) | Next::Left => {
+                    self.commands.close();
+                    while let Ok(command) = self.commands.try_recv() {
+                        self.command(command);
+                    }
                     self.give_up();
                     let _ = tokio::time::timeout(GRACE, self.flush()).await;
                     break;
                 }
-                Next::Command(Some(command)) => self.command(command),
-                Next::GivenUp => self.give_up(),
             }
         }
         self.gone.send_replace(true);
+        self.desk.close();
         for (_, request) in self.asked.drain() {
             let _ = request.reply.send(Err(Error::Gone));
         }
@@ -240,7 +252,6 @@ impl Driver {
                         && request.session.as_ref().is_some_and(|prompted| *prompted.id() == session)
                 });
             }
-            Command::Disconnect => {}
         }
     }
 
@@ -360,17 +371,31 @@ impl Driver {
         self.pass(Side::Client, line);
     }
 
-    /// Hears a line of the agent's version.
-    fn heard(&mut self, line: &str) {
-        self.pass(Side::Agent, line);
+    /// Hears what came, in the agent's version.
+    fn came(&mut self, came: Came) {
+        match came {
+            Came::Line(line) => self.pass(Side::Agent, &line),
+            Came::NoLine(what) => self.ledger.note(what),
+            Came::TooLong => {
+                self.ledger.note("a line that is too long".to_owned());
+                // Nobody knows which answer it was, if it was one.
+                for (_, Request { reply, session, kind, .. }) in self.asked.drain() {
+                    let _ = reply.send(self.answered(session, kind, Err(Error::TooLong)));
+                }
+            }
+        }
     }
 
     fn pass(&mut self, by: Side, line: &str) {
         let Some(translator) = &mut self.translator else {
             return self.passed(by, line);
         };
-        // A line that makes no sense says nothing.
-        let Ok(translation) = translator.line(by, line) else { return };
+        let translation = match translator.line(by, line) {
+            Ok(translation) => translation,
+            Err(problem) => return self.ledger.note(problem.to_string()),
+        };
+        translation.losses.iter().for_each(|loss| self.ledger.note(loss.kind.meaning().trim().to_owned()));
+        translation.problem.iter().for_each(|problem| self.ledger.note(problem.to_string()));
         let lines: Vec<_> =
             translation.lines.into_iter().map(|said| (said.by, said.text.into_owned())).collect();
         for (by, line) in lines {
@@ -387,7 +412,11 @@ impl Driver {
 
     /// Takes a line of version 2.
     fn take(&mut self, line: &str) {
-        let Ok(Incoming::One(message)) = parse(line, Dialect::V2.batches()) else { return };
+        let message = match parse(line, Dialect::V2.batches()) {
+            Ok(Incoming::One(message)) => message,
+            Ok(Incoming::Batch(_)) => return self.ledger.note("a batch of messages".to_owned()),
+            Err(malformed) => return self.ledger.note(malformed.to_string()),
+        };
         match &message.body {
             Body::Notification { method, params } if method == "session/update" => {
                 self.update(line, params.and_then(|params| Object::parse(params).ok()));
@@ -397,12 +426,20 @@ impl Driver {
                     withdrawn.send_replace(true);
                 }
             }
-            Body::Notification { .. } => {}
+            Body::Notification { method, .. } => {
+                self.ledger.note(format!("a notification that nobody looks at: {method}"));
+            }
             Body::Request { id, .. } => self.asked_us(id, &message),
             Body::Response { id, outcome } => {
-                let Some(request) = self.asked.answered(id) else { return };
+                let Some(request) = self.asked.answered(id) else {
+                    return self.ledger.note("an answer that nobody waits for".to_owned());
+                };
                 let outcome = match outcome {
-                    Outcome::Result(result) => Ok(Object::parse(result).unwrap_or_default()),
+                    // Many answer with null where nothing is to be said.
+                    Outcome::Result(result) if result.get() == "null" => Ok(Object::default()),
+                    Outcome::Result(result) => {
+                        Object::parse(result).map_err(|_| Error::Odd("an answer that is no object"))
+                    }
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };
                 let outcome = self.answered(request.session, request.kind, outcome);
@@ -412,16 +449,17 @@ impl Driver {
     }
 
     fn update(&self, line: &str, params: Option<Object>) {
-        let Some(params) = params else { return };
-        let id = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw())).map(SessionId::from);
-        let Some(id) = id else { return };
+        let id = |params: &Object| JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from);
+        let Some((id, params)) = params.and_then(|params| Some((id(&params)?, params))) else {
+            return self.ledger.note("an update without a session".to_owned());
+        };
         // What is said of a session may come before the answer that names it.
         let is_full = {
             let sessions = self.sessions();
             sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id)
         };
         if is_full {
-            return;
+            return self.ledger.note("an update of one session too many".to_owned());
         }
         let session = self.session(&id);
         let meta = params.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok());
@@ -443,7 +481,7 @@ impl Driver {
             withdrawn,
             Arc::clone(&self.given_up),
         );
-        if is_too_many || self.questions.try_send(question).is_err() {
+        if is_too_many || !self.desk.put(question) {
             self.answer(id, Err(declined()));
         }
     }

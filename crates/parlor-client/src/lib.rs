@@ -10,9 +10,9 @@
 //! | look at what was said, prompt, cancel, fork | [`Session`] and its [`Transcript`] |
 //! | watch it as it happens | [`News`], with [`Words`] for the text |
 //! | wait for the end of what was asked | [`Turn`] |
-//! | answer what the agent wants to know | [`Question`] and its [`Choice`]s |
+//! | answer what the agent wants to know | [`Questions`], each a [`Question`] with its [`Choice`]s |
 //! | ask a server without having an agent started | [`Connection`] |
-//! | tell what went wrong | [`Error`] |
+//! | tell what went wrong | [`Error`], [`Client::losses`], [`Session::unread`] |
 //!
 //! What is waited for can be given up: a call or a prompt that is dropped before its answer is taken back, and a question
 //! that is dropped is declined. A connection that was lost is made up for with [`Client::rejoin`].
@@ -44,7 +44,9 @@ mod connection;
 mod driver;
 mod error;
 mod known;
+mod losses;
 mod news;
+mod program;
 mod question;
 mod session;
 mod transport;
@@ -53,6 +55,7 @@ pub use client::{Client, Listed};
 pub use connect::Connector;
 pub use connection::Connection;
 pub use error::Error;
+pub use losses::Losses;
 pub use news::{News, Words};
 pub use parlor_json::{Json, JsonStr, Object};
 pub use parlor_session::{
@@ -61,7 +64,7 @@ pub use parlor_session::{
 };
 pub use parlor_wire::RpcError;
 pub use parlor_wire::hello::{Agent, Hello, Welcome};
-pub use question::{Choice, Question};
+pub use question::{Choice, Question, Questions};
 pub use session::{Prompt, Session, Turn};
 
 /// A version of the protocol.

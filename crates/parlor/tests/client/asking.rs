@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use parlor_client::{Error, Hello};
+use parlor_client::{Client, Error, Hello, Object};
 use tokio::io::AsyncWriteExt;
 
-use crate::peer::{Peer, peer};
+use crate::peer::{Peer, connecting, peer};
 use crate::server::Server;
-use crate::{HERE, connector, said, soon};
+use crate::{AGENTS, HERE, connector, said, soon, spawn};
 
 #[tokio::test]
 async fn a_question_that_somebody_else_answers_is_withdrawn() {
@@ -15,9 +15,10 @@ async fn a_question_that_somebody_else_answers_is_withdrawn() {
     let (one, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let (two, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let session = soon(one.new_session(HERE.as_ref())).await.unwrap();
+    let (mut at_one, mut at_two) = (one.questions(), two.questions());
     soon(two.load(session.id(), HERE.as_ref())).await.unwrap();
     let turn = soon(session.prompt("ask Delete it")).await.unwrap();
-    let (question, mut other) = tokio::join!(soon(one.question()), soon(two.question()));
+    let (question, mut other) = tokio::join!(soon(at_one.next()), soon(at_two.next()));
     let question = question.unwrap();
     let choice = question.choices().remove(0);
     question.choose(&choice).await;
@@ -25,7 +26,7 @@ async fn a_question_that_somebody_else_answers_is_withdrawn() {
     soon(turn.end()).await.unwrap();
 
     soon(session.prompt("ask Delete more")).await.unwrap();
-    let mut question = soon(two.question()).await.unwrap();
+    let mut question = soon(at_two.next()).await.unwrap();
     two.disconnect().await;
     assert!(!soon(question.withdrawn()).await, "it is the connection that went");
 }
@@ -33,6 +34,7 @@ async fn a_question_that_somebody_else_answers_is_withdrawn() {
 #[tokio::test]
 async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
     let (client, Peer { mut lines, mut write }) = peer().await;
+    let mut questions = client.questions();
     let mut asked = 0;
     loop {
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{asked},\"method\":\"x/y\",\"params\":{{}}}}\n");
@@ -46,7 +48,7 @@ async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
     // Once it listens, it is heard.
     let first = soon(lines.next_line()).await.unwrap().unwrap();
     assert!(first.contains("-32601"), "{first}");
-    assert_eq!(soon(client.question()).await.unwrap().method(), "x/y");
+    assert_eq!(soon(questions.next()).await.unwrap().method(), "x/y");
 }
 
 #[tokio::test]
@@ -82,4 +84,104 @@ async fn what_cannot_be_read_is_counted() {
     assert_eq!(said(&session.transcript()), ["Agent: One."]);
     let (count, why) = session.unread().unwrap();
     assert!(count == 1 && why.contains("messageId"), "{why}");
+}
+
+/// Asks something.
+async fn asked(client: &Client) -> Result<Object, Error> {
+    soon(client.call("x/y", &Object::default())).await
+}
+
+/// Has the peer ask something.
+async fn asks(peer: &mut Peer, id: u32) {
+    peer.says(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"x/y\",\"params\":{{}}}}\n")).await;
+}
+
+/// The peer is told that this cannot be answered.
+async fn is_declined(peer: &mut Peer, id: u32) {
+    let answer = peer.hears().await;
+    assert_eq!(answer.get("id").unwrap().as_str(), id.to_string());
+    assert!(answer.get("error").unwrap().as_str().contains("-32601"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_wants_is_declined() {
+    let (client, mut peer) = peer().await;
+    asks(&mut peer, 1).await;
+    is_declined(&mut peer, 1).await;
+    // Somebody wants to be asked, and then does not any more.
+    let mut questions = client.questions();
+    asks(&mut peer, 2).await;
+    let question = soon(questions.next()).await.unwrap();
+    asks(&mut peer, 3).await;
+    drop(questions);
+    is_declined(&mut peer, 3).await;
+    asks(&mut peer, 4).await;
+    is_declined(&mut peer, 4).await;
+    // What somebody has looked at is theirs.
+    question.answer(Object::default()).await;
+    assert_eq!(peer.hears().await.get("id").unwrap().as_str(), "2");
+}
+
+#[tokio::test]
+async fn who_waits_for_questions_keeps_no_connection() {
+    let (client, mut peer) = peer().await;
+    let mut questions = client.questions();
+    let waiting = tokio::spawn(async move { questions.next().await.is_none() });
+    drop(client);
+    assert!(soon(peer.lines.next_line()).await.unwrap().is_none());
+    drop(peer);
+    assert!(soon(waiting).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_counted() {
+    let (client, mut peer) = peer().await;
+    peer.says("{\n").await;
+    peer.write.write_all(b"\xff\n").await.unwrap();
+    peer.says("{\"jsonrpc\":\"2.0\",\"method\":\"x/unheard\"}\n").await;
+    let (answer, ()) = tokio::join!(asked(&client), async {
+        let request = peer.asked("x/y").await;
+        peer.answer(&request, "[]").await;
+    });
+    assert!(matches!(answer, Err(Error::Odd(_))), "{answer:?}");
+    let losses = client.losses();
+    assert_eq!(losses.count, 3, "{losses:?}");
+    assert!(losses.latest[1].contains("no text") && losses.latest[2].contains("x/unheard"), "{losses:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_said_to_the_other_side_is_counted() {
+    let client = spawn(AGENTS[0]).await;
+    assert_eq!(client.losses().count, 0, "{:?}", client.losses());
+    soon(client.call("terminal/cancel", &Object::default())).await.unwrap_err();
+    assert_eq!(client.losses().count, 1, "{:?}", client.losses());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_an_error() {
+    let (client, mut peer) = peer().await;
+    let (answer, ()) = tokio::join!(asked(&client), async {
+        let request = peer.asked("x/y").await;
+        peer.answer(&request, &format!("{{\"a\":\"{}\"}}", "x".repeat(64 << 20))).await;
+    });
+    assert!(matches!(answer, Err(Error::TooLong)), "{answer:?}");
+    // The next one is heard.
+    let (answer, ()) = tokio::join!(asked(&client), async {
+        let request = peer.asked("x/y").await;
+        peer.answer(&request, "{}").await;
+    });
+    answer.unwrap();
+}
+
+#[tokio::test]
+async fn who_refuses_says_why() {
+    let (connecting, mut peer) = connecting(None);
+    let hello = peer.asked("initialize").await;
+    peer.refuse(&hello, -32000).await;
+    assert_eq!(soon(connecting).await.unwrap().unwrap_err().code(), Some(-32000));
+    let (connecting, mut peer) = crate::peer::connecting(None);
+    let hello = peer.asked("initialize").await;
+    peer.answer(&hello, r#"{"protocolVersion":1,"agentCapabilities":{}}"#).await;
+    let refused = soon(connecting).await.unwrap().unwrap_err();
+    assert!(matches!(&refused, Error::Refused(why) if why.contains("version 1")), "{refused}");
 }

@@ -1,6 +1,7 @@
 //! The library for clients, with agents of every version, directly and behind a server.
 
 mod asking;
+mod ending;
 mod leaving;
 mod peer;
 mod rejoining;
@@ -143,9 +144,10 @@ async fn permissions_are_asked_for_and_given() {
     for args in AGENTS {
         let client = spawn(args).await;
         let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let mut questions = client.questions();
         for (kind, chosen) in [("allow_once", "allow-once"), ("reject_once", "reject-once")] {
             let turn = session.prompt("ask Delete the notes");
-            let (turn, question) = tokio::join!(soon(turn), soon(client.question()));
+            let (turn, question) = tokio::join!(soon(turn), soon(questions.next()));
             let question = question.unwrap();
             assert_eq!(question.method(), "session/request_permission");
             assert_eq!(question.session().as_ref(), Some(session.id()));
@@ -157,7 +159,7 @@ async fn permissions_are_asked_for_and_given() {
             assert!(last.contains(chosen), "{args:?}: {last}");
         }
         // One that nobody answers is declined, and the turn goes on.
-        let (turn, question) = tokio::join!(soon(session.prompt("ask Again")), soon(client.question()));
+        let (turn, question) = tokio::join!(soon(session.prompt("ask Again")), soon(questions.next()));
         drop(question.unwrap());
         soon(turn.unwrap().end()).await.unwrap();
     }
@@ -190,7 +192,7 @@ async fn errors_are_told_apart() {
     }
     soon(client.gone()).await;
     assert!(matches!(soon(session.prompt("say Hello?")).await, Err(Error::Gone)));
-    assert!(soon(client.question()).await.is_none());
+    assert!(soon(client.questions().next()).await.is_none());
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub(crate) struct Request {
 
 /// A client, and the other side of its connection after the beginning.
 pub(crate) async fn peer() -> (Client, Peer) {
-    let (connecting, mut peer) = connecting(Version::V2);
+    let (connecting, mut peer) = connecting(Some(Version::V2));
     let hello = peer.asked("initialize").await;
     let result = r#"{"protocolVersion":2,"info":{"name":"x","version":"1"},"capabilities":{}}"#;
     peer.answer(&hello, result).await;
@@ -28,11 +28,12 @@ pub(crate) async fn peer() -> (Client, Peer) {
 }
 
 /// A client that connects, in a task as programs do it, and the other side.
-pub(crate) fn connecting(version: Version) -> (tokio::task::JoinHandle<Result<Client, Error>>, Peer) {
+pub(crate) fn connecting(version: Option<Version>) -> (tokio::task::JoinHandle<Result<Client, Error>>, Peer) {
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     let (read, write) = tokio::io::split(ours);
     let (their_read, their_write) = tokio::io::split(theirs);
-    let connecting = tokio::spawn(async move { connector().only(version).over(read, write).await });
+    let connector = version.map_or_else(connector, |version| connector().only(version));
+    let connecting = tokio::spawn(async move { connector.over(read, write).await });
     (connecting, Peer { lines: BufReader::new(their_read).lines(), write: their_write })
 }
 
