@@ -92,29 +92,96 @@ fn permission(id: u8) -> Value {
     } })
 }
 
-#[test]
-fn overlapping_prompts_of_a_v1_agent_are_running_until_the_last_one_ends() {
+/// What a v2 client hears when its prompt to a v1 agent begins a turn.
+fn begun(id: u8, text: &str) -> Vec<String> {
+    vec![
+        format!(r#"client: {id} = {{"messageId":"parlor-{id}"}}"#),
+        format!("client: user_message parlor-{id} {text:?}"),
+        "client: state_update running".to_owned(),
+    ]
+}
+
+/// Two prompts at once to a v1 agent: the second waits, as v2 has it, until the first one's turn has ended.
+fn overlapping() -> Relay {
     let mut relay = Relay::between(V1, V2);
-    let told = |id: u8, text: &str| {
-        [
-            format!("agent: session/prompt {id}"),
-            format!(r#"client: {id} = {{"messageId":"parlor-{id}"}}"#),
-            format!("client: user_message parlor-{id} {text:?}"),
-            "client: state_update running".to_owned(),
-        ]
-    };
-    for (id, text) in [(1, "A"), (2, "B")] {
-        let told = told(id, text);
-        relay.client(prompt(id, text), &told.each_ref().map(String::as_str));
-    }
+    let first = [vec!["agent: session/prompt 1".to_owned()], begun(1, "A")].concat();
+    relay.client(prompt(1, "A"), &first.iter().map(String::as_str).collect::<Vec<_>>());
+    relay.client(prompt(2, "B"), &["agent: session/prompt 2"]);
+    relay
+}
+
+#[test]
+fn overlapping_prompts_of_a_v1_agent_are_one_turn_after_the_other() {
+    let mut relay = overlapping();
+    let told = [vec!["client: state_update idle end_turn".to_owned()], begun(2, "B")].concat();
     relay.agent(
-        json!({ "id": 1, "result": { "stopReason": "cancelled" } }),
-        &["client: state_update idle cancelled", "client: state_update running"],
+        json!({ "id": 1, "result": { "stopReason": "end_turn" } }),
+        &told.iter().map(String::as_str).collect::<Vec<_>>(),
     );
     relay.agent(
-        json!({ "id": 2, "result": { "stopReason": "end_turn" } }),
+        json!({ "id": 2, "result": { "stopReason": "refusal" } }),
+        &["client: state_update idle refusal"],
+    );
+}
+
+#[test]
+fn a_prompt_that_a_v1_agent_does_not_want_now_was_never_taken() {
+    let mut relay = overlapping();
+    relay.agent(
+        json!({ "id": 2, "error": { "code": -32600, "message": "busy" } }),
+        &[r#"client: 2 failed {"code":-32600,"message":"busy"}"#],
+    );
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "end_turn" } }),
         &["client: state_update idle end_turn"],
     );
+}
+
+#[test]
+fn a_prompt_that_a_v1_agent_gives_back_is_taken_back() {
+    let mut relay = overlapping();
+    relay.agent(
+        json!({ "id": 2, "result": { "stopReason": "cancelled" } }),
+        &[r#"client: 2 failed {"code":-32800,"message":"the prompt was taken back"}"#],
+    );
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "cancelled" } }),
+        &["client: state_update idle cancelled"],
+    );
+}
+
+#[test]
+fn a_v1_agent_that_does_two_things_at_once_is_told_of_as_it_is() {
+    let mut relay = overlapping();
+    let second = [begun(2, "B"), vec!["client: state_update idle refusal".to_owned()]].concat();
+    let second = [second, vec!["client: state_update running".to_owned()]].concat();
+    relay.agent(
+        json!({ "id": 2, "result": { "stopReason": "refusal" } }),
+        &second.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "end_turn" } }),
+        &["client: state_update idle end_turn"],
+    );
+}
+
+#[test]
+fn a_prompt_that_a_v2_agent_holds_does_not_end_with_the_turn_before_it() {
+    for (agent, first, second) in
+        [(V2, json!({ "messageId": "a" }), json!({ "messageId": "b" })), (Draft, json!({}), json!({}))]
+    {
+        let mut relay = Relay::between(agent, V1);
+        relay.client(prompt(1, "A"), &["agent: session/prompt 1"]);
+        relay.client(prompt(2, "B"), &["agent: session/prompt 2"]);
+        relay.agent(json!({ "id": 1, "result": first }), &[]);
+        relay.agent(user_message("a", "A"), &[]);
+        relay.agent(state("running"), &[]);
+        relay.agent(idle(), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
+        relay.agent(json!({ "id": 2, "result": second }), &[]);
+        relay.agent(user_message("b", "B"), &[]);
+        relay.agent(state("running"), &[]);
+        relay.agent(idle(), &[r#"client: 2 = {"stopReason":"end_turn"}"#]);
+    }
 }
 
 #[test]

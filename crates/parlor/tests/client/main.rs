@@ -313,12 +313,14 @@ async fn a_server_that_does_not_want_the_client_says_so() {
 #[tokio::test]
 async fn a_turn_ends_as_it_did_however_late_one_looks() {
     let server = Server::start();
-    let (client, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
-    let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
-    let first = soon(session.prompt("say One.")).await.unwrap();
-    let second = soon(session.prompt("refuse")).await.unwrap();
-    let third = soon(session.prompt("say Three.")).await.unwrap();
-    assert_eq!(reason(&soon(third.end()).await.unwrap()), "end_turn");
-    assert_eq!(reason(&soon(second.end()).await.unwrap()), "refusal");
-    assert_eq!(reason(&soon(first.end()).await.unwrap()), "end_turn");
+    for version in [Version::V1, Version::V2] {
+        let connector = connector().only(version);
+        let (client, _) = soon(connector.socket(&server.socket(), &Hello::new())).await.unwrap();
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let prompt = |text| soon(session.prompt(text));
+        let (first, second, third) = tokio::join!(prompt("say One."), prompt("refuse"), prompt("say Three."));
+        assert_eq!(reason(&soon(third.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
+        assert_eq!(reason(&soon(second.unwrap().end()).await.unwrap()), "refusal", "{version:?}");
+        assert_eq!(reason(&soon(first.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
+    }
 }
