@@ -18,16 +18,21 @@ const MAX_PAGES: usize = 10_000;
 
 /// A connection to an agent, or to a server of parlor's. Clones share it; it ends with the last of them.
 ///
-/// ```no_run
-/// use parlor_client::Connector;
-///
-/// # async fn example() -> Result<(), parlor_client::Error> {
-/// let client = Connector::new("example", "1.0").spawn("parlor", &["acp"]).await?;
-/// for listed in client.list(None).await? {
-///     println!("{} {}", listed.id, listed.title.unwrap_or_default());
-/// }
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
+/// let session = client.new_session("/tmp".as_ref()).await?;
+/// session.prompt("Hello!").await?.end().await?;
+/// session.set_title("A greeting").await?;
+/// // Anybody can join it later, and is told all of it.
+/// let listed = client.list(None).await?.remove(0);
+/// assert_eq!(listed.title.as_deref(), Some("A greeting"));
+/// let loaded = client.load(&listed.id, "/tmp".as_ref()).await?;
+/// assert_eq!(loaded.transcript().entries().len(), 2);
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -107,6 +112,28 @@ impl Client {
     ///
     /// The session is one with the lost one: both show what is told from here on. What the lost connection may still say
     /// of it does not count any more.
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+    /// # use example::*;
+    /// # run(async {
+    /// # let server = Server::of(Example).start().await.unwrap();
+    /// # let connect = async || {
+    /// #     let (read, write) = tokio::io::split(server.connect());
+    /// #     parlor_client::Connector::new("example", "1.0").over(read, write).await
+    /// # };
+    /// let client = connect().await?;
+    /// let session = client.new_session("/tmp".as_ref()).await?;
+    /// session.prompt("Hello!").await?.end().await?;
+    /// client.disconnect().await;
+    ///
+    /// let again = connect().await?;
+    /// let session = again.rejoin(&session, "/tmp".as_ref()).await?;
+    /// session.prompt("Still there?").await?.end().await?;
+    /// assert_eq!(session.transcript().entries().len(), 4);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn rejoin(&self, lost: &Session, cwd: &Path) -> Result<Session, Error> {
         let shared = lost.shared();
         if shared.is_told_by(&self.owner) {
@@ -174,7 +201,7 @@ impl Client {
     }
 
     /// What the agent wants to know from here on. Who answers asks for it before the first prompt: while nobody has it,
-    /// every question is declined at once.
+    /// every question is declined at once. There is an example at [`Question`](crate::Question).
     pub fn questions(&self) -> Questions {
         Questions::new(Arc::clone(&self.desk))
     }
@@ -188,14 +215,19 @@ impl Client {
     /// Asks anything that the protocol has, in the words of version 2. A call that is dropped before its answer takes back
     /// what was asked.
     ///
-    /// ```no_run
+    /// ```
     /// use parlor_client::Object;
     ///
-    /// # async fn example(client: parlor_client::Client) -> Result<(), parlor_client::Error> {
-    /// let status = client.call("_parlor/status", &Object::default()).await?;
-    /// println!("{}", status.to_json().as_str());
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+    /// # use example::*;
+    /// # run(async {
+    /// # let client = connect().await;
+    /// let page = client.call("session/list", &Object::default()).await?;
+    /// assert_eq!(page.get("sessions").unwrap().as_str(), "[]");
+    /// let unknown = client.call("_example/unknown", &Object::default()).await.unwrap_err();
+    /// assert_eq!(unknown.code(), Some(-32601));
     /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub async fn call(&self, method: &str, params: &Object) -> Result<Object, Error> {
         self.connection.call(method, params).await

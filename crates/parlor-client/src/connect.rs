@@ -19,15 +19,25 @@ use crate::{Client, Connection, Error, Version};
 /// The other side is asked for version 2 of the protocol first. One that speaks version 1 is connected to again in its own
 /// version, and translated: a [`Client`] is the same with both.
 ///
-/// ```no_run
-/// use parlor_client::{Connector, Hello, Json};
+/// ```
+/// use parlor_client::{Connector, Error, Hello, Json, Version};
 ///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let connector = Connector::new("example", "1.0").capability("elicitation", Json::parse(r#"{"form":{}}"#)?);
-/// let agent = connector.spawn("parlor", &["demo-agent"]).await?;
-/// let (server, welcome) = connector.socket("/data/parlor.sock".as_ref(), &Hello::new()).await?;
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let (read, write) = streams().await;
+/// let form = Json::parse(r#"{"form":{}}"#).unwrap();
+/// let connector = Connector::new("example", "1.0").capability("elicitation", form);
+/// let client = connector.over(read, write).await?;
+/// assert_eq!(client.version(), 2);
+///
+/// // A program that cannot be started, and a server that is not there.
+/// let nothing = connector.spawn("/nowhere/agent", &["--stdio"]).await;
+/// assert!(matches!(nothing, Err(Error::Connect(_))));
+/// let nobody = connector.only(Version::V1).socket("/nowhere/parlor.sock".as_ref(), &Hello::new()).await;
+/// assert!(matches!(nobody, Err(Error::Connect(_))));
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Debug, Clone)]
 pub struct Connector {

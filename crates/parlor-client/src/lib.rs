@@ -17,23 +17,27 @@
 //! What is waited for can be given up: a call or a prompt that is dropped before its answer is taken back, and a question
 //! that is dropped is declined. A connection that was lost is made up for with [`Client::rejoin`].
 //!
-//! ```no_run
+//! ```
 //! use parlor_client::{Connector, Words};
 //!
-//! # async fn example() -> Result<(), parlor_client::Error> {
-//! let client = Connector::new("example", "1.0").spawn("parlor", &["demo-agent"]).await?;
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+//! # use example::*;
+//! # run(async {
+//! # let (read, write) = streams().await;
+//! // Or `spawn` for a program, `socket` and `url` for a server.
+//! let client = Connector::new("example", "1.0").over(read, write).await?;
 //! let session = client.new_session("/tmp".as_ref()).await?;
-//! let turn = session.prompt("say Hello.").await?;
+//! let turn = session.prompt("Hello!").await?;
 //! let end = turn.end().await?;
+//! let mut said = Vec::new();
 //! let mut news = turn.news();
 //! while let Some(update) = news.ready() {
-//!     if let Some(words) = Words::of(&update) {
-//!         println!("{:?}: {}", words.role, words.text);
-//!     }
+//!     said.extend(Words::of(&update).map(|words| format!("{:?}: {}", words.role, words.text)));
 //! }
-//! println!("{:?}", end.stop_reason);
+//! assert_eq!(said, ["User: Hello!", "Agent: Hello!"]);
+//! assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
 //! # Ok(())
-//! # }
+//! # });
 //! ```
 //!
 //! **Invariant:** a peer that says nothing, nonsense or too much costs bounded memory and ends nothing but itself.

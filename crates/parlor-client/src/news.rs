@@ -9,17 +9,27 @@ const PIECE: usize = 1 << 20;
 
 /// The news of a session, each of them once. What comes faster than it is asked for is told as one.
 ///
-/// ```no_run
-/// use parlor_client::{Role, Words};
+/// ```
+/// use parlor_client::{Activity, Role, Update, Words};
 ///
-/// # async fn example(session: parlor_client::Session) {
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
+/// # let session = client.new_session("/tmp".as_ref()).await?;
 /// let mut news = session.news();
+/// session.prompt("Hello!").await?;
+/// let mut said = String::new();
 /// while let Some(update) = news.next().await {
-///     if let Some(words) = Words::of(&update).filter(|words| words.role == Role::Agent) {
-///         print!("{}", words.text);
+///     match Words::of(&update).filter(|words| words.role == Role::Agent) {
+///         Some(words) => said.push_str(&words.text),
+///         None if matches!(&update, Update::State(state) if state.activity == Activity::Idle) => break,
+///         None => {}
 ///     }
 /// }
-/// # }
+/// assert_eq!(said, "Hello!");
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct News {

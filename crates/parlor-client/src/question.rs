@@ -12,17 +12,26 @@ use crate::driver::Command;
 
 /// Something that the agent wants to know. One that is dropped is declined.
 ///
-/// ```no_run
-/// # async fn example(client: parlor_client::Client) {
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
+/// # let session = client.new_session("/tmp".as_ref()).await?;
 /// let mut questions = client.questions();
-/// while let Some(question) = questions.next().await {
-///     let allow = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
-///     match allow {
-///         Some(choice) => question.choose(&choice).await,
-///         None => question.decline().await,
+/// tokio::spawn(async move {
+///     while let Some(question) = questions.next().await {
+///         let allow = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
+///         match allow {
+///             Some(choice) => question.choose(&choice).await,
+///             None => question.decline().await,
+///         }
 ///     }
-/// }
-/// # }
+/// });
+/// let end = session.prompt("delete the notes").await?.end().await?;
+/// assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct Question {
@@ -38,7 +47,7 @@ pub struct Question {
 /// What the agent wants to know, for who answers it. Each question goes to one of those who have this; while nobody does,
 /// all are declined at once. Those that wait are declined when the last one goes.
 ///
-/// It does not keep the connection open.
+/// It does not keep the connection open. There is an example at [`Question`].
 #[derive(Debug)]
 pub struct Questions {
     desk: Arc<Desk>,
@@ -183,7 +192,7 @@ impl Question {
         JsonStr::from_raw(self.params.get("sessionId")?.raw()).map(SessionId::from)
     }
 
-    /// What the permission is for: the title of the question or of the tool call.
+    /// What the permission is for: the title of the question, else of the tool call or whatever else it is about.
     pub fn title(&self) -> Option<String> {
         let text =
             |holder: &Object| Some(JsonStr::from_raw(holder.get("title")?.raw())?.to_text().into_owned());

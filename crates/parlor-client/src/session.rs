@@ -10,15 +10,18 @@ use crate::{Client, Error, News};
 
 /// A session that is followed. All clones and the connection share one transcript.
 ///
-/// ```no_run
-/// # async fn example(client: parlor_client::Client) -> Result<(), parlor_client::Error> {
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
 /// let session = client.new_session("/tmp".as_ref()).await?;
 /// session.prompt("What is in this directory?").await?.end().await?;
 /// let entries = session.read(|transcript| transcript.entries().len());
 /// let fork = session.fork(None, "/tmp".as_ref()).await?;
 /// assert_eq!(fork.transcript().entries().len(), entries);
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Debug, Clone)]
 pub struct Session {
@@ -42,7 +45,7 @@ pub struct Prompt {
     key: Option<String>,
 }
 
-/// A turn that an agent has taken on.
+/// A turn that an agent has taken on. There is an example at [`Session::prompt`].
 #[derive(Debug)]
 pub struct Turn {
     session: Session,
@@ -70,7 +73,8 @@ impl Session {
         &self.client
     }
 
-    /// Looks at what was said so far. Nothing changes while `look` runs, so it should not take long.
+    /// Looks at what was said so far. Nothing changes while `look` runs, so it should not take long, and must not ask the
+    /// session itself for anything: that would wait for ever. [`transcript`](Self::transcript) gives a copy.
     pub fn read<T>(&self, look: impl FnOnce(&Transcript) -> T) -> T {
         look(self.shared.known().told.fold.transcript())
     }
@@ -99,13 +103,17 @@ impl Session {
     /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting. A prompt
     /// that is dropped before is taken back.
     ///
-    /// ```no_run
-    /// # async fn example(session: parlor_client::Session) -> Result<(), parlor_client::Error> {
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+    /// # use example::*;
+    /// # run(async {
+    /// # let client = connect().await;
+    /// # let session = client.new_session("/tmp".as_ref()).await?;
     /// let turn = session.prompt("What is in this directory?").await?;
     /// let end = turn.end().await?;
-    /// println!("{:?}", end.stop_reason);
+    /// assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
     /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn, Error> {
         let Prompt { content, key } = prompt.into();
@@ -127,7 +135,8 @@ impl Session {
         self.client.send(Command::TakeBack(self.id().clone())).await
     }
 
-    /// Waits for the turn that runs, if one does, or for one that is about to, to end.
+    /// Waits until the session is idle, and says how its last turn ended. If it is idle now, that is at once; if nothing was
+    /// said of its state yet, it waits to be told. For the turn of a prompt there is [`Turn::end`].
     pub async fn idle(&self) -> Result<State, Error> {
         let is_idle = |state: &&State| state.activity == Activity::Idle;
         self.until(|known| known.told.fold.transcript().state().filter(is_idle).cloned()).await

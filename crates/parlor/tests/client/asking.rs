@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use parlor_client::{Client, Error, Hello, Object};
+use parlor_client::{Client, Error, Hello, Object, Version};
 use tokio::io::AsyncWriteExt;
 
 use crate::peer::{Peer, connecting, peer};
 use crate::server::Server;
-use crate::{AGENTS, HERE, connector, said, soon, spawn};
+use crate::{AGENTS, HERE, connector, said, soon, spawn, turn};
 
 #[tokio::test]
 async fn a_question_that_somebody_else_answers_is_withdrawn() {
@@ -184,4 +184,26 @@ async fn who_refuses_says_why() {
     peer.answer(&hello, r#"{"protocolVersion":1,"agentCapabilities":{}}"#).await;
     let refused = soon(connecting).await.unwrap().unwrap_err();
     assert!(matches!(&refused, Error::Refused(why) if why.contains("version 1")), "{refused}");
+}
+
+/// An agent that does nothing without permission.
+struct Careful;
+
+impl parlor_agent::Agent for Careful {
+    async fn prompt(&self, turn: parlor_agent::Turn) -> Result<parlor_agent::Stop, parlor_agent::Failure> {
+        let call = turn.tool("Read it").start().await;
+        call.ask(&[parlor_agent::Choice::AllowOnce]).await?;
+        Ok(parlor_agent::Stop::EndTurn)
+    }
+}
+
+#[tokio::test]
+async fn the_turn_of_a_client_that_answers_nothing_ends() {
+    let server = parlor_agent::Server::of(Careful).start().await.unwrap();
+    for version in [Version::V1, Version::V2] {
+        let (read, write) = tokio::io::split(server.connect());
+        let client = soon(connector().only(version).over(read, write)).await.unwrap();
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        turn(&session, "Read it.").await;
+    }
 }
