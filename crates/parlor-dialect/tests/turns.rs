@@ -482,3 +482,27 @@ fn a_long_stream_of_terminal_output_costs_v1_a_bounded_amount_each() {
     let longest = (0..100).map(|_| said(chunk.clone())).max().unwrap();
     assert!(longest < 80 << 10, "{longest} bytes for one chunk");
 }
+
+#[test]
+fn what_a_v1_agent_calls_the_message_of_a_prompt_is_what_it_is_told() {
+    let mut relay = Relay::between(V1, V2);
+    let first = [vec!["agent: session/prompt 1".to_owned()], begun(1, "A")].concat();
+    relay.client(prompt(1, "A"), &first.iter().map(String::as_str).collect::<Vec<_>>());
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "end_turn", "_meta": { "parlor/messageId": "theirs" } } }),
+        &["client: state_update idle end_turn"],
+    );
+    for (method, message, expected) in [
+        ("session/fork", "parlor-1", "theirs"),
+        ("_example/about", "parlor-1", "theirs"),
+        ("session/fork", "other", "other"),
+    ] {
+        let params = json!({ "sessionId": "s", "messageId": message, "cwd": "/", "mcpServers": [] });
+        let line = json!({ "jsonrpc": "2.0", "id": message, "method": method, "params": params }).to_string();
+        let said = relay.0.line(Side::Client, &line).unwrap();
+        let said: Value = serde_json::from_str(&said.lines[0].text).unwrap();
+        assert_eq!(said["params"]["messageId"], expected);
+        let answer = json!({ "jsonrpc": "2.0", "id": message, "result": { "sessionId": "t" } }).to_string();
+        relay.0.line(Side::Agent, &answer).unwrap();
+    }
+}

@@ -2,6 +2,7 @@
 //! the turn is told by states.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Target, Update};
@@ -16,6 +17,12 @@ use crate::{Dialect, LossKind, Losses, Side, shape};
 /// The metadata key that says whether token counts are of one turn or of the session: v1 and v2 differ.
 const USAGE: &str = "parlor/usage";
 
+/// The metadata key under which the answer to a v1 prompt may name its message, which has no other place there.
+pub(crate) const MESSAGE: &str = "parlor/messageId";
+
+/// How many messages are known under two names. The oldest are forgotten.
+const MAX_NAMES: usize = 1000;
+
 /// Where a session's turns stand.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
@@ -23,6 +30,8 @@ pub(super) struct Turn {
     prompts: Vec<Prompt>,
     /// How many things the agent asked a person and waits for.
     blocked: usize,
+    /// What a v2 client calls messages of its own, and what the v1 agent calls them.
+    names: VecDeque<(MessageId, MessageId)>,
 }
 
 #[derive(Debug)]
@@ -98,6 +107,11 @@ impl Turn {
         if agent.from == Dialect::V1 && !runs {
             self.begin(agent, out);
         }
+    }
+
+    /// What a v1 agent calls a message that a v2 client calls so.
+    pub(super) fn named(&self, id: &MessageId) -> Option<&MessageId> {
+        self.names.iter().rev().find(|(ours, _)| ours == id).map(|(_, theirs)| theirs)
     }
 
     /// Whether the turn of a prompt runs.
@@ -201,7 +215,14 @@ impl Turn {
             prompt.begin(agent, out);
             out.state(Activity::Running, agent.to);
         }
-        out.update(&v2::state_text(&idle(outcome), agent.to));
+        let (ended, named) = ended(outcome);
+        if let Some(named) = named {
+            if self.names.len() >= MAX_NAMES {
+                self.names.pop_front();
+            }
+            self.names.push_back((prompt.spare, named));
+        }
+        out.update(&v2::state_text(&ended, agent.to));
         if self.runs() {
             out.state(self.activity(), agent.to);
         } else if !self.prompts.is_empty() {
@@ -336,6 +357,16 @@ fn user_message(update: &Update) -> Option<&MessageId> {
         | Update::Note { .. }
         | Update::State(_) => None,
     }
+}
+
+/// The state that the answer to a v1 prompt stands for, and what it calls the prompt's message.
+fn ended(outcome: Outcome<'_>) -> (State, Option<MessageId>) {
+    let mut state = idle(outcome);
+    let named = state.meta.as_mut().and_then(|meta| meta.remove(MESSAGE));
+    if state.meta.as_ref().is_some_and(Object::is_empty) {
+        state.meta = None;
+    }
+    (state, named.and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from))
 }
 
 /// The state that the answer to a v1 prompt stands for.

@@ -118,10 +118,18 @@ impl Actor {
                 // The answer comes before the message.
                 (json::response(&id, &result), Some(&marks.before))
             }
-            Settled::Ended { state, fields } => match live::turn_result(state, fields, &mut self.losses) {
-                Ok(result) => (json::response(&id, &result), Some(&marks.ended)),
-                Err(error) => (json::error(&id, &error), Some(&marks.ended)),
-            },
+            Settled::Ended { message, state, fields } => {
+                match live::turn_result(state, fields, &mut self.losses) {
+                    Ok(mut result) => {
+                        // Version 1 has no place for it, and a client that counts changes wants to know what is what.
+                        if seat.client.terms().is_some_and(|terms| terms.wants_seq) {
+                            json::note(&mut result, live::MESSAGE, message.as_json().into());
+                        }
+                        (json::response(&id, &result), Some(&marks.ended))
+                    }
+                    Err(error) => (json::error(&id, &error), Some(&marks.ended)),
+                }
+            }
             Settled::TakenBack if dialect == Dialect::V1 => (json::response(&id, &cancelled()), None),
             Settled::TakenBack => {
                 let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back");

@@ -245,7 +245,10 @@ async fn a_session_is_forked_at_a_message() {
     for client in doors(&server).await {
         let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
         turn(&session, "say One.").await;
-        turn(&session, "say Two.").await;
+        let second = soon(session.prompt("say Two.")).await.unwrap();
+        soon(second.end()).await.unwrap();
+        let fork = soon(session.fork(second.message(), HERE.as_ref())).await.unwrap();
+        assert_eq!(said(&fork.transcript()), ["User: say One.", "Agent: One.", "User: say Two."]);
         let answer = session.read(|transcript| {
             let entry = transcript
                 .entries()
