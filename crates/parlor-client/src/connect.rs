@@ -1,12 +1,22 @@
 use std::ffi::OsStr;
 use std::future::ready;
 use std::path::Path;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 
 use parlor_dialect::{Dialect, live};
 use parlor_json::{Json, Object};
 use parlor_wire::hello::{Hello, Welcome};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::Command;
+
+#[cfg(feature = "websocket")]
+use {
+    tokio::net::TcpStream,
+    tokio_tungstenite::tungstenite::handshake::client::{Request, Response},
+    tokio_tungstenite::tungstenite::{self, protocol::WebSocketConfig},
+    tokio_tungstenite::{MaybeTlsStream, WebSocketStream},
+};
 
 use crate::client::initialize;
 use crate::connection::greet;
@@ -93,12 +103,11 @@ impl Connector {
         self.connect(|| async { greet(path, hello).await.map(Some) }).await
     }
 
-    /// Connects to a `ws://` or `wss://` address, with a token if it wants one.
+    /// Connects to a `ws://` address, with a token if it wants one; with the feature `tls` also to a `wss://` one.
     #[cfg(feature = "websocket")]
     pub async fn url(&self, url: &str, token: Option<&str>) -> Result<Client, Error> {
         use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-        use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-        use tokio_tungstenite::tungstenite::{self, http::HeaderValue};
+        use tokio_tungstenite::tungstenite::http::HeaderValue;
 
         let trouble = |error: tungstenite::Error| {
             if let tungstenite::Error::Io(error) = error {
@@ -116,8 +125,7 @@ impl Connector {
             }
             let limit = Some(parlor_wire::DEFAULT_LINE_LIMIT);
             let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
-            let connecting = tokio_tungstenite::connect_async_with_config(request, Some(config), false);
-            let (socket, _) = connecting.await.map_err(trouble)?;
+            let (socket, _) = dial(request, config).await.map_err(trouble)?;
             Ok(Some((Transport::over_websocket(socket), ())))
         });
         connected.await.map(|(client, ())| client)
@@ -165,5 +173,69 @@ impl Connector {
             }
         }
         Err(last)
+    }
+}
+
+/// What opening a WebSocket comes to.
+#[cfg(feature = "websocket")]
+type Dialled = Result<(WebSocketStream<MaybeTlsStream<TcpStream>>, Response), tungstenite::Error>;
+
+/// Opens a WebSocket, to a `wss://` address with the certificates that the system trusts.
+#[cfg(feature = "tls")]
+async fn dial(request: Request, config: WebSocketConfig) -> Dialled {
+    let mut roots = rustls::RootCertStore::empty();
+    // One that cannot be read is trusted by nobody.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    // Named, because a program may have more than one.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let tls =
+        tls.expect("it has the versions that it says").with_root_certificates(roots).with_no_client_auth();
+    let tls = Some(tokio_tungstenite::Connector::Rustls(Arc::new(tls)));
+    tokio_tungstenite::connect_async_tls_with_config(request, Some(config), false, tls).await
+}
+
+/// Opens a WebSocket. Without the feature `tls` a `wss://` address is refused.
+#[cfg(all(feature = "websocket", not(feature = "tls")))]
+async fn dial(request: Request, config: WebSocketConfig) -> Dialled {
+    tokio_tungstenite::connect_async_with_config(request, Some(config), false).await
+}
+
+#[cfg(all(test, feature = "websocket"))]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A place where somebody listens who does not answer, and its `wss://` address.
+    async fn listener() -> (TcpListener, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("wss://{}/acp", listener.local_addr().unwrap());
+        (listener, url)
+    }
+
+    #[cfg(feature = "tls")]
+    #[tokio::test]
+    async fn a_wss_address_is_spoken_to_in_tls() {
+        use tokio::io::AsyncReadExt;
+
+        let (listener, url) = listener().await;
+        let connecting = tokio::spawn(async move { Connector::new("test", "1").url(&url, None).await });
+        let (mut theirs, _) = listener.accept().await.unwrap();
+        let mut beginning = [0; 2];
+        theirs.read_exact(&mut beginning).await.unwrap();
+        // A handshake record of TLS.
+        assert_eq!(beginning, [0x16, 0x03]);
+        drop(theirs);
+        let error = connecting.await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Connect(_)), "{error}");
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[tokio::test]
+    async fn a_wss_address_is_refused_without_tls() {
+        let (_listener, url) = listener().await;
+        let error = Connector::new("test", "1").url(&url, None).await.unwrap_err();
+        assert!(matches!(&error, Error::Refused(why) if why.contains("TLS")), "{error}");
     }
 }
