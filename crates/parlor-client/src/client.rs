@@ -201,7 +201,8 @@ impl Client {
     }
 
     /// What the agent wants to know from here on. Who answers asks for it before the first prompt: while nobody has it,
-    /// every question is declined at once. There is an example at [`Question`](crate::Question).
+    /// every question is declined at once, and only others who take part in the session can answer it. There is an example
+    /// at [`Question`](crate::Question).
     pub fn questions(&self) -> Questions {
         Questions::new(Arc::clone(&self.desk))
     }

@@ -453,15 +453,15 @@ impl Driver {
         let Some((id, params)) = params.and_then(|params| Some((id(&params)?, params))) else {
             return self.ledger.note("an update without a session".to_owned());
         };
-        // What is said of a session may come before the answer that names it.
-        let is_full = {
-            let sessions = self.sessions();
-            sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id)
+        let known = self.sessions().get(&id).cloned();
+        let session = match known {
+            Some(session) => session,
+            None if self.sessions().len() >= MAX_SESSIONS => {
+                return self.ledger.note("an update of one session too many".to_owned());
+            }
+            // What is said of a session may come before the answer that names it.
+            None => self.session(&id),
         };
-        if is_full {
-            return self.ledger.note("an update of one session too many".to_owned());
-        }
-        let session = self.session(&id);
         let meta = params.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok());
         let seq = meta.and_then(|meta| meta.get("parlor/seq").map(Json::as_str)?.parse().ok());
         session.take(&self.owner, line, seq);

@@ -175,3 +175,56 @@ async fn the_news_of_a_turn_are_its_news_after_it_was_told_anew() {
     let words = std::iter::from_fn(|| news.ready()).filter_map(|update| parlor_client::Words::of(&update));
     assert_eq!(words.map(|words| words.text).collect::<Vec<_>>(), ["Four?", "4"]);
 }
+
+#[tokio::test]
+async fn what_happens_before_it_goes_on_is_told_once() {
+    let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
+    drop(old);
+    soon(lost.client().gone()).await;
+    // The other connection takes part already.
+    let (again, mut peer) = peer().await;
+    let other = again.session(&"s".into());
+    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+        let request = peer.asked("session/resume").await;
+        assert_eq!(request.replay_from().unwrap(), r#"{"type":"_parlor_after","seq":3}"#);
+        peer.says(&chunk("m", ", two.", Some(4))).await;
+        peer.says(&chunk("m", ", two.", None)).await;
+        peer.answer(&request, r#"{"_meta":{"parlor/seq":4}}"#).await;
+    });
+    assert_eq!(said(&found.unwrap().transcript()), ["Agent: One, two."]);
+    // What it knew itself is not told of any more.
+    assert!(matches!(soon(other.idle()).await, Err(Error::Gone)));
+}
+
+#[tokio::test]
+async fn where_it_cannot_go_on_all_is_told_anew() {
+    let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
+    drop(old);
+    soon(lost.client().gone()).await;
+    let (again, mut peer) = peer().await;
+    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+        let request = peer.asked("session/resume").await;
+        peer.refuse(&request, -32602).await;
+        let request = peer.asked("session/resume").await;
+        assert_eq!(request.replay_from().unwrap(), r#"{"type":"start"}"#);
+        peer.says(&chunk("n", "Another one", None)).await;
+        peer.answer(&request, r#"{"_meta":{"parlor/seq":1}}"#).await;
+    });
+    assert_eq!(said(&found.unwrap().transcript()), ["Agent: Another one"]);
+    assert_eq!(said(&lost.transcript()), ["Agent: Another one"]);
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_joined_again_is_lost_and_known() {
+    let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
+    drop(old);
+    soon(lost.client().gone()).await;
+    let (again, mut peer) = peer().await;
+    let (refused, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+        let request = peer.asked("session/resume").await;
+        peer.refuse(&request, -32002).await;
+    });
+    assert_eq!(refused.unwrap_err().code(), Some(-32002));
+    assert!(matches!(soon(lost.idle()).await, Err(Error::Gone)));
+    assert_eq!(said(&lost.transcript()), ["Agent: One"]);
+}
