@@ -134,8 +134,9 @@ async fn all_that_an_agent_says_reaches_clients_of_both_versions() {
     for version in VERSIONS {
         let client = client(&server, version).await;
         let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        let mut questions = client.questions();
         let (worked, ()) = tokio::join!(turn(&session, "work now"), async {
-            let question = soon(client.question()).await.unwrap();
+            let question = soon(questions.next()).await.unwrap();
             let choice = question.choices()[0].clone();
             assert_eq!(choice.kind, "allow_once");
             question.choose(&choice).await;

@@ -12,7 +12,7 @@ use std::env;
 use std::error::Error;
 use std::io::Write;
 
-use parlor_client::{Client, Connector, EntryId, JsonStr, Role, Target, Update, Words};
+use parlor_client::{Connector, EntryId, JsonStr, Questions, Role, Target, Update, Words};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Connector::new("watch", "0.1.0").spawn(program, &args).await?;
     let session = client.new_session(&env::current_dir()?).await?;
-    tokio::spawn(allow(client.clone()));
+    tokio::spawn(allow(client.questions()));
 
     // From here on everything is told once.
     let mut news = session.news();
@@ -46,8 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Allows everything that is asked, once. A client for people asks them.
-async fn allow(client: Client) {
-    while let Some(question) = client.question().await {
+async fn allow(mut questions: Questions) {
+    while let Some(question) = questions.next().await {
         let choice = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
         match choice {
             Some(choice) => question.choose(&choice).await,

@@ -1,16 +1,15 @@
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::SessionId;
-use tokio::sync::{Mutex, mpsc};
 
 use crate::connection::Heard;
-use crate::driver::{Command, Sessions};
-use crate::known::Shared;
-use crate::question::Question;
+use crate::driver::{Command, Joined, Purpose, Sessions};
+use crate::known::{Owner, Replay, Shared};
+use crate::losses::{Ledger, Losses};
+use crate::question::{Desk, Questions};
 use crate::{Connection, Error, Session};
 
 /// How many sessions a list may have, and in how many pages. A longer one is an error.
@@ -19,22 +18,29 @@ const MAX_PAGES: usize = 10_000;
 
 /// A connection to an agent, or to a server of parlor's. Clones share it; it ends with the last of them.
 ///
-/// ```no_run
-/// use parlor_client::Connector;
-///
-/// # async fn example() -> Result<(), parlor_client::Error> {
-/// let client = Connector::new("example", "1.0").spawn("parlor", &["acp"]).await?;
-/// for listed in client.list(None).await? {
-///     println!("{} {}", listed.id, listed.title.unwrap_or_default());
-/// }
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
+/// let session = client.new_session("/tmp".as_ref()).await?;
+/// session.prompt("Hello!").await?.end().await?;
+/// session.set_title("A greeting").await?;
+/// // Anybody can join it later, and is told all of it.
+/// let listed = client.list(None).await?.remove(0);
+/// assert_eq!(listed.title.as_deref(), Some("A greeting"));
+/// let loaded = client.load(&listed.id, "/tmp".as_ref()).await?;
+/// assert_eq!(loaded.transcript().entries().len(), 2);
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Debug, Clone)]
 pub struct Client {
     connection: Connection,
-    questions: Arc<Mutex<mpsc::Receiver<Question>>>,
+    desk: Arc<Desk>,
     sessions: Sessions,
+    owner: Owner,
+    ledger: Ledger,
     info: Arc<Info>,
 }
 
@@ -69,8 +75,9 @@ impl Client {
         dialect: Dialect,
     ) -> Result<Self, Error> {
         let answer = connection.call("initialize", params).await?;
-        let questions = Arc::new(Mutex::new(heard.questions));
-        Ok(Self { connection, questions, sessions: heard.sessions, info: Arc::new(Info { dialect, answer }) })
+        let info = Arc::new(Info { dialect, answer });
+        let Heard { desk, sessions, owner, ledger } = heard;
+        Ok(Self { connection, desk, sessions, owner, ledger, info })
     }
 
     /// What the other side said of itself, in the words of version 2.
@@ -85,58 +92,89 @@ impl Client {
 
     /// Begins a session that works in a directory.
     pub async fn new_session(&self, cwd: &Path) -> Result<Session, Error> {
-        let answer = self.call("session/new", &place(None, cwd)).await?;
-        let session = self.session(&session_in(&answer)?);
-        session.shared().joined(&answer);
-        Ok(session)
+        self.ask_for("session/new", &place(None, cwd), Purpose::Begin).await
     }
 
     /// Joins a session, and is told what comes from here on and nothing that was.
     pub async fn join(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        let session = self.session(id);
-        let answer = self.call("session/resume", &place(Some(id), cwd)).await?;
-        session.shared().joined(&answer);
-        Ok(session)
+        let purpose = Purpose::Join(Joined::Named(id.clone()), Replay::Nothing);
+        self.ask_for("session/resume", &place(Some(id), cwd), purpose).await
     }
 
-    /// Joins a session and is told all of it.
+    /// Joins a session and is told all of it. Until then it is known as it was: a load that is refused changes nothing. One
+    /// session is loaded once at a time, else it is [`Error::Busy`].
     pub async fn load(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        let session = self.session(id);
-        session.shared().begin_anew();
-        let mut params = place(Some(id), cwd);
-        params.set("replayFrom", Json::parse(r#"{"type":"start"}"#).expect("it is JSON"));
-        let answer = self.call("session/resume", &params).await?;
-        session.shared().joined(&answer);
-        Ok(session)
+        self.load_all(Joined::Named(id.clone()), id, cwd).await
     }
 
     /// Goes on with a session whose connection was lost, where it was lost. Nothing is told twice: a server of parlor's
     /// is asked for what came meanwhile, any other for all of it anew.
+    ///
+    /// The session is one with the lost one: both show what is told from here on. What the lost connection may still say
+    /// of it does not count any more.
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+    /// # use example::*;
+    /// # run(async {
+    /// # let server = Server::of(Example).start().await.unwrap();
+    /// # let connect = async || {
+    /// #     let (read, write) = tokio::io::split(server.connect());
+    /// #     parlor_client::Connector::new("example", "1.0").over(read, write).await
+    /// # };
+    /// let client = connect().await?;
+    /// let session = client.new_session("/tmp".as_ref()).await?;
+    /// session.prompt("Hello!").await?.end().await?;
+    /// client.disconnect().await;
+    ///
+    /// let again = connect().await?;
+    /// let session = again.rejoin(&session, "/tmp".as_ref()).await?;
+    /// session.prompt("Still there?").await?.end().await?;
+    /// assert_eq!(session.transcript().entries().len(), 4);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn rejoin(&self, lost: &Session, cwd: &Path) -> Result<Session, Error> {
-        let shared = Arc::clone(lost.shared());
-        self.follow(&shared)?;
-        if let Some(seq) = shared.server_seq() {
+        let shared = lost.shared();
+        if shared.is_told_by(&self.owner) {
+            return Ok(Session::new(self.clone(), Arc::clone(shared)));
+        }
+        // Version 1 knows no place to go on from.
+        let seq = shared.server_seq().filter(|_| self.info.dialect != Dialect::V1);
+        if let Some(seq) = seq {
             let mut params = place(Some(lost.id()), cwd);
             let from = format!(r#"{{"type":"_parlor_after","seq":{seq}}}"#);
             params.set("replayFrom", Json::parse(from).expect("it is made of JSON"));
-            match self.call("session/resume", &params).await {
-                Ok(answer) => {
-                    shared.joined(&answer);
-                    return Ok(Session::new(self.clone(), shared));
-                }
+            let purpose = Purpose::Join(Joined::Lost(Arc::clone(shared)), Replay::Missed);
+            match self.ask_for("session/resume", &params, purpose).await {
                 // The session may have been made anew, or its server be another.
                 Err(Error::Rpc(error)) if error.code() == parlor_wire::code::INVALID_PARAMS => {}
-                Err(error) => return Err(error),
+                outcome => return outcome,
             }
         }
-        self.load(lost.id(), cwd).await
+        self.load_all(Joined::Lost(Arc::clone(shared)), lost.id(), cwd).await
+    }
+
+    async fn load_all(&self, joined: Joined, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
+        let mut params = place(Some(id), cwd);
+        params.set("replayFrom", Json::parse(r#"{"type":"start"}"#).expect("it is JSON"));
+        self.ask_for("session/resume", &params, Purpose::Join(joined, Replay::All)).await
+    }
+
+    /// Asks for a session.
+    async fn ask_for(&self, method: &str, params: &Object, purpose: Purpose) -> Result<Session, Error> {
+        let answer = self.connection.ask(method, params, purpose).await?;
+        let shared = answer.session.ok_or(Error::Odd("an answer without a session"))?;
+        Ok(Session::new(self.clone(), shared))
     }
 
     /// A session that this connection takes part in already, because the answer to a [call](Self::call) named it, or that
     /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told.
     pub fn session(&self, id: &SessionId) -> Session {
-        let mut sessions = self.sessions();
-        let shared = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id.clone())));
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = sessions
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(Shared::new(id.clone(), Some(self.owner.clone()))));
         Session::new(self.clone(), Arc::clone(shared))
     }
 
@@ -162,22 +200,35 @@ impl Client {
         Err(Error::Odd("a list without end"))
     }
 
-    /// The next thing that the agent wants to know; `None` when the connection is gone. Who does not look declines.
-    pub async fn question(&self) -> Option<Question> {
-        self.questions.lock().await.recv().await
+    /// What the agent wants to know from here on. Who answers asks for it before the first prompt: while nobody has it,
+    /// every question is declined at once, and only others who take part in the session can answer it. There is an example
+    /// at [`Question`](crate::Question).
+    pub fn questions(&self) -> Questions {
+        Questions::new(Arc::clone(&self.desk))
+    }
+
+    /// What could not be read of what the other side said, and what could not be said to it in its version of the
+    /// protocol. What is wrong with the updates of one session says [`Session::unread`].
+    pub fn losses(&self) -> Losses {
+        self.ledger.read()
     }
 
     /// Asks anything that the protocol has, in the words of version 2. A call that is dropped before its answer takes back
     /// what was asked.
     ///
-    /// ```no_run
+    /// ```
     /// use parlor_client::Object;
     ///
-    /// # async fn example(client: parlor_client::Client) -> Result<(), parlor_client::Error> {
-    /// let status = client.call("_parlor/status", &Object::default()).await?;
-    /// println!("{}", status.to_json().as_str());
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+    /// # use example::*;
+    /// # run(async {
+    /// # let client = connect().await;
+    /// let page = client.call("session/list", &Object::default()).await?;
+    /// assert_eq!(page.get("sessions").unwrap().as_str(), "[]");
+    /// let unknown = client.call("_example/unknown", &Object::default()).await.unwrap_err();
+    /// assert_eq!(unknown.code(), Some(-32601));
     /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub async fn call(&self, method: &str, params: &Object) -> Result<Object, Error> {
         self.connection.call(method, params).await
@@ -191,34 +242,13 @@ impl Client {
     /// Ends the connection, also for all clones. Sessions that were followed can be looked at and
     /// [joined again](Self::rejoin) with another one.
     pub async fn disconnect(&self) {
-        let _ = self.send(Command::Disconnect).await;
+        self.connection.leave();
         self.gone().await;
     }
 
     /// Waits until the connection is gone.
     pub async fn gone(&self) {
         self.connection.gone().await;
-    }
-
-    /// Follows a session from here on, in place of what was known of it.
-    fn follow(&self, session: &Arc<Shared>) -> Result<(), Error> {
-        let mut sessions = self.sessions();
-        // Those that are followed when the connection goes are told, under this lock.
-        if self.connection.is_gone() {
-            return Err(Error::Gone);
-        }
-        session.found();
-        sessions.insert(session.id().clone(), Arc::clone(session));
-        Ok(())
-    }
-
-    /// Does not follow a session any more.
-    pub(crate) fn forget(&self, id: &SessionId) {
-        self.sessions().remove(id);
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Shared>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn connection(&self) -> &Connection {

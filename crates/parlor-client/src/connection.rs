@@ -9,9 +9,10 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::driver::{Answer, Command, Driver, MAX_QUESTIONS, Sessions};
-use crate::known::Shared;
-use crate::question::Question;
+use crate::driver::{Answer, Command, Driver, Purpose, Sessions};
+use crate::known::Owner;
+use crate::losses::Ledger;
+use crate::question::Desk;
 use crate::transport::Transport;
 
 /// How many commands wait for the connection.
@@ -41,14 +42,18 @@ pub struct Connection {
     commands: mpsc::Sender<Command>,
     /// Wakes the connection's task when somebody does not wait any more.
     given_up: Arc<Notify>,
+    /// Ends the connection when it is told to, and when nobody has it any more: also if no command is taken.
+    leave: Arc<watch::Sender<bool>>,
     gone: watch::Receiver<bool>,
 }
 
 /// What a connection hears by itself.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    pub(crate) questions: mpsc::Receiver<Question>,
+    pub(crate) desk: Arc<Desk>,
     pub(crate) sessions: Sessions,
+    pub(crate) owner: Owner,
+    pub(crate) ledger: Ledger,
 }
 
 /// An answer that somebody waits for.
@@ -77,7 +82,7 @@ impl Connection {
 
     /// Asks, and waits for the answer. A call that is dropped before takes back what was asked.
     pub async fn call(&self, method: &str, params: &Object) -> Result<Object, Error> {
-        self.ask(method, params, None).await.map(|answer| answer.result)
+        self.ask(method, params, Purpose::Call).await.map(|answer| answer.result)
     }
 
     /// Waits until the connection is gone.
@@ -85,40 +90,37 @@ impl Connection {
         let _ = self.gone.clone().wait_for(|gone| *gone).await;
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
-        *self.gone.borrow()
+    /// Ends the connection, whoever has it.
+    pub(crate) fn leave(&self) {
+        self.leave.send_replace(true);
     }
 
     /// Puts a task in front of a transport. An agent of version 1 is translated.
     pub(crate) fn start(transport: Transport, dialect: Dialect) -> (Self, Heard) {
         let (commands, receiver) = mpsc::channel(COMMANDS);
-        let (asker, questions) = mpsc::channel(MAX_QUESTIONS);
+        let (leave, left) = watch::channel(false);
+        let (desk, ledger) = (Arc::new(Desk::default()), Ledger::default());
         let (gone_sender, gone) = watch::channel(false);
         let given_up = Arc::new(Notify::new());
-        let sessions = Sessions::default();
+        let (sessions, owner) = (Sessions::default(), Owner::default());
         let translator = (dialect != Dialect::V2).then(|| Translator::relay(dialect, Dialect::V2));
         let driver = Driver::new(
             transport,
             translator,
             (receiver, commands.downgrade()),
             Arc::clone(&given_up),
-            Arc::clone(&sessions),
-            asker,
-            gone_sender,
+            (Arc::clone(&sessions), owner.clone()),
+            (Arc::clone(&desk), ledger.clone()),
+            (left, gone_sender),
         );
         tokio::spawn(driver.run());
-        (Self { commands, given_up, gone }, Heard { questions, sessions })
+        (Self { commands, given_up, leave: Arc::new(leave), gone }, Heard { desk, sessions, owner, ledger })
     }
 
-    /// Asks; a prompt says for which session it is.
-    pub(crate) async fn ask(
-        &self,
-        method: &str,
-        params: &Object,
-        prompted: Option<Arc<Shared>>,
-    ) -> Result<Answer, Error> {
+    /// Asks for a purpose.
+    pub(crate) async fn ask(&self, method: &str, params: &Object, purpose: Purpose) -> Result<Answer, Error> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Ask { method: method.to_owned(), params: params.clone(), prompted, reply };
+        let command = Command::Ask { method: method.to_owned(), params: params.clone(), purpose, reply };
         self.send(command).await?;
         let mut waiting = Waiting { answer, is_over: false, given_up: &self.given_up };
         let outcome = (&mut waiting.answer).await;
@@ -146,6 +148,6 @@ pub(crate) async fn greet(path: &Path, hello: &Hello) -> Result<(Transport, Welc
         .map_err(|error| Error::Refused(format!("its greeting cannot be read: {error}")))?;
     match welcome.error {
         Some(why) => Err(Error::Refused(why)),
-        None => Ok((Transport::over(read, write, ()), welcome)),
+        None => Ok((Transport::over(read, write).0, welcome)),
     }
 }

@@ -5,20 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use parlor_dialect::live::{self, AgentUpdate};
-use parlor_dialect::{Dialect, Fold, LineProblem, Side, Translator};
+use parlor_dialect::{Dialect, Side, Translator};
 use parlor_json::{JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
     Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
-    parse, write,
+    code, parse, write,
 };
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::known::Shared;
-use crate::question::{Question, declined};
-use crate::transport::{AT_ONCE, Transport};
+use crate::client::session_in;
+use crate::known::{Owner, Replay, Shared, Standing};
+use crate::losses::Ledger;
+use crate::question::{Desk, Question, declined};
+use crate::transport::{AT_ONCE, Came, Transport};
 
 /// How many requests may be without an answer.
 const MAX_ASKED: usize = 1000;
@@ -33,7 +35,7 @@ const MAX_OWED: usize = 4096;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How many questions are without an answer. One more is declined.
-pub(crate) const MAX_QUESTIONS: usize = 1000;
+const MAX_QUESTIONS: usize = 1000;
 
 /// How many sessions are followed. Updates of one more are dropped.
 const MAX_SESSIONS: usize = 10_000;
@@ -44,8 +46,7 @@ pub(crate) enum Command {
     Ask {
         method: String,
         params: Object,
-        /// The session that a prompt is for.
-        prompted: Option<Arc<Shared>>,
+        purpose: Purpose,
         reply: oneshot::Sender<Result<Answer, Error>>,
     },
     Notify {
@@ -60,29 +61,70 @@ pub(crate) enum Command {
     },
     /// The prompts of a session that have no answer are taken back.
     TakeBack(SessionId),
-    Disconnect,
+}
+
+/// What a request is for, so that its answer is seen where it stands among the updates.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// Anything.
+    Call,
+    /// A session that the answer names.
+    Begin,
+    /// To be told of a session from here on.
+    Join(Joined, Replay),
+    /// A turn of a session.
+    Prompt(Arc<Shared>),
+    /// To be told of a session no more, whatever the answer is.
+    Close(Arc<Shared>),
+    /// That a session is no more.
+    Delete(Arc<Shared>),
+}
+
+/// What is joined.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// A session, with what this connection knows of it.
+    Named(SessionId),
+    /// A session that another connection told of, in place of what this one knows of it.
+    Lost(Arc<Shared>),
 }
 
 /// What was answered.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Object,
-    /// The last change of the prompted session that was known when the answer came.
-    pub(crate) seq: u64,
+    /// The session that it is about.
+    pub(crate) session: Option<Arc<Shared>>,
+    /// Up to where that was known when the answer came.
+    pub(crate) place: (u64, u64),
 }
 
 /// A request without an answer.
 struct Request {
     reply: oneshot::Sender<Result<Answer, Error>>,
-    prompted: Option<Arc<Shared>>,
+    /// The session that it is about, if one is known to be.
+    session: Option<Arc<Shared>>,
+    kind: Kind,
     is_taken_back: bool,
+}
+
+/// What the answer to a request means for its session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Begin,
+    Join,
+    Prompt,
+    Close,
+    Delete,
 }
 
 /// What comes next.
 enum Next {
-    Lines(Option<Vec<String>>),
+    Came(Option<Vec<Came>>),
     Command(Option<Command>),
     GivenUp,
+    Left,
 }
 
 /// The sessions that are followed, for those who ask for one.
@@ -98,11 +140,15 @@ pub(crate) struct Driver {
     waiting: VecDeque<String>,
     asked: Asked<Request>,
     sessions: Sessions,
+    owner: Owner,
     /// The session that the last update was about, as long as those who look at it do not know.
     updated: Option<Arc<Shared>>,
-    questions: mpsc::Sender<Question>,
+    desk: Arc<Desk>,
+    ledger: Ledger,
     /// The questions without an answer, and who is told when none is wanted any more.
     open: HashMap<RequestId, watch::Sender<bool>>,
+    /// Says when nobody has the connection any more, or somebody ends it.
+    left: watch::Receiver<bool>,
     gone: watch::Sender<bool>,
 }
 
@@ -112,9 +158,9 @@ impl Driver {
         translator: Option<Translator>,
         (commands, commander): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
         given_up: Arc<Notify>,
-        sessions: Sessions,
-        questions: mpsc::Sender<Question>,
-        gone: watch::Sender<bool>,
+        (sessions, owner): (Sessions, Owner),
+        (desk, ledger): (Arc<Desk>, Ledger),
+        (left, gone): (watch::Receiver<bool>, watch::Sender<bool>),
     ) -> Self {
         Self {
             transport,
@@ -125,9 +171,12 @@ impl Driver {
             waiting: VecDeque::new(),
             asked: Asked::new(MAX_ASKED),
             sessions,
+            owner,
             updated: None,
-            questions,
+            desk,
+            ledger,
             open: HashMap::new(),
+            left,
             gone,
         }
     }
@@ -135,8 +184,8 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         loop {
             let next = tokio::select! {
-                lines = self.transport.incoming.recv(), if self.waiting.len() + AT_ONCE <= MAX_OWED => {
-                    Next::Lines(lines)
+                came = self.transport.incoming.recv(), if self.waiting.len() + AT_ONCE <= MAX_OWED => {
+                    Next::Came(came)
                 }
                 room = self.transport.outgoing.reserve(), if !self.waiting.is_empty() => {
                     let Ok(room) = room else { break };
@@ -147,28 +196,33 @@ impl Driver {
                 }
                 command = self.commands.recv(), if self.waiting.len() < MAX_WAITING => Next::Command(command),
                 () = self.given_up.notified() => Next::GivenUp,
+                _ = self.left.wait_for(|left| *left) => Next::Left,
             };
             match next {
-                Next::Lines(Some(lines)) => {
-                    lines.iter().for_each(|line| self.heard(line));
+                Next::Came(Some(all)) => {
+                    all.into_iter().for_each(|came| self.came(came));
                     self.tell();
                 }
-                Next::Lines(None) => break,
-                Next::Command(None | Some(Command::Disconnect)) => {
+                Next::Came(None) => break,
+                Next::Command(Some(command)) => self.command(command),
+                Next::GivenUp => self.give_up(),
+                Next::Command(None) | Next::Left => {
+                    self.commands.close();
+                    while let Ok(command) = self.commands.try_recv() {
+                        self.command(command);
+                    }
                     self.give_up();
                     let _ = tokio::time::timeout(GRACE, self.flush()).await;
                     break;
                 }
-                Next::Command(Some(command)) => self.command(command),
-                Next::GivenUp => self.give_up(),
             }
         }
         self.gone.send_replace(true);
+        self.desk.close();
         for (_, request) in self.asked.drain() {
             let _ = request.reply.send(Err(Error::Gone));
         }
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.values().for_each(|session| session.lost());
+        self.sessions().values().for_each(|session| session.end(&self.owner, Standing::Lost));
     }
 
     /// Writes what waits: nobody is left to speak.
@@ -182,10 +236,17 @@ impl Driver {
         match command {
             // Given up before it was asked.
             Command::Ask { reply, .. } if reply.is_closed() => {}
-            Command::Ask { method, params, prompted, reply } => {
-                match self.asked.ask(Request { reply, prompted, is_taken_back: false }) {
+            Command::Ask { method, params, purpose, reply } => {
+                let (session, kind) = match self.prepare(purpose) {
+                    Ok(prepared) => prepared,
+                    Err(error) => return drop(reply.send(Err(error))),
+                };
+                match self.asked.ask(Request { reply, session, kind, is_taken_back: false }) {
                     Ok(id) => self.say(&write::request(&id, &method, Some(params.to_json().raw()))),
-                    Err(full) => drop(full.refused.reply.send(Err(Error::Busy))),
+                    Err(full) => {
+                        let Request { reply, session, kind, .. } = full.refused;
+                        let _ = reply.send(self.answered(session, kind, Err(Error::Busy)));
+                    }
                 }
             }
             Command::Notify { method, params } => {
@@ -197,10 +258,87 @@ impl Driver {
             }
             Command::TakeBack(session) => {
                 self.take_back(|request| {
-                    request.prompted.as_ref().is_some_and(|prompted| *prompted.id() == session)
+                    request.kind == Kind::Prompt
+                        && request.session.as_ref().is_some_and(|prompted| *prompted.id() == session)
                 });
             }
-            Command::Disconnect => {}
+        }
+    }
+
+    /// What has to be so before something is asked.
+    fn prepare(&mut self, purpose: Purpose) -> Result<(Option<Arc<Shared>>, Kind), Error> {
+        Ok(match purpose {
+            Purpose::Call => (None, Kind::Call),
+            Purpose::Begin => (None, Kind::Begin),
+            Purpose::Prompt(session) => (Some(session), Kind::Prompt),
+            Purpose::Close(session) => (Some(session), Kind::Close),
+            Purpose::Delete(session) => (Some(session), Kind::Delete),
+            Purpose::Join(joined, replay) => {
+                let session = match joined {
+                    Joined::Lost(session) => session,
+                    Joined::Named(id) => {
+                        let known = self.sessions().get(&id).cloned();
+                        known.unwrap_or_else(|| Arc::new(Shared::new(id, None)))
+                    }
+                };
+                session.join(&self.owner, replay)?;
+                let replaced = self.sessions().insert(session.id().clone(), Arc::clone(&session));
+                if let Some(replaced) = replaced.filter(|replaced| !Arc::ptr_eq(replaced, &session)) {
+                    replaced.end(&self.owner, Standing::Lost);
+                }
+                (Some(session), Kind::Join)
+            }
+        })
+    }
+
+    /// What an answer means for the session that it is about.
+    fn answered(
+        &mut self,
+        session: Option<Arc<Shared>>,
+        kind: Kind,
+        outcome: Result<Object, Error>,
+    ) -> Result<Answer, Error> {
+        // What was said before it is known before it.
+        self.tell();
+        let session = match (kind, &outcome) {
+            (Kind::Begin, Ok(result)) => Some(self.session(&session_in(result)?)),
+            (Kind::Begin | Kind::Call | Kind::Join | Kind::Prompt | Kind::Close | Kind::Delete, _) => session,
+        };
+        if let Some(session) = &session {
+            match (kind, &outcome) {
+                (Kind::Begin | Kind::Join, Ok(result)) => session.joined(&self.owner, result),
+                (Kind::Join, Err(_)) => session.refused(&self.owner),
+                (Kind::Close, _) | (Kind::Delete, Ok(_)) => session.end(&self.owner, Standing::Left),
+                // It was deleted already.
+                (Kind::Delete, Err(error)) if error.code() == Some(code::RESOURCE_NOT_FOUND) => {
+                    session.end(&self.owner, Standing::Left);
+                }
+                (Kind::Begin | Kind::Delete, Err(_)) | (Kind::Call | Kind::Prompt, _) => {}
+            }
+            if !session.is_told_by(&self.owner) {
+                self.forget(session);
+            }
+        }
+        let place = session.as_ref().map_or((0, 0), |session| session.place());
+        outcome.map(|result| Answer { result, session, place })
+    }
+
+    /// The session of an id, which is new if nothing was said of it yet.
+    fn session(&self, id: &SessionId) -> Arc<Shared> {
+        let mut sessions = self.sessions();
+        if let Some(known) = sessions.get(id) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(Shared::new(id.clone(), Some(self.owner.clone())));
+        sessions.insert(id.clone(), Arc::clone(&new));
+        new
+    }
+
+    /// This connection does not tell of a session any more.
+    fn forget(&self, session: &Arc<Shared>) {
+        let mut sessions = self.sessions();
+        if sessions.get(session.id()).is_some_and(|known| Arc::ptr_eq(known, session)) {
+            sessions.remove(session.id());
         }
     }
 
@@ -245,17 +383,31 @@ impl Driver {
         self.pass(Side::Client, line);
     }
 
-    /// Hears a line of the agent's version.
-    fn heard(&mut self, line: &str) {
-        self.pass(Side::Agent, line);
+    /// Hears what came, in the agent's version.
+    fn came(&mut self, came: Came) {
+        match came {
+            Came::Line(line) => self.pass(Side::Agent, &line),
+            Came::NoLine(what) => self.ledger.note(what),
+            Came::TooLong => {
+                self.ledger.note("a line that is too long".to_owned());
+                // Nobody knows which answer it was, if it was one.
+                for (_, Request { reply, session, kind, .. }) in self.asked.drain() {
+                    let _ = reply.send(self.answered(session, kind, Err(Error::TooLong)));
+                }
+            }
+        }
     }
 
     fn pass(&mut self, by: Side, line: &str) {
         let Some(translator) = &mut self.translator else {
             return self.passed(by, line);
         };
-        // A line that makes no sense says nothing.
-        let Ok(translation) = translator.line(by, line) else { return };
+        let translation = match translator.line(by, line) {
+            Ok(translation) => translation,
+            Err(problem) => return self.ledger.note(problem.to_string()),
+        };
+        translation.losses.iter().for_each(|loss| self.ledger.note(loss.kind.meaning().trim().to_owned()));
+        translation.problem.iter().for_each(|problem| self.ledger.note(problem.to_string()));
         let lines: Vec<_> =
             translation.lines.into_iter().map(|said| (said.by, said.text.into_owned())).collect();
         for (by, line) in lines {
@@ -277,32 +429,43 @@ impl Driver {
             && let Some(id) = update.session()
         {
             let meta = update.meta();
-            return self.update(id, meta, line, |fold| fold.take(update));
+            return self.update(&id, meta, line, Some(update));
         }
-        let Ok(Incoming::One(message)) = parse(line, Dialect::V2.batches()) else { return };
+        let message = match parse(line, Dialect::V2.batches()) {
+            Ok(Incoming::One(message)) => message,
+            Ok(Incoming::Batch(_)) => return self.ledger.note("a batch of messages".to_owned()),
+            Err(malformed) => return self.ledger.note(malformed.to_string()),
+        };
         match &message.body {
             Body::Notification { method, params } if method == "session/update" => {
-                let Some(params) = params.and_then(|params| Members::of(params).ok()) else { return };
-                let id = params.get("sessionId").and_then(JsonStr::from_raw).map(SessionId::from);
-                let Some(id) = id else { return };
-                self.update(id, params.get("_meta"), line, |fold| fold.line(line));
+                let params = params.and_then(|params| Members::of(params).ok()).unwrap_or_default();
+                match params.get("sessionId").and_then(JsonStr::from_raw) {
+                    Some(id) => self.update(&id.into(), params.get("_meta"), line, None),
+                    None => self.ledger.note("an update without a session".to_owned()),
+                }
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
                 if let Some(withdrawn) = cancel_target(*params).and_then(|id| self.open.remove(&id)) {
                     withdrawn.send_replace(true);
                 }
             }
-            Body::Notification { .. } => {}
+            Body::Notification { method, .. } => {
+                self.ledger.note(format!("a notification that nobody looks at: {method}"));
+            }
             Body::Request { id, .. } => self.asked_us(id, &message),
             Body::Response { id, outcome } => {
-                let Some(request) = self.asked.answered(id) else { return };
+                let Some(request) = self.asked.answered(id) else {
+                    return self.ledger.note("an answer that nobody waits for".to_owned());
+                };
                 let outcome = match outcome {
-                    Outcome::Result(result) => Ok(Answer {
-                        result: Object::parse(result).unwrap_or_default(),
-                        seq: request.prompted.map_or(0, |session| session.seq()),
-                    }),
+                    // Many answer with null where nothing is to be said.
+                    Outcome::Result(result) if result.get() == "null" => Ok(Object::default()),
+                    Outcome::Result(result) => {
+                        Object::parse(result).map_err(|_| Error::Odd("an answer that is no object"))
+                    }
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };
+                let outcome = self.answered(request.session, request.kind, outcome);
                 let _ = request.reply.send(outcome);
             }
         }
@@ -311,36 +474,36 @@ impl Driver {
     /// Takes an update of a session. What is said of one may come before the answer that names it.
     fn update(
         &mut self,
-        id: SessionId,
+        id: &SessionId,
         meta: Option<&RawValue>,
         line: &str,
-        said: impl FnOnce(&mut Fold) -> Result<(), LineProblem>,
+        update: Option<AgentUpdate<'_>>,
     ) {
-        if self.updated.as_ref().is_none_or(|session| *session.id() != id) {
+        if self.updated.as_ref().is_none_or(|session| session.id() != id) {
             self.tell();
-            let mut sessions = self.sessions();
-            if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&id) {
-                return;
-            }
-            let session = sessions.entry(id.clone()).or_insert_with(|| Arc::new(Shared::new(id)));
-            let session = Arc::clone(session);
-            drop(sessions);
-            self.updated = Some(session);
+            let known = self.sessions().get(id).cloned();
+            self.updated = match known {
+                Some(session) => Some(session),
+                None if self.sessions().len() >= MAX_SESSIONS => {
+                    return self.ledger.note("an update of one session too many".to_owned());
+                }
+                None => Some(self.session(id)),
+            };
         }
         let Some(session) = &self.updated else { return };
         let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
-        session.take(said, seq);
+        session.take(&self.owner, line, update, seq);
         if self.translator.is_some()
             && let Some(state) = noted_state(line)
         {
-            session.noted(&state);
+            session.noted(&self.owner, &state);
         }
     }
 
     /// Those who look at the session are told that there is something new.
     fn tell(&mut self) {
         if let Some(session) = self.updated.take() {
-            session.tell();
+            session.tell(&self.owner);
         }
     }
 
@@ -358,7 +521,7 @@ impl Driver {
             withdrawn,
             Arc::clone(&self.given_up),
         );
-        if is_too_many || self.questions.try_send(question).is_err() {
+        if is_too_many || !self.desk.put(question) {
             self.answer(id, Err(declined()));
         }
     }

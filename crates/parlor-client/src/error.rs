@@ -13,10 +13,14 @@ pub enum Error {
     Refused(String),
     /// The connection is gone.
     Gone,
+    /// The session was closed or deleted by this client.
+    Left,
     /// It answered with an error.
     Rpc(RpcError),
     /// It answered something that makes no sense.
     Odd(&'static str),
+    /// The other side said something that is too long to be read, and it may have been the answer.
+    TooLong,
     /// Too much was asked and is not answered yet.
     Busy,
 }
@@ -30,7 +34,13 @@ impl Error {
     pub fn code(&self) -> Option<i64> {
         match self {
             Self::Rpc(error) => Some(error.code()),
-            Self::Connect(_) | Self::Refused(_) | Self::Gone | Self::Odd(_) | Self::Busy => None,
+            Self::Connect(_)
+            | Self::Refused(_)
+            | Self::Gone
+            | Self::Left
+            | Self::Odd(_)
+            | Self::TooLong
+            | Self::Busy => None,
         }
     }
 }
@@ -41,8 +51,10 @@ impl fmt::Display for Error {
             Self::Connect(error) => write!(f, "no connection: {error}"),
             Self::Refused(why) => write!(f, "the server refuses: {why}"),
             Self::Gone => f.write_str("the connection is gone"),
+            Self::Left => f.write_str("the session was closed"),
             Self::Rpc(error) => write!(f, "{} ({})", error.message(), error.code()),
             Self::Odd(what) => write!(f, "the answer makes no sense: {what}"),
+            Self::TooLong => f.write_str("the answer may be a line that is too long to be read"),
             Self::Busy => f.write_str("too many requests have no answer yet"),
         }
     }
@@ -52,7 +64,13 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Connect(error) => Some(error),
-            Self::Refused(_) | Self::Gone | Self::Rpc(_) | Self::Odd(_) | Self::Busy => None,
+            Self::Refused(_)
+            | Self::Gone
+            | Self::Left
+            | Self::Rpc(_)
+            | Self::Odd(_)
+            | Self::TooLong
+            | Self::Busy => None,
         }
     }
 }

@@ -2,22 +2,61 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parlor_dialect::{Dialect, Fold, LineProblem};
+use parlor_dialect::live::AgentUpdate;
+use parlor_dialect::{Dialect, Fold};
 use parlor_json::Object;
 use parlor_session::{Activity, SessionId, State};
 use tokio::sync::watch;
+
+use crate::Error;
 
 /// What is known of a session.
 pub(crate) struct Shared {
     id: SessionId,
     known: Mutex<Known>,
     /// The number of the last change here, and whether more can come.
-    changed: watch::Sender<(u64, bool)>,
+    changed: watch::Sender<(u64, Standing)>,
+}
+
+/// Whether more can be learned of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A connection tells of it.
+    Followed,
+    /// The connection is gone.
+    Lost,
+    /// This client closed or deleted it.
+    Left,
+}
+
+/// One connection. Of a session only one of them tells.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Owner(Arc<()>);
+
+/// What the answer to joining is preceded by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replay {
+    /// Nothing that was.
+    Nothing,
+    /// What came after the last change that is known.
+    Missed,
+    /// All of it.
+    All,
 }
 
 pub(crate) struct Known {
+    pub(crate) told: Told,
+    /// How often all of it was told anew, so that the numbers began again.
+    pub(crate) epoch: u64,
+    owner: Option<Owner>,
+    joining: Option<Joining>,
+}
+
+/// What somebody was told of a session.
+#[derive(Clone)]
+pub(crate) struct Told {
     pub(crate) fold: Fold,
     /// The last change as a server of parlor's numbers it.
     server_seq: Option<u64>,
@@ -27,17 +66,40 @@ pub(crate) struct Known {
     ends: VecDeque<(u64, State)>,
     /// Whether the state is one that a server noted, and not one that was told.
     is_noted: bool,
-    /// How often all of it was told anew, so that the numbers began again.
-    pub(crate) epoch: u64,
+}
+
+/// What a connection asked to be told, and has no answer yet. A server of parlor's numbers what happens, and not what it
+/// tells again: so what has a number came before it began to tell.
+enum Joining {
+    /// What comes is what happens.
+    Nothing { was_followed: bool },
+    /// What has a number will be told again.
+    Missed,
+    /// All is told anew.
+    All(Box<Anew>),
+}
+
+/// What is told anew, beside what is known.
+struct Anew {
+    /// It counts when the answer is there.
+    told: Told,
+    /// What is known with all that comes meanwhile, if it was followed: it counts if the answer is an error.
+    otherwise: Option<Told>,
+}
+
+/// An update, as far as it was read.
+enum Said<'a> {
+    Update(AgentUpdate<'a>),
+    Line(&'a str),
 }
 
 /// How many ends of turns are remembered for those who wait for one and are not woken at once.
 const ENDS: usize = 64;
 
-impl Known {
-    fn new(id: &SessionId) -> Self {
+impl Told {
+    fn nothing(id: &SessionId) -> Self {
         let fold = Fold::of_session(Dialect::V2, id.clone());
-        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), is_noted: false, epoch: 0 }
+        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), is_noted: false }
     }
 
     /// How the first turn ended that did so after a change.
@@ -45,10 +107,20 @@ impl Known {
         self.ends.iter().find(|(ended, _)| *ended > seq).map(|(_, state)| state.clone())
     }
 
-    /// Takes what was said, and notes the end of a turn.
-    fn take(&mut self, said: impl FnOnce(&mut Fold) -> Result<(), LineProblem>) -> Result<(), LineProblem> {
+    /// Takes an update, and notes the end of a turn.
+    fn take(&mut self, said: Said<'_>, server_seq: Option<u64>) {
         let before = self.fold.transcript().state_seq();
-        let taken = said(&mut self.fold);
+        let taken = match said {
+            Said::Update(update) => self.fold.take(update),
+            Said::Line(line) => self.fold.line(line),
+        };
+        // An update that cannot be read, or only in part, leaves the rest of the session as it is.
+        if let Err(problem) = taken {
+            let count = self.unread.take().map_or(0, |(count, _)| count);
+            self.unread = Some((count + 1, problem.to_string()));
+        }
+        // Without a number it is in the middle of being told what it missed, and could not go on from here.
+        self.server_seq = server_seq;
         let transcript = self.fold.transcript();
         let seq = transcript.state_seq();
         if seq > before {
@@ -60,20 +132,45 @@ impl Known {
                 self.ends.push_back((seq, state.clone()));
             }
         }
-        taken
     }
 
-    /// Takes a state that a server noted: its JSON.
+    /// What the answer to joining says of the session: the last change, and whether a turn runs.
+    fn joined(&mut self, answer: &Object) {
+        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
+        // A state that was told is the later one.
+        if let Some(state) = meta.get("parlor/state").filter(|_| self.fold.transcript().state().is_none()) {
+            self.note(state.as_str());
+        }
+        self.server_seq = meta.get("parlor/seq").and_then(|seq| seq.as_str().parse().ok());
+    }
+}
+
+impl Told {
+    /// Takes a state that a server noted for a client that is told none: its JSON. It tells whether a turn of others runs;
+    /// one of this client's is told by its prompt, and better.
     fn note(&mut self, state: &str) {
-        let line = format!(r#"{{"sessionUpdate":"state_update","state":{state}}}"#);
-        self.is_noted = self.take(|fold| fold.line(&line)).is_ok();
+        let is_told_to_run = !self.is_noted
+            && self.fold.transcript().state().is_some_and(|state| state.activity != Activity::Idle);
+        if !is_told_to_run {
+            let line = format!(r#"{{"sessionUpdate":"state_update","state":{state}}}"#);
+            self.take(Said::Line(&line), self.server_seq);
+            self.is_noted = true;
+        }
+    }
+}
+
+impl Known {
+    fn is_told_by(&self, owner: &Owner) -> bool {
+        self.owner.as_ref().is_some_and(|own| Arc::ptr_eq(&own.0, &owner.0))
     }
 }
 
 impl Shared {
-    pub(crate) fn new(id: SessionId) -> Self {
-        let known = Mutex::new(Known::new(&id));
-        Self { id, known, changed: watch::Sender::new((0, true)) }
+    /// A session that a connection may tell of already.
+    pub(crate) fn new(id: SessionId, owner: Option<Owner>) -> Self {
+        let told = Told::nothing(&id);
+        let known = Mutex::new(Known { told, epoch: 0, owner, joining: None });
+        Self { id, known, changed: watch::Sender::new((0, Standing::Followed)) }
     }
 
     pub(crate) fn id(&self) -> &SessionId {
@@ -85,81 +182,134 @@ impl Shared {
     }
 
     /// Hears of changes: the number of the last one, and whether more can come.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<(u64, bool)> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<(u64, Standing)> {
         self.changed.subscribe()
     }
 
-    /// Takes an update. Who looks does not know of it before [`tell`](Self::tell), which is once for many.
+    /// Takes an update: its line, and what was read of it, if it is of the usual form. One of a connection that does not
+    /// tell of the session any more is not taken. Who looks does not know of it before [`tell`](Self::tell), which is once
+    /// for many.
     pub(crate) fn take(
         &self,
-        said: impl FnOnce(&mut Fold) -> Result<(), LineProblem>,
+        by: &Owner,
+        line: &str,
+        update: Option<AgentUpdate<'_>>,
         server_seq: Option<u64>,
     ) {
+        let said = update.map_or(Said::Line(line), Said::Update);
         let mut known = self.known();
-        // An update that cannot be read, or only in part, leaves the rest of the session as it is.
-        if let Err(problem) = known.take(said) {
-            let before = known.unread.take().map_or(0, |(count, _)| count);
-            known.unread = Some((before + 1, problem.to_string()));
+        if !known.is_told_by(by) {
+            return;
         }
-        // Without a number it is in the middle of being told what it missed, and could not go on from here.
-        known.server_seq = server_seq;
-    }
-
-    /// Takes the state that a server noted for a client that is told none. It tells whether a turn of others runs; one of
-    /// this client's is told by its prompt, and better.
-    pub(crate) fn noted(&self, state: &str) {
-        let mut known = self.known();
-        let is_told_to_run = !known.is_noted
-            && known.fold.transcript().state().is_some_and(|state| state.activity != Activity::Idle);
-        if !is_told_to_run {
-            known.note(state);
+        match &mut known.joining {
+            Some(Joining::All(anew)) => {
+                if let Some(otherwise) = &mut anew.otherwise {
+                    otherwise.take(Said::Line(line), server_seq);
+                }
+                if server_seq.is_none() {
+                    anew.told.take(said, None);
+                }
+            }
+            Some(Joining::Missed) if server_seq.is_some() => {}
+            Some(Joining::Missed | Joining::Nothing { .. }) | None => known.told.take(said, server_seq),
         }
     }
 
-    /// Tells who looks that there is something new.
-    pub(crate) fn tell(&self) {
-        let seq = self.seq();
-        self.changed.send_replace((seq, true));
-    }
-
-    /// All that was known is going to be said again.
-    pub(crate) fn begin_anew(&self) {
+    /// Takes a state that a server noted, as JSON.
+    pub(crate) fn noted(&self, by: &Owner, state: &str) {
         let mut known = self.known();
-        *known = Known { epoch: known.epoch + 1, ..Known::new(&self.id) };
-    }
-
-    /// The connection is there again.
-    pub(crate) fn found(&self) {
-        self.changed.send_modify(|(_, more)| *more = true);
-    }
-
-    /// The connection is gone.
-    pub(crate) fn lost(&self) {
-        self.changed.send_modify(|(_, more)| *more = false);
-    }
-
-    /// What the answer to joining says of the session: the last change, and whether a turn runs.
-    pub(crate) fn joined(&self, answer: &Object) {
-        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
-        let seq = meta.get("parlor/seq").and_then(|seq| seq.as_str().parse().ok());
-        let mut known = self.known();
-        known.server_seq = seq.or(known.server_seq);
-        // A state that was told since is the later one.
-        if let Some(state) = meta.get("parlor/state").filter(|_| known.fold.transcript().state().is_none()) {
-            known.note(state.as_str());
+        if known.is_told_by(by) && known.joining.is_none() {
+            known.told.note(state);
         }
-        let seq = known.fold.transcript().seq();
-        drop(known);
-        self.changed.send_modify(|(last, _)| *last = seq);
     }
 
-    /// The number of the last change here.
-    pub(crate) fn seq(&self) -> u64 {
-        self.known().fold.transcript().seq()
+    /// Tells who looks that there is something new, if this connection tells of the session.
+    pub(crate) fn tell(&self, by: &Owner) {
+        let known = self.known();
+        if known.is_told_by(by) {
+            self.stands(&known, Standing::Followed);
+        }
+    }
+
+    /// A connection asks to be told of the session, and is the only one to tell from here on.
+    pub(crate) fn join(&self, by: &Owner, replay: Replay) -> Result<(), Error> {
+        let mut known = self.known();
+        let was_followed = known.is_told_by(by);
+        if was_followed && known.joining.is_some() {
+            return Err(Error::Busy);
+        }
+        known.joining = Some(match replay {
+            Replay::Nothing => Joining::Nothing { was_followed },
+            Replay::Missed => Joining::Missed,
+            Replay::All => {
+                let otherwise = was_followed.then(|| known.told.clone());
+                Joining::All(Box::new(Anew { told: Told::nothing(&self.id), otherwise }))
+            }
+        });
+        known.owner = Some(by.clone());
+        self.stands(&known, Standing::Followed);
+        Ok(())
+    }
+
+    /// It was answered. What was told anew counts.
+    pub(crate) fn joined(&self, by: &Owner, answer: &Object) {
+        let mut known = self.known();
+        if !known.is_told_by(by) {
+            return;
+        }
+        if let Some(Joining::All(anew)) = known.joining.take() {
+            known.told = anew.told;
+            known.epoch += 1;
+        }
+        known.told.joined(answer);
+        self.stands(&known, Standing::Followed);
+    }
+
+    /// It was refused. Who told of the session before goes on to; else nobody does.
+    pub(crate) fn refused(&self, by: &Owner) {
+        let mut known = self.known();
+        if !known.is_told_by(by) {
+            return;
+        }
+        let is_followed = match known.joining.take() {
+            Some(Joining::All(anew)) => anew.otherwise.map(|otherwise| known.told = otherwise).is_some(),
+            Some(Joining::Nothing { was_followed }) => was_followed,
+            Some(Joining::Missed) | None => false,
+        };
+        if !is_followed {
+            known.owner = None;
+        }
+        let standing = if is_followed { Standing::Followed } else { Standing::Lost };
+        self.stands(&known, standing);
+    }
+
+    /// A connection tells no more of the session.
+    pub(crate) fn end(&self, by: &Owner, standing: Standing) {
+        let mut known = self.known();
+        if known.is_told_by(by) {
+            known.owner = None;
+            known.joining = None;
+            self.stands(&known, standing);
+        }
+    }
+
+    /// Whether this connection tells of the session.
+    pub(crate) fn is_told_by(&self, owner: &Owner) -> bool {
+        self.known().is_told_by(owner)
+    }
+
+    /// Up to where the session is known: how often it was told anew, and the number of the last change since.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        let known = self.known();
+        (known.epoch, known.told.fold.transcript().seq())
     }
 
     pub(crate) fn server_seq(&self) -> Option<u64> {
-        self.known().server_seq
+        self.known().told.server_seq
+    }
+
+    fn stands(&self, known: &Known, standing: Standing) {
+        self.changed.send_replace((known.told.fold.transcript().seq(), standing));
     }
 }
 

@@ -10,30 +10,34 @@
 //! | look at what was said, prompt, cancel, fork | [`Session`] and its [`Transcript`] |
 //! | watch it as it happens | [`News`], with [`Words`] for the text |
 //! | wait for the end of what was asked | [`Turn`] |
-//! | answer what the agent wants to know | [`Question`] and its [`Choice`]s |
+//! | answer what the agent wants to know | [`Questions`], each a [`Question`] with its [`Choice`]s |
 //! | ask a server without having an agent started | [`Connection`] |
-//! | tell what went wrong | [`Error`] |
+//! | tell what went wrong | [`Error`], [`Client::losses`], [`Session::unread`] |
 //!
 //! What is waited for can be given up: a call or a prompt that is dropped before its answer is taken back, and a question
 //! that is dropped is declined. A connection that was lost is made up for with [`Client::rejoin`].
 //!
-//! ```no_run
+//! ```
 //! use parlor_client::{Connector, Words};
 //!
-//! # async fn example() -> Result<(), parlor_client::Error> {
-//! let client = Connector::new("example", "1.0").spawn("parlor", &["demo-agent"]).await?;
+//! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+//! # use example::*;
+//! # run(async {
+//! # let (read, write) = streams().await;
+//! // Or `spawn` for a program, `socket` and `url` for a server.
+//! let client = Connector::new("example", "1.0").over(read, write).await?;
 //! let session = client.new_session("/tmp".as_ref()).await?;
-//! let turn = session.prompt("say Hello.").await?;
+//! let turn = session.prompt("Hello!").await?;
 //! let end = turn.end().await?;
+//! let mut said = Vec::new();
 //! let mut news = turn.news();
 //! while let Some(update) = news.ready() {
-//!     if let Some(words) = Words::of(&update) {
-//!         println!("{:?}: {}", words.role, words.text);
-//!     }
+//!     said.extend(Words::of(&update).map(|words| format!("{:?}: {}", words.role, words.text)));
 //! }
-//! println!("{:?}", end.stop_reason);
+//! assert_eq!(said, ["User: Hello!", "Agent: Hello!"]);
+//! assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
 //! # Ok(())
-//! # }
+//! # });
 //! ```
 //!
 //! **Invariant:** a peer that says nothing, nonsense or too much costs bounded memory and ends nothing but itself.
@@ -44,7 +48,9 @@ mod connection;
 mod driver;
 mod error;
 mod known;
+mod losses;
 mod news;
+mod program;
 mod question;
 mod session;
 mod transport;
@@ -53,6 +59,7 @@ pub use client::{Client, Listed};
 pub use connect::Connector;
 pub use connection::Connection;
 pub use error::Error;
+pub use losses::Losses;
 pub use news::{News, Words};
 pub use parlor_json::{Json, JsonStr, Object};
 pub use parlor_session::{
@@ -61,7 +68,7 @@ pub use parlor_session::{
 };
 pub use parlor_wire::RpcError;
 pub use parlor_wire::hello::{Agent, Hello, Welcome};
-pub use question::{Choice, Question};
+pub use question::{Choice, Question, Questions};
 pub use session::{Prompt, Session, Turn};
 
 /// A version of the protocol.

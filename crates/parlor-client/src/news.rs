@@ -2,28 +2,39 @@ use parlor_session::{EntryId, MessageId, Patch, Reading, Role, Target, Update, t
 use tokio::sync::watch;
 
 use crate::Session;
+use crate::known::Standing;
 
 /// How much one piece of news has at most, unless a single block is longer.
 const PIECE: usize = 1 << 20;
 
 /// The news of a session, each of them once. What comes faster than it is asked for is told as one.
 ///
-/// ```no_run
-/// use parlor_client::{Role, Words};
+/// ```
+/// use parlor_client::{Activity, Role, Update, Words};
 ///
-/// # async fn example(session: parlor_client::Session) {
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
+/// # let session = client.new_session("/tmp".as_ref()).await?;
 /// let mut news = session.news();
+/// session.prompt("Hello!").await?;
+/// let mut said = String::new();
 /// while let Some(update) = news.next().await {
-///     if let Some(words) = Words::of(&update).filter(|words| words.role == Role::Agent) {
-///         print!("{}", words.text);
+///     match Words::of(&update).filter(|words| words.role == Role::Agent) {
+///         Some(words) => said.push_str(&words.text),
+///         None if matches!(&update, Update::State(state) if state.activity == Activity::Idle) => break,
+///         None => {}
 ///     }
 /// }
-/// # }
+/// assert_eq!(said, "Hello!");
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct News {
     session: Session,
-    changed: watch::Receiver<(u64, bool)>,
+    changed: watch::Receiver<(u64, Standing)>,
     reading: Option<Reading>,
     told: u64,
     /// Which transcript that is of.
@@ -45,17 +56,16 @@ pub struct Words {
 }
 
 impl News {
-    /// The news of a session after a change.
-    pub(crate) fn new(session: Session, told: u64) -> Self {
+    /// The news of a session after a change, of the transcript that has the change.
+    pub(crate) fn new(session: Session, (epoch, told): (u64, u64)) -> Self {
         let changed = session.shared().subscribe();
-        let epoch = session.shared().known().epoch;
         Self { session, changed, reading: None, told, epoch }
     }
 
-    /// The next piece of news; `None` when the connection is gone and all was told.
+    /// The next piece of news; `None` when the connection is gone or the session was closed, and all was told.
     pub async fn next(&mut self) -> Option<Update> {
         loop {
-            let more = self.changed.borrow_and_update().1;
+            let more = self.changed.borrow_and_update().1 == Standing::Followed;
             if let Some(update) = self.ready() {
                 return Some(update);
             }
@@ -68,7 +78,7 @@ impl News {
     /// The next piece of news that is there already.
     pub fn ready(&mut self) -> Option<Update> {
         let known = self.session.shared().known();
-        let transcript = known.fold.transcript();
+        let transcript = known.told.fold.transcript();
         // A transcript that began anew is told anew.
         if known.epoch != self.epoch {
             self.epoch = known.epoch;

@@ -1,4 +1,6 @@
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_dialect::live;
 use parlor_json::{Json, JsonStr, Object};
@@ -10,16 +12,26 @@ use crate::driver::Command;
 
 /// Something that the agent wants to know. One that is dropped is declined.
 ///
-/// ```no_run
-/// # async fn example(client: parlor_client::Client) {
-/// while let Some(question) = client.question().await {
-///     let allow = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
-///     match allow {
-///         Some(choice) => question.choose(&choice).await,
-///         None => question.decline().await,
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
+/// # let session = client.new_session("/tmp".as_ref()).await?;
+/// let mut questions = client.questions();
+/// tokio::spawn(async move {
+///     while let Some(question) = questions.next().await {
+///         let allow = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
+///         match allow {
+///             Some(choice) => question.choose(&choice).await,
+///             None => question.decline().await,
+///         }
 ///     }
-/// }
-/// # }
+/// });
+/// let end = session.prompt("delete the notes").await?.end().await?;
+/// assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct Question {
@@ -32,6 +44,30 @@ pub struct Question {
     given_up: Arc<Notify>,
 }
 
+/// What the agent wants to know, for who answers it. Each question goes to one of those who have this; while nobody does,
+/// all are declined at once. Those that wait are declined when the last one goes.
+///
+/// It does not keep the connection open. There is an example at [`Question`].
+#[derive(Debug)]
+pub struct Questions {
+    desk: Arc<Desk>,
+}
+
+/// Where questions wait for who answers them.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    pile: Mutex<Pile>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Pile {
+    waiting: VecDeque<Question>,
+    /// How many look at it.
+    lookers: usize,
+    is_closed: bool,
+}
+
 /// One of the choices of a question for permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,6 +78,66 @@ pub struct Choice {
     pub name: String,
     /// What kind it is, such as `allow_once` or `reject_always`.
     pub kind: String,
+}
+
+impl Desk {
+    fn pile(&self) -> MutexGuard<'_, Pile> {
+        self.pile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a question wait for an answer, if somebody looks; else it is dropped.
+    pub(crate) fn put(&self, question: Question) -> bool {
+        let mut pile = self.pile();
+        if pile.lookers == 0 {
+            return false;
+        }
+        pile.waiting.push_back(question);
+        self.changed.notify_one();
+        true
+    }
+
+    /// No more will come.
+    pub(crate) fn close(&self) {
+        self.pile().is_closed = true;
+        self.changed.notify_waiters();
+    }
+}
+
+impl Questions {
+    pub(crate) fn new(desk: Arc<Desk>) -> Self {
+        desk.pile().lookers += 1;
+        Self { desk }
+    }
+
+    /// The next question; `None` when the connection is gone.
+    pub async fn next(&mut self) -> Option<Question> {
+        loop {
+            let mut changed = pin!(self.desk.changed.notified());
+            // From here on it hears of what comes.
+            changed.as_mut().enable();
+            {
+                let mut pile = self.desk.pile();
+                if let Some(question) = pile.waiting.pop_front() {
+                    return Some(question);
+                }
+                if pile.is_closed {
+                    return None;
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Questions {
+    fn drop(&mut self) {
+        let mut pile = self.desk.pile();
+        pile.lookers -= 1;
+        let unwanted = if pile.lookers == 0 { std::mem::take(&mut pile.waiting) } else { VecDeque::new() };
+        drop(pile);
+        // Each is declined as it goes.
+        drop(unwanted);
+    }
 }
 
 impl Choice {
@@ -96,7 +192,7 @@ impl Question {
         JsonStr::from_raw(self.params.get("sessionId")?.raw()).map(SessionId::from)
     }
 
-    /// What the permission is for: the title of the question or of the tool call.
+    /// What the permission is for: the title of the question, else of the tool call or whatever else it is about.
     pub fn title(&self) -> Option<String> {
         let text =
             |holder: &Object| Some(JsonStr::from_raw(holder.get("title")?.raw())?.to_text().into_owned());

@@ -4,21 +4,24 @@ use std::sync::Arc;
 use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Transcript};
 
-use crate::driver::Command;
-use crate::known::{Known, Shared};
+use crate::driver::{Command, Purpose};
+use crate::known::{Known, Shared, Standing};
 use crate::{Client, Error, News};
 
 /// A session that is followed. All clones and the connection share one transcript.
 ///
-/// ```no_run
-/// # async fn example(client: parlor_client::Client) -> Result<(), parlor_client::Error> {
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
 /// let session = client.new_session("/tmp".as_ref()).await?;
 /// session.prompt("What is in this directory?").await?.end().await?;
 /// let entries = session.read(|transcript| transcript.entries().len());
 /// let fork = session.fork(None, "/tmp".as_ref()).await?;
 /// assert_eq!(fork.transcript().entries().len(), entries);
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Debug, Clone)]
 pub struct Session {
@@ -42,13 +45,13 @@ pub struct Prompt {
     key: Option<String>,
 }
 
-/// A turn that an agent has taken on.
+/// A turn that an agent has taken on. There is an example at [`Session::prompt`].
 #[derive(Debug)]
 pub struct Turn {
     session: Session,
     message: Option<MessageId>,
     /// Up to where the session was known when the prompt was taken.
-    accepted: u64,
+    accepted: (u64, u64),
 }
 
 impl Session {
@@ -70,9 +73,10 @@ impl Session {
         &self.client
     }
 
-    /// Looks at what was said so far. Nothing changes while `look` runs, so it should not take long.
+    /// Looks at what was said so far. Nothing changes while `look` runs, so it should not take long, and must not ask the
+    /// session itself for anything: that would wait for ever. [`transcript`](Self::transcript) gives a copy.
     pub fn read<T>(&self, look: impl FnOnce(&Transcript) -> T) -> T {
-        look(self.shared.known().fold.transcript())
+        look(self.shared.known().told.fold.transcript())
     }
 
     /// What was said so far, as it is now.
@@ -83,29 +87,33 @@ impl Session {
     /// How many updates could not be read, or not in full, and what was wrong with the last of them. The transcript is
     /// without them.
     pub fn unread(&self) -> Option<(u64, String)> {
-        self.shared.known().unread.clone()
+        self.shared.known().told.unread.clone()
     }
 
     /// What is new from here on: pieces of text, and whatever else changes as a whole.
     pub fn news(&self) -> News {
-        self.news_since(self.read(Transcript::seq))
+        News::new(self.clone(), self.shared.place())
     }
 
     /// What is new after a change, by the number that the transcript gave it; from 0 on it is everything.
     pub fn news_since(&self, seq: u64) -> News {
-        News::new(self.clone(), seq)
+        News::new(self.clone(), (self.shared.place().0, seq))
     }
 
     /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting. A prompt
     /// that is dropped before is taken back.
     ///
-    /// ```no_run
-    /// # async fn example(session: parlor_client::Session) -> Result<(), parlor_client::Error> {
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+    /// # use example::*;
+    /// # run(async {
+    /// # let client = connect().await;
+    /// # let session = client.new_session("/tmp".as_ref()).await?;
     /// let turn = session.prompt("What is in this directory?").await?;
     /// let end = turn.end().await?;
-    /// println!("{:?}", end.stop_reason);
+    /// assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
     /// # Ok(())
-    /// # }
+    /// # });
     /// ```
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn, Error> {
         let Prompt { content, key } = prompt.into();
@@ -115,10 +123,10 @@ impl Session {
             let meta = format!(r#"{{"parlor/key":{}}}"#, string_literal(&key));
             params.set("_meta", Json::parse(meta).expect("it is made of JSON"));
         }
-        let prompted = Some(Arc::clone(&self.shared));
-        let answer = self.client.connection().ask("session/prompt", &params, prompted).await?;
+        let purpose = Purpose::Prompt(Arc::clone(&self.shared));
+        let answer = self.client.connection().ask("session/prompt", &params, purpose).await?;
         let message = answer.result.get("messageId").and_then(|id| JsonStr::from_raw(id.raw()));
-        Ok(Turn { session: self.clone(), message: message.map(MessageId::from), accepted: answer.seq })
+        Ok(Turn { session: self.clone(), message: message.map(MessageId::from), accepted: answer.place })
     }
 
     /// Takes back the prompts of this client that were not taken yet. What came of it says [`prompt`](Self::prompt): the
@@ -127,10 +135,11 @@ impl Session {
         self.client.send(Command::TakeBack(self.id().clone())).await
     }
 
-    /// Waits for the turn that runs, if one does, or for one that is about to, to end.
+    /// Waits until the session is idle, and says how its last turn ended. If it is idle now, that is at once; if nothing was
+    /// said of its state yet, it waits to be told. For the turn of a prompt there is [`Turn::end`].
     pub async fn idle(&self) -> Result<State, Error> {
         let is_idle = |state: &&State| state.activity == Activity::Idle;
-        self.until(|known| known.fold.transcript().state().filter(is_idle).cloned()).await
+        self.until(|known| known.told.fold.transcript().state().filter(is_idle).cloned()).await
     }
 
     /// Ends the running turn, and takes back what waits after it.
@@ -158,30 +167,30 @@ impl Session {
         self.client.call("session/set_title", &params).await.map(drop)
     }
 
-    /// Takes part no more. The session is there for others, and for later.
+    /// Takes part no more. The session is there for others, and for later; who waits for something of it here waits no more.
     pub async fn close(&self) -> Result<(), Error> {
-        let done = self.client.call("session/close", &self.params()).await.map(drop);
-        self.client.forget(self.id());
-        done
+        let purpose = Purpose::Close(Arc::clone(&self.shared));
+        self.client.connection().ask("session/close", &self.params(), purpose).await.map(drop)
     }
 
     /// Deletes it for everybody.
     pub async fn delete(&self) -> Result<(), Error> {
-        let done = self.client.call("session/delete", &self.params()).await.map(drop);
-        self.client.forget(self.id());
-        done
+        let purpose = Purpose::Delete(Arc::clone(&self.shared));
+        self.client.connection().ask("session/delete", &self.params(), purpose).await.map(drop)
     }
 
     /// Waits until something is so.
     async fn until<T>(&self, look: impl Fn(&Known) -> Option<T>) -> Result<T, Error> {
         let mut changed = self.shared.subscribe();
         loop {
-            let more = changed.borrow_and_update().1;
+            let standing = changed.borrow_and_update().1;
             if let Some(found) = look(&self.shared.known()) {
                 return Ok(found);
             }
-            if !more || changed.changed().await.is_err() {
-                return Err(Error::Gone);
+            match standing {
+                Standing::Followed if changed.changed().await.is_ok() => {}
+                Standing::Followed | Standing::Lost => return Err(Error::Gone),
+                Standing::Left => return Err(Error::Left),
             }
         }
     }
@@ -233,20 +242,36 @@ impl Turn {
 
     /// What is new since the agent has taken it, and so the turn as it happens.
     pub fn news(&self) -> News {
-        self.session.news_since(self.accepted)
+        let began = self.began(&self.session.shared.known());
+        News::new(self.session.clone(), began)
     }
 
     /// Waits for the end of the turn: how it ended.
     pub async fn end(&self) -> Result<State, Error> {
         self.session
             .until(|known| {
-                let entry = self.message.clone().map(|id| EntryId::Message(Role::User, id));
-                let began = match entry {
-                    Some(entry) => known.fold.transcript().get(&entry)?.created(),
-                    None => self.accepted,
+                let began = match self.entry() {
+                    Some(entry) => known.told.fold.transcript().get(&entry)?.created(),
+                    None => self.began(known).1,
                 };
-                known.end_after(began)
+                known.told.end_after(began)
             })
             .await
+    }
+
+    /// The change before the turn. Where all was told anew since, the numbers are others.
+    fn began(&self, known: &Known) -> (u64, u64) {
+        let (epoch, accepted) = self.accepted;
+        if epoch == known.epoch {
+            return (epoch, accepted);
+        }
+        let entry = self.entry();
+        let entry = entry.as_ref().and_then(|entry| known.told.fold.transcript().get(entry));
+        (known.epoch, entry.map_or(0, |entry| entry.created() - 1))
+    }
+
+    /// What the prompt is in the transcript.
+    fn entry(&self) -> Option<EntryId> {
+        self.message.clone().map(|id| EntryId::Message(Role::User, id))
     }
 }

@@ -405,6 +405,9 @@ pub fn state_after(outcome: Outcome<'_>) -> State {
     turns::idle(outcome)
 }
 
+/// The metadata key under which the answer to a v1 prompt names the message that the prompt became.
+pub const MESSAGE: &str = turns::MESSAGE;
+
 /// The state of a session whose turn ended in an error.
 pub fn failed_state(error: &RpcError) -> State {
     let line = parlor_wire::write::error_response(&RequestId::null(), error);

@@ -92,29 +92,96 @@ fn permission(id: u8) -> Value {
     } })
 }
 
-#[test]
-fn overlapping_prompts_of_a_v1_agent_are_running_until_the_last_one_ends() {
+/// What a v2 client hears when its prompt to a v1 agent begins a turn.
+fn begun(id: u8, text: &str) -> Vec<String> {
+    vec![
+        format!(r#"client: {id} = {{"messageId":"parlor-{id}"}}"#),
+        format!("client: user_message parlor-{id} {text:?}"),
+        "client: state_update running".to_owned(),
+    ]
+}
+
+/// Two prompts at once to a v1 agent: the second waits, as v2 has it, until the first one's turn has ended.
+fn overlapping() -> Relay {
     let mut relay = Relay::between(V1, V2);
-    let told = |id: u8, text: &str| {
-        [
-            format!("agent: session/prompt {id}"),
-            format!(r#"client: {id} = {{"messageId":"parlor-{id}"}}"#),
-            format!("client: user_message parlor-{id} {text:?}"),
-            "client: state_update running".to_owned(),
-        ]
-    };
-    for (id, text) in [(1, "A"), (2, "B")] {
-        let told = told(id, text);
-        relay.client(prompt(id, text), &told.each_ref().map(String::as_str));
-    }
+    let first = [vec!["agent: session/prompt 1".to_owned()], begun(1, "A")].concat();
+    relay.client(prompt(1, "A"), &first.iter().map(String::as_str).collect::<Vec<_>>());
+    relay.client(prompt(2, "B"), &["agent: session/prompt 2"]);
+    relay
+}
+
+#[test]
+fn overlapping_prompts_of_a_v1_agent_are_one_turn_after_the_other() {
+    let mut relay = overlapping();
+    let told = [vec!["client: state_update idle end_turn".to_owned()], begun(2, "B")].concat();
     relay.agent(
-        json!({ "id": 1, "result": { "stopReason": "cancelled" } }),
-        &["client: state_update idle cancelled", "client: state_update running"],
+        json!({ "id": 1, "result": { "stopReason": "end_turn" } }),
+        &told.iter().map(String::as_str).collect::<Vec<_>>(),
     );
     relay.agent(
-        json!({ "id": 2, "result": { "stopReason": "end_turn" } }),
+        json!({ "id": 2, "result": { "stopReason": "refusal" } }),
+        &["client: state_update idle refusal"],
+    );
+}
+
+#[test]
+fn a_prompt_that_a_v1_agent_does_not_want_now_was_never_taken() {
+    let mut relay = overlapping();
+    relay.agent(
+        json!({ "id": 2, "error": { "code": -32600, "message": "busy" } }),
+        &[r#"client: 2 failed {"code":-32600,"message":"busy"}"#],
+    );
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "end_turn" } }),
         &["client: state_update idle end_turn"],
     );
+}
+
+#[test]
+fn a_prompt_that_a_v1_agent_gives_back_is_taken_back() {
+    let mut relay = overlapping();
+    relay.agent(
+        json!({ "id": 2, "result": { "stopReason": "cancelled" } }),
+        &[r#"client: 2 failed {"code":-32800,"message":"the prompt was taken back"}"#],
+    );
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "cancelled" } }),
+        &["client: state_update idle cancelled"],
+    );
+}
+
+#[test]
+fn a_v1_agent_that_does_two_things_at_once_is_told_of_as_it_is() {
+    let mut relay = overlapping();
+    let second = [begun(2, "B"), vec!["client: state_update idle refusal".to_owned()]].concat();
+    let second = [second, vec!["client: state_update running".to_owned()]].concat();
+    relay.agent(
+        json!({ "id": 2, "result": { "stopReason": "refusal" } }),
+        &second.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "end_turn" } }),
+        &["client: state_update idle end_turn"],
+    );
+}
+
+#[test]
+fn a_prompt_that_a_v2_agent_holds_does_not_end_with_the_turn_before_it() {
+    for (agent, first, second) in
+        [(V2, json!({ "messageId": "a" }), json!({ "messageId": "b" })), (Draft, json!({}), json!({}))]
+    {
+        let mut relay = Relay::between(agent, V1);
+        relay.client(prompt(1, "A"), &["agent: session/prompt 1"]);
+        relay.client(prompt(2, "B"), &["agent: session/prompt 2"]);
+        relay.agent(json!({ "id": 1, "result": first }), &[]);
+        relay.agent(user_message("a", "A"), &[]);
+        relay.agent(state("running"), &[]);
+        relay.agent(idle(), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
+        relay.agent(json!({ "id": 2, "result": second }), &[]);
+        relay.agent(user_message("b", "B"), &[]);
+        relay.agent(state("running"), &[]);
+        relay.agent(idle(), &[r#"client: 2 = {"stopReason":"end_turn"}"#]);
+    }
 }
 
 #[test]
@@ -414,4 +481,28 @@ fn a_long_stream_of_terminal_output_costs_v1_a_bounded_amount_each() {
     let chunk = json!({ "sessionUpdate": "terminal_output_chunk", "terminalId": "x", "data": "YWFhYWFhYWFhYWFhYWFhYWFhYWFh".repeat(400) });
     let longest = (0..100).map(|_| said(chunk.clone())).max().unwrap();
     assert!(longest < 80 << 10, "{longest} bytes for one chunk");
+}
+
+#[test]
+fn what_a_v1_agent_calls_the_message_of_a_prompt_is_what_it_is_told() {
+    let mut relay = Relay::between(V1, V2);
+    let first = [vec!["agent: session/prompt 1".to_owned()], begun(1, "A")].concat();
+    relay.client(prompt(1, "A"), &first.iter().map(String::as_str).collect::<Vec<_>>());
+    relay.agent(
+        json!({ "id": 1, "result": { "stopReason": "end_turn", "_meta": { "parlor/messageId": "theirs" } } }),
+        &["client: state_update idle end_turn"],
+    );
+    for (method, message, expected) in [
+        ("session/fork", "parlor-1", "theirs"),
+        ("_example/about", "parlor-1", "theirs"),
+        ("session/fork", "other", "other"),
+    ] {
+        let params = json!({ "sessionId": "s", "messageId": message, "cwd": "/", "mcpServers": [] });
+        let line = json!({ "jsonrpc": "2.0", "id": message, "method": method, "params": params }).to_string();
+        let said = relay.0.line(Side::Client, &line).unwrap();
+        let said: Value = serde_json::from_str(&said.lines[0].text).unwrap();
+        assert_eq!(said["params"]["messageId"], expected);
+        let answer = json!({ "jsonrpc": "2.0", "id": message, "result": { "sessionId": "t" } }).to_string();
+        relay.0.line(Side::Agent, &answer).unwrap();
+    }
 }

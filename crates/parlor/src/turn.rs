@@ -50,6 +50,8 @@ struct Done<'a> {
 /// A turn that is under way.
 struct Turn<'a> {
     session: &'a Session,
+    /// What the agent wants to know.
+    asked: parlor_client::Questions,
     /// What is new in it, from when it began; none as long as its prompt waits.
     news: Option<News>,
     message: Option<String>,
@@ -80,15 +82,17 @@ fn written<T>(done: io::Result<T>) -> Result<T, Failure> {
 
 impl Watching {
     /// Watches a turn to its end. It begins with a prompt; without one it has begun already. The person is told the note
-    /// first.
+    /// first. What the agent asks has to be listened to from before the session is joined.
     pub(crate) async fn watch(
         &self,
         session: &Session,
+        asked: parlor_client::Questions,
         note: Option<&str>,
         prompt: Option<&str>,
     ) -> Result<ExitCode, Failure> {
         let mut turn = Turn {
             session,
+            asked,
             news: prompt.is_none().then(|| session.news_since(0)),
             message: None,
             transcript: Transcript::default(),
@@ -141,7 +145,7 @@ impl Turn<'_> {
                 _ = self.interrupts.recv() => Event::Interrupted,
                 update = next(&mut self.news) => update.map_or(Event::Gone, Event::News),
                 decision = self.questions.decided() => Event::Decided(written(decision)?),
-                question = session.client().question() => question.map_or(Event::Gone, Event::Asked),
+                question = self.asked.next() => question.map_or(Event::Gone, Event::Asked),
             };
             // What was said before a question may have come since it was looked for.
             if waits

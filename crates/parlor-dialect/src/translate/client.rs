@@ -1,7 +1,7 @@
 //! What a client asks, and what it answers.
 
-use parlor_json::{Json, Object};
-use parlor_session::{SessionId, Transcript};
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::{MessageId, SessionId, Transcript};
 use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 use serde_json::value::RawValue;
 
@@ -34,7 +34,8 @@ impl Translator {
         out: &mut Output,
     ) {
         let way = self.client;
-        let given = params.and_then(|params| Object::parse(params).ok());
+        let mut given = params.and_then(|params| Object::parse(params).ok());
+        let is_renamed = given.as_mut().is_some_and(|params| self.rename(params));
         let request = match (way.from, way.to) {
             (Dialect::V1, Dialect::V2 | Dialect::Draft) => {
                 let transcript = given.as_ref().and_then(|params| self.transcript_of(params));
@@ -70,11 +71,28 @@ impl Translator {
                 let params = params.to_json();
                 out.say(Side::Client, envelope(message, Some(method), &[("params", params.as_str())]));
             }
-            None => out.say(Side::Client, message.text().to_owned()),
+            None => match given.as_ref().filter(|_| is_renamed).map(Object::to_json) {
+                Some(params) => {
+                    out.say(Side::Client, envelope(message, Some(method), &[("params", params.as_str())]));
+                }
+                None => out.say(Side::Client, message.text().to_owned()),
+            },
         }
         if self.mode.hears_both() {
             self.client_asks(id, method, what, &given.unwrap_or_default(), out);
         }
+    }
+
+    /// Names the message that params are about as the agent does, if it has another name there.
+    fn rename(&self, params: &mut Object) -> bool {
+        let message = params.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from);
+        let session = session_in(params).and_then(|session| self.sessions.get(&session));
+        let named = message.and_then(|message| session?.turn.named(&message));
+        match named.cloned() {
+            Some(named) => params.set("messageId", named.as_json()),
+            None => return false,
+        }
+        true
     }
 
     /// Remembers a request for its answer, and what it means for the session.

@@ -2,6 +2,7 @@
 //! the turn is told by states.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Target, Update};
@@ -16,6 +17,12 @@ use crate::{Dialect, LossKind, Losses, Side, shape};
 /// The metadata key that says whether token counts are of one turn or of the session: v1 and v2 differ.
 const USAGE: &str = "parlor/usage";
 
+/// The metadata key under which the answer to a v1 prompt may name its message, which has no other place there.
+pub(crate) const MESSAGE: &str = "parlor/messageId";
+
+/// How many messages are known under two names. The oldest are forgotten.
+const MAX_NAMES: usize = 1000;
+
 /// Where a session's turns stand.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
@@ -23,6 +30,8 @@ pub(super) struct Turn {
     prompts: Vec<Prompt>,
     /// How many things the agent asked a person and waits for.
     blocked: usize,
+    /// What a v2 client calls messages of its own, and what the v1 agent calls them.
+    names: VecDeque<(MessageId, MessageId)>,
 }
 
 #[derive(Debug)]
@@ -85,16 +94,37 @@ impl Turn {
         agent: Way,
         out: &mut TurnOutput<'_>,
     ) {
-        let mut prompt =
-            Prompt { id: id.clone(), content, spare, message: None, accepted: None, ended: None };
-        if agent.from == Dialect::V1 {
-            out.accept(id, &prompt.spare, Object::default(), agent.to);
-            out.user_message(&prompt.spare, &prompt.content);
-            out.state(Activity::Running, agent.to);
-            prompt.message = Some(prompt.spare.clone());
-            prompt.accepted = Some(Object::default());
+        let runs = self.runs();
+        self.prompts.push(Prompt {
+            id: id.clone(),
+            content,
+            spare,
+            message: None,
+            accepted: None,
+            ended: None,
+        });
+        // A v1 agent does not say when it begins with a prompt: at once, or when the turn that runs has ended.
+        if agent.from == Dialect::V1 && !runs {
+            self.begin(agent, out);
         }
-        self.prompts.push(prompt);
+    }
+
+    /// What a v1 agent calls a message that a v2 client calls so.
+    pub(super) fn named(&self, id: &MessageId) -> Option<&MessageId> {
+        self.names.iter().rev().find(|(ours, _)| ours == id).map(|(_, theirs)| theirs)
+    }
+
+    /// Whether the turn of a prompt runs.
+    fn runs(&self) -> bool {
+        self.prompts.iter().any(Prompt::is_inserted)
+    }
+
+    /// A v1 agent takes the next prompt that waits, if one does.
+    fn begin(&mut self, agent: Way, out: &mut TurnOutput<'_>) {
+        if let Some(prompt) = self.prompts.first_mut() {
+            prompt.begin(agent, out);
+            out.state(self.activity(), agent.to);
+        }
     }
 
     /// The agent answered a prompt.
@@ -115,12 +145,8 @@ impl Turn {
             return;
         };
         if agent.from == Dialect::V1 {
-            self.prompts.remove(place);
-            out.update(&v2::state_text(&idle(outcome), agent.to));
-            if self.activity() != Activity::Idle {
-                out.state(self.activity(), agent.to);
-            }
-            return;
+            let prompt = self.prompts.remove(place);
+            return self.v1_answered(prompt, message, outcome, agent, out);
         }
         let result = match outcome {
             Outcome::Result(result) => Object::parse(result).unwrap_or_default(),
@@ -167,6 +193,45 @@ impl Turn {
         }
     }
 
+    /// A v1 agent answered a prompt, which ends its turn; or gives it back, if another one's turn runs.
+    fn v1_answered(
+        &mut self,
+        mut prompt: Prompt,
+        message: &Message<'_>,
+        outcome: Outcome<'_>,
+        agent: Way,
+        out: &mut TurnOutput<'_>,
+    ) {
+        if !prompt.is_inserted() {
+            let ended = match outcome {
+                Outcome::Error(_) => return out.say(message.text().to_owned()),
+                Outcome::Result(_) => idle(outcome),
+            };
+            if ended.stop_reason.as_ref().is_some_and(|reason| reason.to_text() == "cancelled") {
+                let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back");
+                return out.say(write::error_response(&prompt.id, &error));
+            }
+            // An agent that does several things at once.
+            prompt.begin(agent, out);
+            out.state(Activity::Running, agent.to);
+        }
+        let (ended, named) = ended(outcome);
+        if let Some(named) = named {
+            if self.names.len() >= MAX_NAMES {
+                self.names.pop_front();
+            }
+            self.names.push_back((prompt.spare, named));
+        }
+        out.update(&v2::state_text(&ended, agent.to));
+        if self.runs() {
+            out.state(self.activity(), agent.to);
+        } else if !self.prompts.is_empty() {
+            self.begin(agent, out);
+        } else if self.blocked > 0 {
+            out.state(self.activity(), agent.to);
+        }
+    }
+
     /// What has to be said before an update is. `is_new` says whether it is the first about its entry.
     pub(super) fn before(
         &mut self,
@@ -180,7 +245,9 @@ impl Turn {
             return;
         }
         let is_end = matches!(update, Update::State(state) if state.activity == Activity::Idle);
-        let named = user_message(update).filter(|_| is_new).cloned();
+        let is_known =
+            |id: &&MessageId| self.prompts.iter().any(|prompt| prompt.message.as_ref() == Some(*id));
+        let named = user_message(update).filter(|id| is_new && !is_known(id)).cloned();
         let waits = |prompt: &Prompt| prompt.message.is_none();
         let Some(place) = self.prompts.iter().position(waits) else { return };
         let prompt = &mut self.prompts[place];
@@ -216,12 +283,15 @@ impl Turn {
             self.prompts.iter_mut().for_each(|prompt| prompt.ended = None);
             return;
         }
+        let waiting = self.prompts.len();
         for prompt in self.prompts.extract_if(.., |prompt| prompt.is_inserted()) {
             let answer = end_of_turn(&prompt, state, out.losses);
             out.say(answer);
         }
-        // The answers to these may still be on their way.
-        self.prompts.iter_mut().for_each(|prompt| prompt.ended = Some(state.clone()));
+        // If it was nobody's end that is known, the answers to these may still be on their way. Else they wait.
+        if self.prompts.len() == waiting {
+            self.prompts.iter_mut().for_each(|prompt| prompt.ended = Some(state.clone()));
+        }
     }
 
     /// Whether a v1 client knows of a state without being told.
@@ -261,6 +331,14 @@ impl Turn {
 }
 
 impl Prompt {
+    /// A v1 agent takes it: the client has its answer, and its message is in the conversation.
+    fn begin(&mut self, agent: Way, out: &mut TurnOutput<'_>) {
+        out.accept(&self.id, &self.spare, Object::default(), agent.to);
+        out.user_message(&self.spare, &self.content);
+        self.message = Some(self.spare.clone());
+        self.accepted = Some(Object::default());
+    }
+
     /// Whether the agent has put it into the conversation.
     fn is_inserted(&self) -> bool {
         self.accepted.is_some() || self.message.is_some()
@@ -279,6 +357,16 @@ fn user_message(update: &Update) -> Option<&MessageId> {
         | Update::Note { .. }
         | Update::State(_) => None,
     }
+}
+
+/// The state that the answer to a v1 prompt stands for, and what it calls the prompt's message.
+fn ended(outcome: Outcome<'_>) -> (State, Option<MessageId>) {
+    let mut state = idle(outcome);
+    let named = state.meta.as_mut().and_then(|meta| meta.remove(MESSAGE));
+    if state.meta.as_ref().is_some_and(Object::is_empty) {
+        state.meta = None;
+    }
+    (state, named.and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from))
 }
 
 /// The state that the answer to a v1 prompt stands for.

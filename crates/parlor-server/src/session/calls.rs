@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use parlor_dialect::live::Telling;
 use parlor_dialect::{Dialect, live};
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, Input, Prompt, PromptId, QuestionId, Reply, Settled};
-use parlor_session::{SessionId, Update};
+use parlor_session::{Activity, SessionId, State, Update};
 use parlor_wire::{RequestId, RpcError, cancel_line, code, write};
 
 use super::tell::Marks;
@@ -66,11 +67,31 @@ impl Actor {
         }
     }
 
+    /// Ends the session for all: its turn is over, and no prompt of anybody's is left without an answer.
     pub(super) fn delete(&mut self, client: &Arc<Client>, id: &RequestId) {
         self.step(Input::Cancelled);
+        self.step(Input::AgentGone(cancelled_state()));
         self.attach(client);
         self.say(client.id, json::response(id, &Object::default()));
         self.ends = Some(End::Deleted);
+    }
+
+    /// The session was deleted before these clients had been told all of it.
+    pub(super) fn tell_those_behind(&mut self, error: &RpcError) {
+        let transcript = self.session.transcript();
+        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        for seat in self.seats.values_mut().filter(|seat| !seat.is_live()) {
+            let mut lines = String::new();
+            let ended = Update::State(cancelled_state());
+            for update in seat.listener.tell(&ended, telling, &mut super::fresh, &mut self.losses) {
+                lines.push_str(&live::update_line(&self.id, &update, None));
+            }
+            lines.push_str(&seat.due(u64::MAX));
+            if let Some(request) = seat.asked() {
+                lines.push_str(&json::error(&request.id, error));
+            }
+            seat.client.outbox.push(lines.into());
+        }
     }
 
     /// Tells the sender of a prompt what came of it.
@@ -98,10 +119,18 @@ impl Actor {
                 // The answer comes before the message.
                 (json::response(&id, &result), Some(&marks.before))
             }
-            Settled::Ended { state, fields } => match live::turn_result(state, fields, &mut self.losses) {
-                Ok(result) => (json::response(&id, &result), Some(&marks.ended)),
-                Err(error) => (json::error(&id, &error), Some(&marks.ended)),
-            },
+            Settled::Ended { message, state, fields } => {
+                match live::turn_result(state, fields, &mut self.losses) {
+                    Ok(mut result) => {
+                        // Version 1 has no place for it, and a client that counts changes wants to know what is what.
+                        if seat.client.terms().is_some_and(|terms| terms.wants_seq) {
+                            json::note(&mut result, live::MESSAGE, message.as_json().into());
+                        }
+                        (json::response(&id, &result), Some(&marks.ended))
+                    }
+                    Err(error) => (json::error(&id, &error), Some(&marks.ended)),
+                }
+            }
             Settled::TakenBack if dialect == Dialect::V1 => (json::response(&id, &cancelled()), None),
             Settled::TakenBack => {
                 let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back");
@@ -337,6 +366,12 @@ impl Asked {
 /// What is said for a client that cannot be asked something.
 fn cannot_ask() -> Json {
     json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this"))
+}
+
+/// The state of a session whose turn was cancelled.
+fn cancelled_state() -> State {
+    let stop_reason = Some("cancelled".into());
+    State { activity: Activity::Idle, stop_reason, fields: Object::default(), meta: None }
 }
 
 /// How a v1 client is told that its prompt was not wanted any more.

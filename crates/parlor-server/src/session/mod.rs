@@ -499,6 +499,9 @@ impl Actor {
             Some(End::Unused | End::Stopped(_)) | None => None,
         };
         if let Some(error) = refused {
+            if matches!(self.ends, Some(End::Deleted)) {
+                self.tell_those_behind(&error);
+            }
             // What came meanwhile is answered as well.
             self.inbox.close();
             while let Some(message) = self.inbox.recv().await {

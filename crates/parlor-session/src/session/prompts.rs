@@ -52,6 +52,8 @@ pub enum Settled {
     },
     /// Its turn has ended.
     Ended {
+        /// Its message.
+        message: MessageId,
         /// How.
         state: State,
         /// What the agent said when it took the prompt.
@@ -466,7 +468,7 @@ impl Open {
         for asker in self.askers {
             let (message, fields) = (message.clone(), fields.clone());
             let outcome = if asker.waits {
-                Settled::Ended { state: state.clone(), fields }
+                Settled::Ended { message, state: state.clone(), fields }
             } else {
                 Settled::Accepted { message, fields }
             };
@@ -497,7 +499,9 @@ impl Past {
         let fields = Object::default();
         match (&self.message, &self.ended) {
             (None, _) => Settled::TakenBack,
-            (Some(_), Some(state)) if waits => Settled::Ended { state: state.clone(), fields },
+            (Some(message), Some(state)) if waits => {
+                Settled::Ended { message: message.clone(), state: state.clone(), fields }
+            }
             (Some(message), _) => Settled::Accepted { message: message.clone(), fields },
         }
     }

@@ -379,7 +379,9 @@ fn effect_text(effect: &Effect, session: &Session) -> String {
             let with = |fields: &Object| if fields.is_empty() { "" } else { ", with fields" };
             let outcome = match outcome {
                 Settled::Accepted { message, fields } => format!("accepted as {message}{}", with(fields)),
-                Settled::Ended { state, fields } => format!("ended {}{}", state_text(state), with(fields)),
+                Settled::Ended { state, fields, .. } => {
+                    format!("ended {}{}", state_text(state), with(fields))
+                }
                 Settled::TakenBack => "taken back".to_owned(),
                 Settled::Rejected(error) => format!("rejected {}", error.as_str()),
                 Settled::TooMany { limit } => format!("more than {limit}"),

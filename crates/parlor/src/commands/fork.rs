@@ -156,9 +156,10 @@ fn ask_again(
     let runtime = setup::runtime()?;
     let done = runtime.block_on(async {
         let client = connect(&data).await?;
+        let asked = client.questions();
         let answer = client.call(method, params).await.map_err(|error| Failure::server(&error))?;
         let session = client.session(&session_of(&answer)?);
-        watching.watch(&session, Some(&format!("session {}", session.id())), None).await
+        watching.watch(&session, asked, Some(&format!("session {}", session.id())), None).await
     });
     runtime.shutdown_background();
     done

@@ -88,6 +88,7 @@ impl Prompt {
             ..Hello::new()
         };
         let client = server::connect(data, &hello).await.map_err(failed)?;
+        let asked = client.questions();
         let (session, note) = match id {
             Some(id) => {
                 let session = client.join(&id, &cwd).await.map_err(failed)?;
@@ -101,7 +102,7 @@ impl Prompt {
                 (session, Some(note))
             }
         };
-        self.watching.watch(&session, note.as_deref(), Some(text)).await
+        self.watching.watch(&session, asked, note.as_deref(), Some(text)).await
     }
 }
 

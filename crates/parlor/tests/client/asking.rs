@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use parlor_client::{Client, Error, Hello, Version};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use parlor_client::{Client, Error, Hello, Object, Version};
+use tokio::io::AsyncWriteExt;
 
+use crate::peer::{Peer, connecting, peer};
 use crate::server::Server;
-use crate::{HERE, connector, said, soon};
+use crate::{AGENTS, HERE, connector, said, soon, spawn, turn};
 
 #[tokio::test]
 async fn a_question_that_somebody_else_answers_is_withdrawn() {
@@ -14,9 +15,10 @@ async fn a_question_that_somebody_else_answers_is_withdrawn() {
     let (one, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let (two, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let session = soon(one.new_session(HERE.as_ref())).await.unwrap();
+    let (mut at_one, mut at_two) = (one.questions(), two.questions());
     soon(two.load(session.id(), HERE.as_ref())).await.unwrap();
     let turn = soon(session.prompt("ask Delete it")).await.unwrap();
-    let (question, mut other) = tokio::join!(soon(one.question()), soon(two.question()));
+    let (question, mut other) = tokio::join!(soon(at_one.next()), soon(at_two.next()));
     let question = question.unwrap();
     let choice = question.choices().remove(0);
     question.choose(&choice).await;
@@ -24,31 +26,15 @@ async fn a_question_that_somebody_else_answers_is_withdrawn() {
     soon(turn.end()).await.unwrap();
 
     soon(session.prompt("ask Delete more")).await.unwrap();
-    let mut question = soon(two.question()).await.unwrap();
+    let mut question = soon(at_two.next()).await.unwrap();
     two.disconnect().await;
     assert!(!soon(question.withdrawn()).await, "it is the connection that went");
 }
 
-type Theirs = (Lines<BufReader<ReadHalf<DuplexStream>>>, WriteHalf<DuplexStream>);
-
-/// A client, and the other side of its connection after the beginning.
-async fn peer() -> (Client, Theirs) {
-    let (ours, theirs) = tokio::io::duplex(64 << 10);
-    let (read, write) = tokio::io::split(ours);
-    let (their_read, mut their_write) = tokio::io::split(theirs);
-    // In a task, as programs connect.
-    let connecting = tokio::spawn(async move { connector().only(Version::V2).over(read, write).await });
-    let mut lines = BufReader::new(their_read).lines();
-    soon(lines.next_line()).await.unwrap().unwrap();
-    let result = r#"{"protocolVersion":2,"info":{"name":"x","version":"1"},"capabilities":{}}"#;
-    let welcome = format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{result}}}\n");
-    their_write.write_all(welcome.as_bytes()).await.unwrap();
-    (soon(connecting).await.unwrap().unwrap(), (lines, their_write))
-}
-
 #[tokio::test]
 async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
-    let (client, (mut lines, mut write)) = peer().await;
+    let (client, Peer { mut lines, mut write }) = peer().await;
+    let mut questions = client.questions();
     let mut asked = 0;
     loop {
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{asked},\"method\":\"x/y\",\"params\":{{}}}}\n");
@@ -62,12 +48,12 @@ async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
     // Once it listens, it is heard.
     let first = soon(lines.next_line()).await.unwrap().unwrap();
     assert!(first.contains("-32601"), "{first}");
-    assert_eq!(soon(client.question()).await.unwrap().method(), "x/y");
+    assert_eq!(soon(questions.next()).await.unwrap().method(), "x/y");
 }
 
 #[tokio::test]
 async fn a_list_without_end_is_not_read_for_ever() {
-    let (client, (mut lines, mut write)) = peer().await;
+    let (client, Peer { mut lines, mut write }) = peer().await;
     tokio::spawn(async move {
         let mut id = 1;
         while let Ok(Some(_)) = lines.next_line().await {
@@ -82,7 +68,7 @@ async fn a_list_without_end_is_not_read_for_ever() {
 
 #[tokio::test]
 async fn what_cannot_be_read_is_counted() {
-    let (client, (_lines, mut write)) = peer().await;
+    let (client, Peer { lines: _lines, mut write }) = peer().await;
     let session = client.session(&"s".into());
     let mut news = session.news();
     for update in [
@@ -98,4 +84,126 @@ async fn what_cannot_be_read_is_counted() {
     assert_eq!(said(&session.transcript()), ["Agent: One."]);
     let (count, why) = session.unread().unwrap();
     assert!(count == 1 && why.contains("messageId"), "{why}");
+}
+
+/// Asks something.
+async fn asked(client: &Client) -> Result<Object, Error> {
+    soon(client.call("x/y", &Object::default())).await
+}
+
+/// Has the peer ask something.
+async fn asks(peer: &mut Peer, id: u32) {
+    peer.says(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"x/y\",\"params\":{{}}}}\n")).await;
+}
+
+/// The peer is told that this cannot be answered.
+async fn is_declined(peer: &mut Peer, id: u32) {
+    let answer = peer.hears().await;
+    assert_eq!(answer.get("id").unwrap().as_str(), id.to_string());
+    assert!(answer.get("error").unwrap().as_str().contains("-32601"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_wants_is_declined() {
+    let (client, mut peer) = peer().await;
+    asks(&mut peer, 1).await;
+    is_declined(&mut peer, 1).await;
+    // Somebody wants to be asked, and then does not any more.
+    let mut questions = client.questions();
+    asks(&mut peer, 2).await;
+    let question = soon(questions.next()).await.unwrap();
+    asks(&mut peer, 3).await;
+    drop(questions);
+    is_declined(&mut peer, 3).await;
+    asks(&mut peer, 4).await;
+    is_declined(&mut peer, 4).await;
+    // What somebody has looked at is theirs.
+    question.answer(Object::default()).await;
+    assert_eq!(peer.hears().await.get("id").unwrap().as_str(), "2");
+}
+
+#[tokio::test]
+async fn who_waits_for_questions_keeps_no_connection() {
+    let (client, mut peer) = peer().await;
+    let mut questions = client.questions();
+    let waiting = tokio::spawn(async move { questions.next().await.is_none() });
+    drop(client);
+    assert!(soon(peer.lines.next_line()).await.unwrap().is_none());
+    drop(peer);
+    assert!(soon(waiting).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_counted() {
+    let (client, mut peer) = peer().await;
+    peer.says("{\n").await;
+    peer.write.write_all(b"\xff\n").await.unwrap();
+    peer.says("{\"jsonrpc\":\"2.0\",\"method\":\"x/unheard\"}\n").await;
+    let (answer, ()) = tokio::join!(asked(&client), async {
+        let request = peer.asked("x/y").await;
+        peer.answer(&request, "[]").await;
+    });
+    assert!(matches!(answer, Err(Error::Odd(_))), "{answer:?}");
+    let losses = client.losses();
+    assert_eq!(losses.count, 3, "{losses:?}");
+    assert!(losses.latest[1].contains("no text") && losses.latest[2].contains("x/unheard"), "{losses:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_said_to_the_other_side_is_counted() {
+    let client = spawn(AGENTS[0]).await;
+    assert_eq!(client.losses().count, 0, "{:?}", client.losses());
+    soon(client.call("terminal/cancel", &Object::default())).await.unwrap_err();
+    assert_eq!(client.losses().count, 1, "{:?}", client.losses());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_an_error() {
+    let (client, mut peer) = peer().await;
+    let (answer, ()) = tokio::join!(asked(&client), async {
+        let request = peer.asked("x/y").await;
+        peer.answer(&request, &format!("{{\"a\":\"{}\"}}", "x".repeat(64 << 20))).await;
+    });
+    assert!(matches!(answer, Err(Error::TooLong)), "{answer:?}");
+    // The next one is heard.
+    let (answer, ()) = tokio::join!(asked(&client), async {
+        let request = peer.asked("x/y").await;
+        peer.answer(&request, "{}").await;
+    });
+    answer.unwrap();
+}
+
+#[tokio::test]
+async fn who_refuses_says_why() {
+    let (connecting, mut peer) = connecting(None);
+    let hello = peer.asked("initialize").await;
+    peer.refuse(&hello, -32000).await;
+    assert_eq!(soon(connecting).await.unwrap().unwrap_err().code(), Some(-32000));
+    let (connecting, mut peer) = crate::peer::connecting(None);
+    let hello = peer.asked("initialize").await;
+    peer.answer(&hello, r#"{"protocolVersion":1,"agentCapabilities":{}}"#).await;
+    let refused = soon(connecting).await.unwrap().unwrap_err();
+    assert!(matches!(&refused, Error::Refused(why) if why.contains("version 1")), "{refused}");
+}
+
+/// An agent that does nothing without permission.
+struct Careful;
+
+impl parlor_agent::Agent for Careful {
+    async fn prompt(&self, turn: parlor_agent::Turn) -> Result<parlor_agent::Stop, parlor_agent::Failure> {
+        let call = turn.tool("Read it").start().await;
+        call.ask(&[parlor_agent::Choice::AllowOnce]).await?;
+        Ok(parlor_agent::Stop::EndTurn)
+    }
+}
+
+#[tokio::test]
+async fn the_turn_of_a_client_that_answers_nothing_ends() {
+    let server = parlor_agent::Server::of(Careful).start().await.unwrap();
+    for version in [Version::V1, Version::V2] {
+        let (read, write) = tokio::io::split(server.connect());
+        let client = soon(connector().only(version).over(read, write)).await.unwrap();
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        turn(&session, "Read it.").await;
+    }
 }

@@ -1,6 +1,10 @@
 //! The library for clients, with agents of every version, directly and behind a server.
 
 mod asking;
+mod ending;
+mod leaving;
+mod peer;
+mod rejoining;
 mod server;
 mod waiting;
 
@@ -140,9 +144,10 @@ async fn permissions_are_asked_for_and_given() {
     for args in AGENTS {
         let client = spawn(args).await;
         let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let mut questions = client.questions();
         for (kind, chosen) in [("allow_once", "allow-once"), ("reject_once", "reject-once")] {
             let turn = session.prompt("ask Delete the notes");
-            let (turn, question) = tokio::join!(soon(turn), soon(client.question()));
+            let (turn, question) = tokio::join!(soon(turn), soon(questions.next()));
             let question = question.unwrap();
             assert_eq!(question.method(), "session/request_permission");
             assert_eq!(question.session().as_ref(), Some(session.id()));
@@ -154,7 +159,7 @@ async fn permissions_are_asked_for_and_given() {
             assert!(last.contains(chosen), "{args:?}: {last}");
         }
         // One that nobody answers is declined, and the turn goes on.
-        let (turn, question) = tokio::join!(soon(session.prompt("ask Again")), soon(client.question()));
+        let (turn, question) = tokio::join!(soon(session.prompt("ask Again")), soon(questions.next()));
         drop(question.unwrap());
         soon(turn.unwrap().end()).await.unwrap();
     }
@@ -187,7 +192,7 @@ async fn errors_are_told_apart() {
     }
     soon(client.gone()).await;
     assert!(matches!(soon(session.prompt("say Hello?")).await, Err(Error::Gone)));
-    assert!(soon(client.question()).await.is_none());
+    assert!(soon(client.questions().next()).await.is_none());
 }
 
 #[tokio::test]
@@ -264,7 +269,10 @@ async fn a_session_is_forked_at_a_message() {
     for client in doors(&server).await {
         let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
         turn(&session, "say One.").await;
-        turn(&session, "say Two.").await;
+        let second = soon(session.prompt("say Two.")).await.unwrap();
+        soon(second.end()).await.unwrap();
+        let fork = soon(session.fork(second.message(), HERE.as_ref())).await.unwrap();
+        assert_eq!(said(&fork.transcript()), ["User: say One.", "Agent: One.", "User: say Two."]);
         let answer = session.read(|transcript| {
             let entry = transcript
                 .entries()
@@ -374,12 +382,14 @@ async fn a_server_that_does_not_want_the_client_says_so() {
 #[tokio::test]
 async fn a_turn_ends_as_it_did_however_late_one_looks() {
     let server = Server::start();
-    let (client, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
-    let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
-    let first = soon(session.prompt("say One.")).await.unwrap();
-    let second = soon(session.prompt("refuse")).await.unwrap();
-    let third = soon(session.prompt("say Three.")).await.unwrap();
-    assert_eq!(reason(&soon(third.end()).await.unwrap()), "end_turn");
-    assert_eq!(reason(&soon(second.end()).await.unwrap()), "refusal");
-    assert_eq!(reason(&soon(first.end()).await.unwrap()), "end_turn");
+    for version in [Version::V1, Version::V2] {
+        let connector = connector().only(version);
+        let (client, _) = soon(connector.socket(&server.socket(), &Hello::new())).await.unwrap();
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let prompt = |text| soon(session.prompt(text));
+        let (first, second, third) = tokio::join!(prompt("say One."), prompt("refuse"), prompt("say Three."));
+        assert_eq!(reason(&soon(third.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
+        assert_eq!(reason(&soon(second.unwrap().end()).await.unwrap()), "refusal", "{version:?}");
+        assert_eq!(reason(&soon(first.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
+    }
 }

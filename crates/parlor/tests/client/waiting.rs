@@ -1,6 +1,6 @@
 //! Prompts that wait, and what is taken back.
 
-use parlor_client::{Activity, Client, Hello, Object, Role, Session, Slot, Update, Words};
+use parlor_client::{Activity, Client, Hello, Object, Questions, Role, Session, Slot, Update, Words};
 use parlor_json::elements;
 
 use crate::server::Server;
@@ -24,50 +24,51 @@ async fn client(server: &Server) -> Client {
     soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap().0
 }
 
-/// A session whose turn waits for permission, and another client of it.
-async fn blocked(server: &Server) -> (Session, Session) {
+/// A session whose turn waits for permission, and another client of it. Both would answer.
+async fn blocked(server: &Server) -> (Session, Session, [Questions; 2]) {
     let (first, other) = (client(server).await, client(server).await);
+    let asked = [first.questions(), other.questions()];
     let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
     let joined = soon(other.load(session.id(), HERE.as_ref())).await.unwrap();
     soon(session.prompt("ask Go on")).await.unwrap();
-    (session, joined)
+    (session, joined, asked)
 }
 
 /// Lets the turn go on, and looks at all that was asked.
-async fn goes_on(session: &Session, prompts: &[&str]) {
-    let question = soon(session.client().question()).await.unwrap();
+async fn goes_on(session: &Session, asked: &mut Questions, prompts: &[&str]) {
+    let question = soon(asked.next()).await.unwrap();
     let choice = question.choices().remove(0);
     question.choose(&choice).await;
     soon(session.prompt("say Last.")).await.unwrap();
     knows(session, |said| said.last().is_some_and(|line| line == "Agent: Last.")).await;
     let said = said(&session.transcript());
-    let asked: Vec<_> = said.iter().filter_map(|line| line.strip_prefix("User: ")).collect();
-    assert_eq!(asked, prompts);
+    let prompted: Vec<_> = said.iter().filter_map(|line| line.strip_prefix("User: ")).collect();
+    assert_eq!(prompted, prompts);
 }
 
 #[tokio::test]
 async fn a_prompt_that_is_dropped_is_taken_back() {
     for server in [Server::start(), Server::with_old_agent()] {
-        let (session, other) = blocked(&server).await;
+        let (session, other, mut asked) = blocked(&server).await;
         tokio::select! {
             turn = session.prompt("say Never.") => panic!("nobody lets it go on: {turn:?}"),
             () = holds(&other, 1) => {}
         }
         holds(&other, 0).await;
-        goes_on(&session, &["ask Go on", "say Last."]).await;
+        goes_on(&session, &mut asked[0], &["ask Go on", "say Last."]).await;
     }
 }
 
 #[tokio::test]
 async fn prompts_are_taken_back_and_say_so() {
     let server = Server::with_old_agent();
-    let (session, other) = blocked(&server).await;
+    let (session, other, mut asked) = blocked(&server).await;
     let (never, kept, ()) =
         tokio::join!(soon(session.prompt("say Never.")), soon(other.prompt("say Kept.")), async {
             holds(&other, 2).await;
             session.take_back().await.unwrap();
             holds(&other, 1).await;
-            goes_on(&session, &["ask Go on", "say Kept.", "say Last."]).await;
+            goes_on(&session, &mut asked[0], &["ask Go on", "say Kept.", "say Last."]).await;
         });
     assert_eq!(never.unwrap_err().code(), Some(-32800));
     assert_eq!(reason(&soon(kept.unwrap().end()).await.unwrap()), "end_turn");

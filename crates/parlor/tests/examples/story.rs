@@ -20,9 +20,9 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 /// Joins a session with parlor's own client, says something if there is something to say, and leaves.
 async fn join(client: Client, session: &str, cwd: &Path, prompt: Option<&str>) -> Seen {
-    let asked = client.clone();
+    let mut asked = client.questions();
     let allow = tokio::spawn(async move {
-        while let Some(question) = asked.question().await {
+        while let Some(question) = asked.next().await {
             let choice = question.choices().into_iter().find(|choice| choice.kind == "allow_once").unwrap();
             question.choose(&choice).await;
         }

@@ -220,3 +220,27 @@ fn who_closes_the_session_takes_back_what_it_sent() {
         }
     }
 }
+
+#[test]
+fn a_turn_ends_for_all_when_somebody_deletes_the_session() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in Dialect::ALL {
+            let mut one = server.client(DOORS[n % 3], dialect, agent);
+            let mut two = server.client(DOORS[(n + 1) % 3], Dialect::V2, agent);
+            let session = one.new_session();
+            two.load(&session);
+            let (first, question) = begin(&mut one, &session);
+            let second = one.prompt(&session, "say Second.");
+            two.holds(&session, &["say Second."]);
+            let mark = two.mark();
+            assert_eq!(two.call("session/delete", json!({ "sessionId": session })), Ok(json!({})));
+            assert_eq!(one.end_of(&session, first), "cancelled");
+            assert_eq!(two.idle(&session, mark), "cancelled");
+            gone(dialect, &one.answer(second));
+            one.taken_back(&question);
+            let late = one.prompt(&session, "say Late.");
+            assert_eq!(code(&one.answer(late)), -32002);
+        }
+    }
+}

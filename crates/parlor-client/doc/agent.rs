@@ -1,0 +1,36 @@
+// An agent for the examples of the documentation, and a client of it. It says what it is told, and asks before it deletes.
+
+pub use parlor_agent::Server;
+use parlor_agent::{Agent, Choice as Offer, Failure, Stop, Turn};
+
+pub struct Example;
+
+impl Agent for Example {
+    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
+        if turn.text().starts_with("delete") {
+            let call = turn.tool("Delete the notes").start().await;
+            match call.ask(&[Offer::AllowOnce, Offer::RejectOnce]).await? {
+                Some(choice) if choice.allows() => call.complete().await,
+                Some(_) | None => return Ok(Stop::Refusal),
+            }
+        }
+        turn.say(&turn.text()).await;
+        Ok(Stop::EndTurn)
+    }
+}
+
+/// The streams of a connection to the agent.
+pub async fn streams() -> (impl tokio::io::AsyncRead + Send + Unpin, impl tokio::io::AsyncWrite + Send + Unpin) {
+    // It is there as long as the example runs.
+    let server = Box::leak(Box::new(Server::of(Example).start().await.unwrap()));
+    tokio::io::split(server.connect())
+}
+
+pub async fn connect() -> parlor_client::Client {
+    let (read, write) = streams().await;
+    parlor_client::Connector::new("example", "1.0").over(read, write).await.unwrap()
+}
+
+pub fn run(example: impl Future<Output = Result<(), parlor_client::Error>>) {
+    tokio::runtime::Runtime::new().unwrap().block_on(example).unwrap();
+}
