@@ -316,8 +316,9 @@ async fn a_form_is_filled_in_or_not() {
     let server = Server::of(Speaker::default()).start().await.unwrap();
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
+        let mut questions = client.questions();
         let prompt = soon(session.prompt("form")).await.unwrap();
-        let question = soon(client.question()).await.unwrap();
+        let question = soon(questions.next()).await.unwrap();
         let mut answer = Object::default();
         answer.set("action", Json::parse(r#""accept""#).unwrap());
         answer.set("content", Json::parse(r#"{"n":3}"#).unwrap());
@@ -329,7 +330,7 @@ async fn a_form_is_filled_in_or_not() {
         declined.set("action", Json::parse(r#""decline""#).unwrap());
         for answer in [Some(declined), None] {
             let prompt = soon(session.prompt("form")).await.unwrap();
-            let question = soon(client.question()).await.unwrap();
+            let question = soon(questions.next()).await.unwrap();
             match answer {
                 Some(answer) => question.answer(answer).await,
                 None => question.decline().await,
@@ -411,10 +412,11 @@ async fn a_turn_that_is_cancelled_while_it_asks_says_nothing_more() {
     let agent = Speaker::default();
     let server = Server::of(agent.clone()).start().await.unwrap();
     let (client, session) = begin(&server, Version::V2).await;
+    let mut questions = client.questions();
     let rounds = 100;
     for _ in 0..rounds {
         let prompt = soon(session.prompt("ask")).await.unwrap();
-        let question = soon(client.question()).await.unwrap();
+        let question = soon(questions.next()).await.unwrap();
         soon(session.cancel()).await.unwrap();
         assert_eq!(reason(&soon(prompt.end()).await.unwrap()), "cancelled");
         drop(question);
@@ -432,8 +434,9 @@ async fn a_question_that_is_not_waited_for_is_taken_back_and_the_turn_goes_on() 
     let agent = Speaker::default();
     let server = Server::of(agent.clone()).start().await.unwrap();
     let (client, session) = begin(&server, Version::V2).await;
+    let mut questions = client.questions();
     let prompt = soon(session.prompt("impatient")).await.unwrap();
-    let mut question = soon(client.question()).await.unwrap();
+    let mut question = soon(questions.next()).await.unwrap();
     soon(question.withdrawn()).await;
     says(&session, "I do not wait.").await;
     let state = session.transcript().state().map(|state| format!("{:?}", state.activity));
@@ -447,8 +450,9 @@ async fn a_question_names_the_tool_that_it_is_about() {
     let server = Server::of(Speaker::default()).start().await.unwrap();
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
+        let mut questions = client.questions();
         let prompt = soon(session.prompt("ask")).await.unwrap();
-        let question = soon(client.question()).await.unwrap();
+        let question = soon(questions.next()).await.unwrap();
         assert!(question.params().to_json().as_str().contains(r#""title":"Ask""#), "{version:?}");
         let choice = question.choices()[0].clone();
         question.choose(&choice).await;

@@ -47,9 +47,9 @@ impl Demo {
         let (read, write) = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
         let connector = Connector::new("test", "1").capability("elicitation", json(r#"{"form":{}}"#));
         let client = soon(connector.only(version).over(read, write)).await.unwrap();
-        let answering = client.clone();
+        let mut questions = client.questions();
         tokio::spawn(async move {
-            while let Some(question) = answering.question().await {
+            while let Some(question) = questions.next().await {
                 match question.choices().first() {
                     Some(choice) => question.choose(choice).await,
                     None => question.answer(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
