@@ -20,6 +20,11 @@ cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "tests"
 cargo test --workspace --quiet
 
+step "features"
+cargo clippy --package parlor-client --no-default-features --quiet -- -D warnings
+cargo clippy --package parlor-client --features tls --quiet -- -D warnings
+cargo test --package parlor-client --features tls --lib --quiet
+
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
