@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use parlor_dialect::live;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Content, MessageId, SessionId};
 use parlor_wire::{
@@ -98,10 +99,14 @@ impl<A: Agent> Host<A> {
             }
             Body::Notification { method, params } => {
                 let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
-                if method == "session/cancel"
-                    && let Some(place) = self.place(&params)
-                {
-                    self.cancel(&place).await;
+                let Some(place) = self.place(&params) else { return };
+                match &**method {
+                    "session/cancel" => self.cancel(&place).await,
+                    live::BEGUN => {
+                        let (agent, session) = (Arc::clone(&self.agent), self.session(&place, false));
+                        tokio::spawn(async move { agent.begun(session).await });
+                    }
+                    _ => {}
                 }
             }
             Body::Response { id, outcome } => {
@@ -121,8 +126,6 @@ impl<A: Agent> Host<A> {
                 let place = self.open(None, &params, Chosen::default());
                 let said = Text::new().raw("sessionId", place.id.as_json().as_literal());
                 self.opened(id, &place, said).await;
-                let (agent, session) = (Arc::clone(&self.agent), self.session(&place, false));
-                tokio::spawn(async move { agent.begun(session).await });
             }
             "session/fork" => {
                 let chosen = self.place(&params).map(|parent| lock(&parent.chosen).clone());
@@ -226,8 +229,7 @@ impl<A: Agent> Host<A> {
             let has_room = queue.waiting.len() < MAX_PROMPTS;
             if has_room {
                 queue.waiting.push_back((id.clone(), content));
-                if queue.running.is_none() {
-                    queue.running = Some(Running::new(&self.session(&place, true)));
+                if !std::mem::replace(&mut queue.is_worked_off, true) {
                     tokio::spawn(Arc::clone(self).work(Arc::clone(&place)));
                 }
             }
@@ -242,16 +244,17 @@ impl<A: Agent> Host<A> {
     /// Works off the prompts of a session.
     async fn work(self: Arc<Self>, place: Arc<Place>) {
         loop {
-            let session = self.session(&place, true);
-            let running = Running::new(&session);
-            let (id, content) = {
+            let (id, content, session, running) = {
                 let mut queue = lock(&place.queue);
-                let Some(next) = queue.waiting.pop_front() else {
+                let Some((id, content)) = queue.waiting.pop_front() else {
                     queue.running = None;
+                    queue.is_worked_off = false;
                     return;
                 };
+                let session = self.session(&place, true);
+                let running = Running::new(&session);
                 queue.running = Some(running.clone());
-                next
+                (id, content, session, running)
             };
             let message = fresh();
             self.answer(&id, Ok(Text::new().str("messageId", &message).end())).await;

@@ -23,7 +23,8 @@ type Reply = oneshot::Sender<Result<Object, RpcError>>;
 /// An agent's way to the sessions.
 pub(crate) struct Line {
     lines: mpsc::Sender<String>,
-    asked: Mutex<Asked<Reply>>,
+    /// The questions that are open; none once nobody is left who could answer.
+    asked: Mutex<Option<Asked<Reply>>>,
     home: Home,
 }
 
@@ -37,7 +38,7 @@ impl Line {
     /// A line, and the end at which it is read.
     pub(crate) fn new(home: &Home) -> (Arc<Self>, mpsc::Receiver<String>) {
         let (lines, said) = mpsc::channel(LINES);
-        let line = Self { lines, asked: Mutex::new(Asked::new(MAX_ASKED)), home: Arc::clone(home) };
+        let line = Self { lines, asked: Mutex::new(Some(Asked::new(MAX_ASKED))), home: Arc::clone(home) };
         (Arc::new(line), said)
     }
 
@@ -58,7 +59,7 @@ impl Line {
         let (reply, answer) = oneshot::channel();
         let params = Json::parse(params).map_err(|_| RpcError::new(code::INTERNAL_ERROR, "no params"))?;
         let too_many = || RpcError::new(code::INTERNAL_ERROR, "too many questions are open");
-        let id = lock(&self.asked).ask(reply).map_err(|_| too_many())?;
+        let id = lock(&self.asked).as_mut().ok_or_else(gone)?.ask(reply).map_err(|_| too_many())?;
         let _open = Open { line: Arc::clone(self), id: id.clone() };
         self.message(write::request(&id, method, Some(params.raw()))).await;
         answer.await.unwrap_or_else(|_| Err(gone()))
@@ -66,7 +67,7 @@ impl Line {
 
     /// A question is answered.
     pub(crate) fn answered(&self, id: &RequestId, answer: Result<Object, RpcError>) {
-        if let Some(reply) = lock(&self.asked).answered(id) {
+        if let Some(reply) = lock(&self.asked).as_mut().and_then(|asked| asked.answered(id)) {
             // Who asked may have given up just now.
             let _ = reply.send(answer);
         }
@@ -74,7 +75,7 @@ impl Line {
 
     /// Nobody is left who could answer.
     pub(crate) fn hang_up(&self) {
-        *lock(&self.asked) = Asked::new(MAX_ASKED);
+        *lock(&self.asked) = None;
     }
 
     /// What was said in a session, once this message is in it.
@@ -93,7 +94,7 @@ impl Line {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let is_open = lock(&self.line.asked).answered(&self.id).is_some();
+        let is_open = lock(&self.line.asked).as_mut().is_some_and(|asked| asked.answered(&self.id).is_some());
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && is_open
         {

@@ -24,7 +24,9 @@ pub(crate) struct Place {
 /// What is to be done in a session.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// The turn that goes on, or is about to.
+    /// Whether somebody works off what waits.
+    pub(crate) is_worked_off: bool,
+    /// The turn that goes on.
     pub(crate) running: Option<Running>,
     pub(crate) waiting: VecDeque<(RequestId, Content)>,
 }

@@ -202,7 +202,11 @@ impl Session {
         let cwd = self.cwd().to_string_lossy();
         let shown = Text::update("terminal_update").str("terminalId", &id).str("command", command);
         self.tell(&shown.str("cwd", &cwd).end()).await;
-        self.state().terminals.insert(id.clone());
+        let mut state = self.state();
+        if state.phase != Phase::Cancelled {
+            state.terminals.insert(id.clone());
+        }
+        drop(state);
         Terminal::new(self.clone(), id)
     }
 
@@ -326,6 +330,10 @@ impl Session {
         let asking = Asking::begin(self).ok_or_else(cancelled)?;
         if asking.tells_state {
             self.send(&state("requires_action")).await;
+            // The turn may have ended meanwhile, which is what holds.
+            if self.state().phase == Phase::Apart {
+                self.send(&state("idle")).await;
+            }
         }
         let answer = self.0.line.ask(method, params.end()).await;
         // A turn that is cancelled has its questions answered, which is nothing to go on with.
@@ -341,7 +349,11 @@ impl Session {
 
     /// A tool call was shown. One that is not over is ended with the turn, or when nobody can end it any more.
     pub(crate) fn begin_call(&self, id: &str) {
-        self.state().calls.insert(id.to_owned());
+        let mut state = self.state();
+        // What nobody saw begin need not end.
+        if state.phase != Phase::Cancelled {
+            state.calls.insert(id.to_owned());
+        }
     }
 
     pub(crate) fn end_call(&self, id: &str) {

@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::session::{Session, fresh};
 use crate::text::{Text, list, words};
 
-/// A tool at work. One that is not over when the turn ends has failed.
+/// A tool at work. One that is not over when the turn ends has failed, or was cancelled with it.
 #[derive(Debug)]
 pub struct ToolCall {
     session: Session,

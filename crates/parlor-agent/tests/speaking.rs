@@ -32,6 +32,47 @@ impl Drop for TellDropped {
     }
 }
 
+impl Speaker {
+    /// Goes on beside the turn.
+    async fn beside(&self, turn: &Turn, word: &str, rest: &str) {
+        let (go, ended) = (Arc::clone(&self.go), Arc::clone(&self.dropped));
+        match word {
+            "background" => {
+                turn.say("I will tell you.").await;
+                let session = turn.session();
+                tokio::spawn(async move {
+                    go.notified().await;
+                    let _call = session.tool("Never ends").start().await;
+                    session.say("It is ").await;
+                    session.say("built.").await;
+                });
+            }
+            "late" => {
+                let turn = turn.clone();
+                tokio::spawn(async move {
+                    go.notified().await;
+                    turn.say("Late words.").await;
+                    let _call = turn.tool("Late").start().await;
+                    let _terminal = turn.terminal("late").await;
+                });
+                if rest == "and wait" {
+                    std::future::pending::<()>().await;
+                }
+            }
+            _ => {
+                let session = turn.session();
+                tokio::spawn(async move {
+                    go.notified().await;
+                    let gone = session.transcript().await.is_err();
+                    let asked = session.form("Anybody?", &Json::parse("{}").unwrap()).await;
+                    assert!(gone && asked.is_err());
+                    ended.notify_one();
+                });
+            }
+        }
+    }
+}
+
 impl Agent for Speaker {
     fn info(&self) -> Info {
         Info::new("speaker", "1")
@@ -45,6 +86,12 @@ impl Agent for Speaker {
     async fn begun(&self, session: Session) {
         if self.greets {
             session.say("Welcome.").await;
+            let entries = session.transcript().await.map_or(0, |transcript| transcript.entries().len());
+            let schema = Json::parse(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#).unwrap();
+            if let Ok(Some(filled)) = session.form("Who is there?", &schema).await {
+                session.end_message();
+                session.say(&format!("{entries}: {}", filled.to_json().as_str())).await;
+            }
         }
     }
 
@@ -87,26 +134,7 @@ impl Agent for Speaker {
                     Json::parse("{\n\"sessionUpdate\":\"_weather\",\n\"rain\":12345678901234567890}")?;
                 turn.update(&Object::parse(update.raw())?).await;
             }
-            "background" => {
-                turn.say("I will tell you.").await;
-                let (session, go) = (turn.session(), Arc::clone(&self.go));
-                tokio::spawn(async move {
-                    go.notified().await;
-                    let _call = session.tool("Never ends").start().await;
-                    session.say("It is ").await;
-                    session.say("built.").await;
-                });
-            }
-            "late" => {
-                let (turn, go) = (turn.clone(), Arc::clone(&self.go));
-                tokio::spawn(async move {
-                    go.notified().await;
-                    turn.say("Late words.").await;
-                });
-                if rest == "and wait" {
-                    std::future::pending::<()>().await;
-                }
-            }
+            "background" | "late" | "outlive" => self.beside(&turn, word, rest).await,
             "ask" => {
                 let call = turn.tool("Ask").start().await;
                 let choice = call.ask(&[Choice::AllowOnce]).await;
@@ -345,10 +373,18 @@ async fn a_form_is_filled_in_or_not() {
 async fn an_agent_may_speak_first() {
     let server = Server::of(Speaker { greets: true, ..Speaker::default() }).start().await.unwrap();
     for version in VERSIONS {
-        let (_client, session) = begin(&server, version).await;
+        let client = client(&server, version).await;
+        let mut questions = client.questions();
+        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
         says(&session, "Welcome.").await;
+        // It may ask as well, and know what was said.
+        let mut answer = Object::default();
+        answer.set("action", Json::parse(r#""accept""#).unwrap());
+        answer.set("content", Json::parse(r#"{"name":"Ada"}"#).unwrap());
+        soon(questions.next()).await.unwrap().answer(answer).await;
+        says(&session, r#"1: {"name":"Ada"}"#).await;
         turn(&session, "hello").await;
-        assert_eq!(said(&session.transcript()), ["Welcome.", "hello"]);
+        assert_eq!(said(&session.transcript()), ["Welcome.", r#"1: {"name":"Ada"}"#, "hello"]);
         // A fork is nothing new.
         let fork = soon(session.fork(None, "/tmp".as_ref())).await.unwrap();
         turn(&fork, "there").await;
@@ -402,9 +438,27 @@ async fn words_of_a_turn_that_is_over_are_said_and_those_of_a_cancelled_one_are_
     .await;
     soon(session.cancel()).await.unwrap();
     assert_eq!(reason(&soon(prompt.end()).await.unwrap()), "cancelled");
+    let before = session.transcript().entries().len();
     agent.go.notify_one();
     turn(&session, "after").await;
     assert_eq!(said(&session.transcript()), ["Late words.", "after"]);
+    assert_eq!(
+        session.transcript().entries().len(),
+        before + 2,
+        "nobody hears of tools and terminals either"
+    );
+}
+
+#[tokio::test]
+async fn what_outlives_its_server_is_told_so() {
+    let agent = Speaker::default();
+    let server = Server::of(agent.clone()).start().await.unwrap();
+    let (_client, session) = begin(&server, Version::V2).await;
+    turn(&session, "outlive").await;
+    server.stop().await;
+    drop(server);
+    agent.go.notify_one();
+    soon(agent.dropped.notified()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -128,6 +128,9 @@ pub fn state_name(transcript: &Transcript) -> JsonStr {
 /// What an agent asks to know that all that it said before has been taken. The answer is an empty object.
 pub const SETTLED: &str = "_parlor/settled";
 
+/// What an agent inside the process is told when a session that it began is there for all.
+pub const BEGUN: &str = "_parlor/begun";
+
 /// The line of an update, with its end. `seq` is told to clients that asked for it.
 pub fn update_line(session: &SessionId, update: &str, seq: Option<u64>) -> String {
     let mut line = String::with_capacity(update.len() + 128);

@@ -165,7 +165,7 @@ impl Agent {
         Ok(answer)
     }
 
-    /// Asks the agent; the answer goes to a session. `None` if too much was asked already.
+    /// Asks the agent; the answer goes to a session. Fails if too much was asked already.
     pub(crate) fn call_for(
         &self,
         session: &Inbox,

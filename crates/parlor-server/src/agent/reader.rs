@@ -230,11 +230,18 @@ async fn notification(
         let inbox = lock(&agent.links).sessions.get(&session).cloned();
         match inbox {
             Some(inbox) => drop(inbox.send(Message::Lines(format!("{}\n", message.text()), None)).await),
-            None => orphan(agent, session, message.text()),
+            None => match home(agent, &session) {
+                Some(home) => home.deliver(format!("{}\n", message.text())).await,
+                None => orphan(agent, session, message.text()),
+            },
         }
         return;
     }
     let session = json::session_of(&json::object(params));
+    if session.as_ref().is_some_and(|session| home(agent, session).is_some()) {
+        tracing::debug!(agent = agent.name, method, "said of a session that it was let go of");
+        return;
+    }
     let inbox = session.and_then(|session| lock(&agent.links).sessions.get(&session).cloned());
     if let Some(inbox) = inbox {
         let _ = inbox.send(Message::AgentNotes(message.text().to_owned())).await;

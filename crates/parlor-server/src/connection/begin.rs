@@ -160,11 +160,22 @@ async fn try_new(
         data: data(client, params, agent.dialect).to_json().as_str().to_owned(),
     };
     let opened = Opened { row, transcript: Transcript::default(), kept: None, answers: None, aliases: None };
-    let bound =
-        Bound { agent, session: agents_session, replays: false, anew: false, result: Object::default() };
+    let mut begun = Object::default();
+    begun.set("sessionId", agents_session.as_json());
+    let bound = Bound {
+        agent: Arc::clone(&agent),
+        session: agents_session,
+        replays: false,
+        anew: false,
+        result: Object::default(),
+    };
     hub.note_peer(session, &client.peer);
     hub.begin(opened, session, bound, result);
-    hub.send(session, Message::Join { client: Arc::clone(client), id: id.clone(), from: From::New }).await
+    hub.send(session, Message::Join { client: Arc::clone(client), id: id.clone(), from: From::New }).await?;
+    if config.local.is_some() {
+        agent.notify(live::BEGUN, &begun);
+    }
+    Ok(())
 }
 
 /// What has to be known to give the session to an agent again.

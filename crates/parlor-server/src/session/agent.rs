@@ -42,23 +42,23 @@ impl Bound {
     pub(super) fn release(self, hub: &Arc<Shared>, ours: &SessionId) {
         self.agent.release(&self.session, Home { hub: Arc::downgrade(hub), session: ours.clone() });
         if self.agent.offers(Offer::Close) {
-            tokio::spawn(async move {
-                let _ = self.agent.call("session/close", &Actor::params_for(&self.session)).await;
-            });
+            self.tell("session/close");
         }
     }
 
     /// Our session is gone, or goes without the agent.
     pub(super) fn discard(self) {
         self.agent.unlink(&self.session);
-        let method = match () {
-            () if self.agent.offers(Offer::Delete) => "session/delete",
-            () if self.agent.offers(Offer::Close) => "session/close",
-            () => return,
-        };
-        tokio::spawn(async move {
-            let _ = self.agent.call(method, &Actor::params_for(&self.session)).await;
-        });
+        if self.agent.offers(Offer::Delete) {
+            self.tell("session/delete");
+        } else if self.agent.offers(Offer::Close) {
+            self.tell("session/close");
+        }
+    }
+
+    /// Tells the agent at once, before it can be asked for the session again. Nobody waits for its answer.
+    fn tell(&self, method: &str) {
+        drop(self.agent.call_now(method, &Actor::params_for(&self.session)));
     }
 }
 
@@ -350,7 +350,10 @@ impl Actor {
 
     /// Looks whether the agent has finished telling what was before.
     pub(super) fn quiet(&mut self) {
-        let Some(starting) = &self.starting else { return };
+        // One that is not there yet has told nothing: it is a later one than the one that was waited for.
+        let Some(starting) = self.starting.as_ref().filter(|starting| starting.bound.is_some()) else {
+            return;
+        };
         if starting.heard.elapsed() >= SILENCE || starting.since.elapsed() >= MOST_SILENCE {
             self.agent_restored();
         } else {
@@ -365,6 +368,18 @@ impl Actor {
         self.bind(bound, anew);
         self.learn(&result);
         self.go_on_with_calls(None);
+        for id in std::mem::take(&mut self.unsettled) {
+            self.settled(&id);
+        }
+    }
+
+    /// All that the agent said before it asked this has been taken. One that is on its way back is answered when it is
+    /// there.
+    pub(super) fn settled(&mut self, id: &RequestId) {
+        match self.bound() {
+            Some((agent, _)) => agent.answer(id, &Ok(Object::default().to_json())),
+            None => self.unsettled.push(id.clone()),
+        }
     }
 
     pub(super) fn agent_gone(&mut self, error: &RpcError) {
@@ -375,6 +390,7 @@ impl Actor {
         self.starting = None;
         self.sent.clear();
         self.passed_on.clear();
+        self.unsettled.clear();
         self.questions.retain(|_, asked| !asked.forwarded);
         self.terminals = None;
         self.decoder.turn_boundary();

@@ -186,11 +186,7 @@ impl Actor {
             "session/request_permission" => self.question(id, method, params, false),
             "elicitation/create" => self.question(id, method, params, true),
             "fs/read_text_file" | "fs/write_text_file" => self.serve_file(id, method, params),
-            live::SETTLED => {
-                if let Some((agent, _)) = self.bound() {
-                    agent.answer(&id, &Ok(Object::default().to_json()));
-                }
-            }
+            live::SETTLED => self.settled(&id),
             _ if method.starts_with("terminal/") => self.serve_terminal(id, &method, &params),
             _ => self.forward_to_client(id, method, params),
         }

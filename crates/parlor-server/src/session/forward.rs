@@ -77,6 +77,15 @@ impl Actor {
         }
     }
 
+    /// The session ends: nobody takes part in it who could be told, so each is told by itself.
+    pub(super) fn refuse_calls(&mut self, error: &RpcError) {
+        for forward in std::mem::take(&mut self.waiting_calls) {
+            if let Some(id) = &forward.id {
+                forward.client.outbox.push(json::error(id, error).into());
+            }
+        }
+    }
+
     /// A client does not want the answer any more. An agent that was asked decides what comes of it.
     pub(super) fn unforward(&mut self, client: ClientId, id: &RequestId) {
         let is_it = |waiting: &Forward| waiting.client.id == client && waiting.id.as_ref() == Some(id);

@@ -82,8 +82,11 @@ impl Actor {
         if client.drives() {
             self.hub.note_peer(&self.id, &client.peer);
         }
-        // Who is there already leaves its seat and comes again.
-        self.unseat(client.id);
+        // Who is there already leaves its seat and comes again, and is still owed what it was.
+        let owed = self.seats.remove(&client.id).map(|mut seat| {
+            self.step(Input::Left(client.id));
+            seat.unsaid(0)
+        });
         let upto = if *from == From::New { 0 } else { seq };
         let is_new = matches!(from, From::New | From::Forked(_));
         let is_blank = matches!(from, From::Now | From::Forked(_));
@@ -91,7 +94,11 @@ impl Actor {
         let answer = Some(Answer { id, is_new, is_blank, notes });
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode]);
-        self.seats.insert(client.id, Seat::new(client, reading, answer));
+        let mut seat = Seat::new(client, reading, answer);
+        for (line, _) in owed.into_iter().flatten() {
+            seat.say(line, 0, seq);
+        }
+        self.seats.insert(seat.client.id, seat);
     }
 
     /// A client takes part without having asked for what was.

@@ -185,6 +185,8 @@ pub(crate) struct Actor {
     /// under which it was asked.
     waiting_calls: Vec<Forward>,
     passed_on: HashMap<(ClientId, RequestId), RequestId>,
+    /// What an agent that is being brought back wants to know to have been taken.
+    unsettled: Vec<RequestId>,
     aliases: Aliases,
     unsaved: Unsaved,
     unworded: Unworded,
@@ -499,6 +501,7 @@ impl Actor {
             Some(End::Unused | End::Stopped(_)) | None => None,
         };
         if let Some(error) = refused {
+            self.refuse_calls(&error);
             if matches!(self.ends, Some(End::Deleted)) {
                 self.tell_those_behind(&error);
             }

@@ -79,6 +79,7 @@ pub(crate) fn start(
         waiting_forks: Vec::new(),
         waiting_calls: Vec::new(),
         passed_on: HashMap::new(),
+        unsettled: Vec::new(),
         aliases: Aliases::restored(aliases.as_deref()),
         unsaved: Unsaved::default(),
         unworded,

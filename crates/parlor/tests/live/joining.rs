@@ -131,3 +131,22 @@ fn who_is_killed_in_the_middle_of_a_turn_finds_the_session_as_it_is() {
         }
     }
 }
+
+#[test]
+fn who_joins_again_is_still_owed_its_answers() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let session = client.new_session();
+            let first = client.prompt(&session, "ask\nsay One.");
+            let question = client.question("session/request_permission");
+            let second = client.prompt(&session, "say Two.");
+            client.load(&session);
+            client.choose(&question, "allow-once");
+            assert_eq!(client.end_of(&session, first), "end_turn", "{agent} {dialect}");
+            client.hears(&session, "Two.");
+            client.answer(second).unwrap();
+        }
+    }
+}
