@@ -97,6 +97,8 @@ pub(crate) struct Answer {
     pub(crate) session: Option<Arc<Shared>>,
     /// Up to where that was known when the answer came.
     pub(crate) place: (u64, u64),
+    /// Whether it is to a prompt, and nothing is to end before its turn.
+    pub(crate) is_next: bool,
 }
 
 /// A request without an answer.
@@ -320,7 +322,10 @@ impl Driver {
             }
         }
         let place = session.as_ref().map_or((0, 0), |session| session.place());
-        outcome.map(|result| Answer { result, session, place })
+        let is_next = kind == Kind::Prompt
+            && outcome.is_ok()
+            && session.as_ref().is_some_and(|session| session.prompted());
+        outcome.map(|result| Answer { result, session, place, is_next })
     }
 
     /// The session of an id, which is new if nothing was said of it yet.

@@ -64,6 +64,8 @@ pub(crate) struct Told {
     pub(crate) unread: Option<(u64, String)>,
     /// How the last turns ended, with the numbers of the changes that said so.
     ends: VecDeque<(u64, State)>,
+    /// The last change when the last prompt was taken.
+    prompted: Option<u64>,
     /// Whether the state is one that a server noted, and not one that was told.
     is_noted: bool,
 }
@@ -99,12 +101,21 @@ const ENDS: usize = 64;
 impl Told {
     fn nothing(id: &SessionId) -> Self {
         let fold = Fold::of_session(Dialect::V2, id.clone());
-        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), is_noted: false }
+        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), prompted: None, is_noted: false }
     }
 
     /// How the first turn ended that did so after a change.
     pub(crate) fn end_after(&self, seq: u64) -> Option<State> {
         self.ends.iter().find(|(ended, _)| *ended > seq).map(|(_, state)| state.clone())
+    }
+
+    /// Notes that a prompt was taken. Whether nothing is to end before its turn, as far as is known.
+    fn prompted(&mut self) -> bool {
+        let transcript = self.fold.transcript();
+        let is_idle = transcript.state().is_none_or(|state| state.activity == Activity::Idle);
+        let seq = transcript.seq();
+        let before = self.prompted.replace(seq);
+        is_idle && before.is_none_or(|before| self.end_after(before).is_some())
     }
 
     /// Takes an update, and notes the end of a turn.
@@ -249,6 +260,11 @@ impl Shared {
         known.owner = Some(by.clone());
         self.stands(&known, Standing::Followed);
         Ok(())
+    }
+
+    /// A prompt of this client's was taken. Whether nothing is to end before its turn, as far as is known.
+    pub(crate) fn prompted(&self) -> bool {
+        self.known().told.prompted()
     }
 
     /// It was answered. What was told anew counts.

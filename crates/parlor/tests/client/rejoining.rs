@@ -1,6 +1,6 @@
 //! Connections that are lost and made up for, and sessions that are loaded again: nothing is doubled, and nothing is lost.
 
-use parlor_client::{Error, Session, Version};
+use parlor_client::{Error, Hello, Session, Version};
 
 use crate::peer::{Peer, chunk, idle, peer, prompt};
 use crate::server::Server;
@@ -227,4 +227,74 @@ async fn a_session_that_cannot_be_joined_again_is_lost_and_known() {
     assert_eq!(refused.unwrap_err().code(), Some(-32002));
     assert!(matches!(soon(lost.idle()).await, Err(Error::Gone)));
     assert_eq!(said(&lost.transcript()), ["Agent: One"]);
+}
+
+/// A turn that was taken in version 1, and its session after another connection goes on with it.
+#[tokio::test]
+async fn a_turn_of_version_1_ends_after_it_was_told_anew() {
+    let server = Server::start();
+    let connect = async || {
+        let old = connector().only(Version::V1);
+        soon(old.socket(&server.socket(), &Hello::new())).await.unwrap().0
+    };
+    for (text, is_over) in [("say One.", true), ("say Two.\nsleep 60000", false)] {
+        let first = connect().await;
+        let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
+        let turn = soon(session.prompt(text)).await.unwrap();
+        knows(&session, |said| said.len() == 2).await;
+        if is_over {
+            soon(turn.end()).await.unwrap();
+        }
+        soon(first.disconnect()).await;
+        let found = soon(connect().await.rejoin(&session, HERE.as_ref())).await.unwrap();
+        if !is_over {
+            found.cancel().await.unwrap();
+        }
+        soon(turn.end()).await.unwrap();
+    }
+}
+
+/// An agent of version 1 is started anew, and knows nothing of the turn.
+#[tokio::test]
+async fn the_end_of_a_turn_that_nobody_knows_of_is_not_waited_for() {
+    let state = tempfile::tempdir().unwrap();
+    let args = ["test-agent", "--version", "1", "--state", state.path().to_str().unwrap()];
+    let first = crate::spawn(&args).await;
+    let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
+    let turn = soon(session.prompt("say One.\nsleep 60000")).await.unwrap();
+    knows(&session, |said| said.len() == 2).await;
+    soon(first.disconnect()).await;
+    let _found = soon(crate::spawn(&args).await.rejoin(&session, HERE.as_ref())).await.unwrap();
+    assert!(matches!(soon(turn.end()).await, Err(Error::Gone)));
+}
+
+#[tokio::test]
+async fn a_turn_ends_also_if_its_message_is_never_told() {
+    let (session, mut peer) = begun(&chunk("m", "One.", None)).await;
+    for reason_given in ["end_turn", "refusal"] {
+        let (turn, ()) = tokio::join!(soon(session.prompt("Two?")), async {
+            let request = peer.asked("session/prompt").await;
+            peer.says(&(request.answer(r#"{"messageId":"u"}"#) + &idle(reason_given, None))).await;
+        });
+        assert_eq!(reason(&soon(turn.unwrap().end()).await.unwrap()), reason_given);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_for_another_does_not_end_with_it() {
+    let (session, mut peer) = begun(&chunk("m", "One.", None)).await;
+    let prompt_of = |text| soon(session.prompt(text));
+    let (first, second, ()) = tokio::join!(prompt_of("Two?"), prompt_of("Three?"), async {
+        for message in ["u", "v"] {
+            let request = peer.asked("session/prompt").await;
+            peer.answer(&request, &format!(r#"{{"messageId":"{message}"}}"#)).await;
+        }
+    });
+    let (first, second) = (first.unwrap(), second.unwrap());
+    peer.says(&(prompt("u", "Two?", None) + &idle("end_turn", None))).await;
+    assert_eq!(reason(&soon(first.end()).await.unwrap()), "end_turn");
+    let (end, ()) = tokio::join!(soon(second.end()), async {
+        peer.says(&(prompt("v", "Three?", None) + &idle("refusal", None))).await;
+    });
+    assert_eq!(reason(&end.unwrap()), "refusal");
 }
