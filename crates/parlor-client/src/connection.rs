@@ -9,8 +9,8 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::driver::{Answer, Command, Driver, Purpose, Sessions};
-use crate::known::Owner;
+use crate::driver::{Answer, Command, Driver, Joined, Purpose, Reply, Sessions};
+use crate::known::{Owner, Replay};
 use crate::losses::Ledger;
 use crate::question::Desk;
 use crate::transport::Transport;
@@ -119,9 +119,19 @@ impl Connection {
 
     /// Asks for a purpose.
     pub(crate) async fn ask(&self, method: &str, params: &Object, purpose: Purpose) -> Result<Answer, Error> {
+        let (method, params) = (method.to_owned(), params.clone());
+        self.answer(|reply| Command::Ask { method, params, purpose, reply }).await
+    }
+
+    /// Joins a session.
+    pub(crate) async fn join(&self, params: Object, joined: Joined, replay: Replay) -> Result<Answer, Error> {
+        self.answer(|reply| Command::Join { params, joined, replay, reply }).await
+    }
+
+    /// The answer to a command.
+    async fn answer(&self, command: impl FnOnce(Reply) -> Command) -> Result<Answer, Error> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Ask { method: method.to_owned(), params: params.clone(), purpose, reply };
-        self.send(command).await?;
+        self.send(command(reply)).await?;
         let mut waiting = Waiting { answer, is_over: false, given_up: &self.given_up };
         let outcome = (&mut waiting.answer).await;
         waiting.is_over = true;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parlor_dialect::live::{self, AgentUpdate};
 use parlor_dialect::{Dialect, Side, Translator};
-use parlor_json::{JsonStr, Members, Object};
+use parlor_json::{Json, JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
     Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
@@ -47,7 +47,14 @@ pub(crate) enum Command {
         method: String,
         params: Object,
         purpose: Purpose,
-        reply: oneshot::Sender<Result<Answer, Error>>,
+        reply: Reply,
+    },
+    /// A session is joined. From where on it is told is said when it is known.
+    Join {
+        params: Object,
+        joined: Joined,
+        replay: Replay,
+        reply: Reply,
     },
     Notify {
         method: String,
@@ -71,7 +78,7 @@ pub(crate) enum Purpose {
     /// A session that the answer names.
     Begin,
     /// To be told of a session from here on.
-    Join(Joined, Replay),
+    Join(Arc<Shared>),
     /// A turn of a session.
     Prompt(Arc<Shared>),
     /// To be told of a session no more, whatever the answer is.
@@ -89,6 +96,18 @@ pub(crate) enum Joined {
     Lost(Arc<Shared>),
 }
 
+impl Joined {
+    pub(crate) fn id(&self) -> &SessionId {
+        match self {
+            Self::Named(id) => id,
+            Self::Lost(session) => session.id(),
+        }
+    }
+}
+
+/// Who waits for an answer.
+pub(crate) type Reply = oneshot::Sender<Result<Answer, Error>>;
+
 /// What was answered.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -103,22 +122,9 @@ pub(crate) struct Answer {
 
 /// A request without an answer.
 struct Request {
-    reply: oneshot::Sender<Result<Answer, Error>>,
-    /// The session that it is about, if one is known to be.
-    session: Option<Arc<Shared>>,
-    kind: Kind,
+    reply: Reply,
+    purpose: Purpose,
     is_taken_back: bool,
-}
-
-/// What the answer to a request means for its session.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Call,
-    Begin,
-    Join,
-    Prompt,
-    Close,
-    Delete,
 }
 
 /// What comes next.
@@ -237,20 +243,17 @@ impl Driver {
     fn command(&mut self, command: Command) {
         match command {
             // Given up before it was asked.
-            Command::Ask { reply, .. } if reply.is_closed() => {}
-            Command::Ask { method, params, purpose, reply } => {
-                let (session, kind) = match self.prepare(purpose) {
-                    Ok(prepared) => prepared,
-                    Err(error) => return drop(reply.send(Err(error))),
-                };
-                match self.asked.ask(Request { reply, session, kind, is_taken_back: false }) {
-                    Ok(id) => self.say(&write::request(&id, &method, Some(params.to_json().raw()))),
-                    Err(full) => {
-                        let Request { reply, session, kind, .. } = full.refused;
-                        let _ = reply.send(self.answered(session, kind, Err(Error::Busy)));
+            Command::Ask { reply, .. } | Command::Join { reply, .. } if reply.is_closed() => {}
+            Command::Ask { method, params, purpose, reply } => self.ask(&method, &params, purpose, reply),
+            Command::Join { mut params, joined, replay, reply } => match self.join(joined, replay) {
+                Ok((session, from)) => {
+                    if let Some(from) = from {
+                        params.set("replayFrom", from);
                     }
+                    self.ask("session/resume", &params, Purpose::Join(session), reply);
                 }
-            }
+                Err(error) => drop(reply.send(Err(error))),
+            },
             Command::Notify { method, params } => {
                 self.say(&write::notification(&method, Some(params.to_json().raw())));
             }
@@ -260,72 +263,78 @@ impl Driver {
             }
             Command::TakeBack(session) => {
                 self.take_back(|request| {
-                    request.kind == Kind::Prompt
-                        && request.session.as_ref().is_some_and(|prompted| *prompted.id() == session)
+                    matches!(&request.purpose, Purpose::Prompt(prompted) if *prompted.id() == session)
                 });
             }
         }
     }
 
-    /// What has to be so before something is asked.
-    fn prepare(&mut self, purpose: Purpose) -> Result<(Option<Arc<Shared>>, Kind), Error> {
-        Ok(match purpose {
-            Purpose::Call => (None, Kind::Call),
-            Purpose::Begin => (None, Kind::Begin),
-            Purpose::Prompt(session) => (Some(session), Kind::Prompt),
-            Purpose::Close(session) => (Some(session), Kind::Close),
-            Purpose::Delete(session) => (Some(session), Kind::Delete),
-            Purpose::Join(joined, replay) => {
-                let session = match joined {
-                    Joined::Lost(session) => session,
-                    Joined::Named(id) => {
-                        let known = self.sessions().get(&id).cloned();
-                        known.unwrap_or_else(|| Arc::new(Shared::new(id, None)))
-                    }
-                };
-                session.join(&self.owner, replay)?;
-                let replaced = self.sessions().insert(session.id().clone(), Arc::clone(&session));
-                if let Some(replaced) = replaced.filter(|replaced| !Arc::ptr_eq(replaced, &session)) {
-                    replaced.end(&self.owner, Standing::Lost);
-                }
-                (Some(session), Kind::Join)
-            }
-        })
+    fn ask(&mut self, method: &str, params: &Object, purpose: Purpose, reply: Reply) {
+        match self.asked.ask(Request { reply, purpose, is_taken_back: false }) {
+            Ok(id) => self.say(&write::request(&id, method, Some(params.to_json().raw()))),
+            Err(full) => self.answered(full.refused, Err(Error::Busy)),
+        }
     }
 
-    /// What an answer means for the session that it is about.
-    fn answered(
-        &mut self,
-        session: Option<Arc<Shared>>,
-        kind: Kind,
-        outcome: Result<Object, Error>,
-    ) -> Result<Answer, Error> {
+    /// Makes this connection the one that tells of a session. Says from where on it is to be told.
+    fn join(&self, joined: Joined, replay: Replay) -> Result<(Arc<Shared>, Option<Json>), Error> {
+        let session = match joined {
+            Joined::Lost(session) => session,
+            Joined::Named(id) => {
+                let known = self.sessions().get(&id).cloned();
+                known.unwrap_or_else(|| Arc::new(Shared::new(id, None)))
+            }
+        };
+        let from = session.join(&self.owner, replay)?;
+        let replaced = self.sessions().insert(session.id().clone(), Arc::clone(&session));
+        if let Some(replaced) = replaced.filter(|replaced| !Arc::ptr_eq(replaced, &session)) {
+            replaced.end(&self.owner, Standing::Lost);
+        }
+        Ok((session, from))
+    }
+
+    /// A request was answered: what that means for the session that it is about.
+    fn answered(&mut self, request: Request, outcome: Result<Object, Error>) {
         // What was said before it is known before it.
         self.tell();
-        let session = match (kind, &outcome) {
-            (Kind::Begin, Ok(result)) => Some(self.session(&session_in(result)?)),
-            (Kind::Begin | Kind::Call | Kind::Join | Kind::Prompt | Kind::Close | Kind::Delete, _) => session,
-        };
-        if let Some(session) = &session {
-            match (kind, &outcome) {
-                (Kind::Begin | Kind::Join, Ok(result)) => session.joined(&self.owner, result),
-                (Kind::Join, Err(_)) => session.refused(&self.owner),
-                (Kind::Close, _) | (Kind::Delete, Ok(_)) => session.end(&self.owner, Standing::Left),
-                // It was deleted already.
-                (Kind::Delete, Err(error)) if error.code() == Some(code::RESOURCE_NOT_FOUND) => {
+        let mut is_next = false;
+        let session = match (request.purpose, &outcome) {
+            (Purpose::Call, _) | (Purpose::Begin, Err(_)) => None,
+            (Purpose::Begin, Ok(result)) => session_in(result).ok().map(|id| {
+                let session = self.session(&id);
+                session.joined(&self.owner, result);
+                session
+            }),
+            (Purpose::Join(session), Ok(result)) => {
+                session.joined(&self.owner, result);
+                Some(session)
+            }
+            (Purpose::Join(session), Err(_)) => {
+                session.refused(&self.owner);
+                Some(session)
+            }
+            (Purpose::Prompt(session), outcome) => {
+                is_next = outcome.is_ok() && session.prompted();
+                Some(session)
+            }
+            (Purpose::Close(session), _) => {
+                session.end(&self.owner, Standing::Left);
+                Some(session)
+            }
+            (Purpose::Delete(session), outcome) => {
+                // It may have been deleted already.
+                let code = outcome.as_ref().err().and_then(Error::code);
+                if outcome.is_ok() || code == Some(code::RESOURCE_NOT_FOUND) {
                     session.end(&self.owner, Standing::Left);
                 }
-                (Kind::Begin | Kind::Delete, Err(_)) | (Kind::Call | Kind::Prompt, _) => {}
+                Some(session)
             }
-            if !session.is_told_by(&self.owner) {
-                self.forget(session);
-            }
+        };
+        if let Some(session) = session.as_ref().filter(|session| !session.is_told_by(&self.owner)) {
+            self.forget(session);
         }
         let place = session.as_ref().map_or((0, 0), |session| session.place());
-        let is_next = kind == Kind::Prompt
-            && outcome.is_ok()
-            && session.as_ref().is_some_and(|session| session.prompted());
-        outcome.map(|result| Answer { result, session, place, is_next })
+        let _ = request.reply.send(outcome.map(|result| Answer { result, session, place, is_next }));
     }
 
     /// The session of an id, which is new if nothing was said of it yet.
@@ -396,8 +405,8 @@ impl Driver {
             Came::TooLong => {
                 self.ledger.note("a line that is too long".to_owned());
                 // Nobody knows which answer it was, if it was one.
-                for (_, Request { reply, session, kind, .. }) in self.asked.drain() {
-                    let _ = reply.send(self.answered(session, kind, Err(Error::TooLong)));
+                for (_, request) in self.asked.drain() {
+                    self.answered(request, Err(Error::TooLong));
                 }
             }
         }
@@ -470,8 +479,7 @@ impl Driver {
                     }
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };
-                let outcome = self.answered(request.session, request.kind, outcome);
-                let _ = request.reply.send(outcome);
+                self.answered(request, outcome);
             }
         }
     }

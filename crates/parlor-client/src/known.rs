@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_dialect::live::AgentUpdate;
 use parlor_dialect::{Dialect, Fold};
-use parlor_json::Object;
+use parlor_json::{Json, Object};
 use parlor_session::{Activity, SessionId, State};
 use tokio::sync::watch;
 
@@ -40,7 +40,7 @@ pub(crate) struct Owner(Arc<()>);
 pub(crate) enum Replay {
     /// Nothing that was.
     Nothing,
-    /// What came after the last change that is known.
+    /// What came after the last change that is known, or all of it if that has no number.
     Missed,
     /// All of it.
     All,
@@ -242,24 +242,29 @@ impl Shared {
         }
     }
 
-    /// A connection asks to be told of the session, and is the only one to tell from here on.
-    pub(crate) fn join(&self, by: &Owner, replay: Replay) -> Result<(), Error> {
+    /// A connection asks to be told of the session, and is the only one to tell from here on: what it asks for is what
+    /// nobody told before. Gives that as the protocol has it.
+    pub(crate) fn join(&self, by: &Owner, replay: Replay) -> Result<Option<Json>, Error> {
         let mut known = self.known();
         let was_followed = known.is_told_by(by);
         if was_followed && known.joining.is_some() {
             return Err(Error::Busy);
         }
-        known.joining = Some(match replay {
-            Replay::Nothing => Joining::Nothing { was_followed },
-            Replay::Missed => Joining::Missed,
-            Replay::All => {
-                let otherwise = was_followed.then(|| known.told.clone());
-                Joining::All(Box::new(Anew { told: Told::nothing(&self.id), otherwise }))
+        let (joining, from) = match (replay, known.told.server_seq) {
+            (Replay::Nothing, _) => (Joining::Nothing { was_followed }, None),
+            (Replay::Missed, Some(seq)) => {
+                (Joining::Missed, Some(format!(r#"{{"type":"_parlor_after","seq":{seq}}}"#)))
             }
-        });
+            (Replay::Missed, None) | (Replay::All, _) => {
+                let otherwise = was_followed.then(|| known.told.clone());
+                let anew = Box::new(Anew { told: Told::nothing(&self.id), otherwise });
+                (Joining::All(anew), Some(r#"{"type":"start"}"#.to_owned()))
+            }
+        };
+        known.joining = Some(joining);
         known.owner = Some(by.clone());
         self.stands(&known, Standing::Followed);
-        Ok(())
+        Ok(from.map(|from| Json::parse(from).expect("it is made of JSON")))
     }
 
     /// A prompt of this client's was taken. Whether nothing is to end before its turn, as far as is known.
@@ -320,8 +325,9 @@ impl Shared {
         (known.epoch, known.told.fold.transcript().seq())
     }
 
-    pub(crate) fn server_seq(&self) -> Option<u64> {
-        self.known().told.server_seq
+    /// Whether the last change has a number to go on from.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.known().told.server_seq.is_some()
     }
 
     fn stands(&self, known: &Known, standing: Standing) {

@@ -2,7 +2,8 @@
 
 use parlor_client::{Error, Hello, Session, Version};
 
-use crate::peer::{Peer, chunk, idle, peer, prompt};
+use crate::ending::fill;
+use crate::peer::{Peer, Request, chunk, idle, peer, prompt};
 use crate::server::Server;
 use crate::{HERE, connector, knows, reason, said, soon, turn};
 
@@ -297,4 +298,25 @@ async fn a_turn_that_waits_for_another_does_not_end_with_it() {
         peer.says(&(prompt("v", "Three?", None) + &idle("refusal", None))).await;
     });
     assert_eq!(reason(&end.unwrap()), "refusal");
+}
+
+/// The lost connection is half open, and the other one has yet to say that it goes on with the session.
+#[tokio::test]
+async fn what_the_lost_connection_tells_at_last_is_not_told_again() {
+    let (lost, mut old) = begun(&chunk("m", "One", Some(3))).await;
+    let (again, mut peer) = peer().await;
+    fill(&again).await;
+    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+        old.says(&chunk("m", ", two", Some(4))).await;
+        knows(&lost, |said| said == ["Agent: One, two"]).await;
+        let resume = loop {
+            let line = peer.hears().await;
+            if line.get("id").is_some() {
+                break Request::of(&line);
+            }
+        };
+        assert_eq!(resume.replay_from().unwrap(), r#"{"type":"_parlor_after","seq":4}"#);
+        peer.answer(&resume, r#"{"_meta":{"parlor/seq":4}}"#).await;
+    });
+    assert_eq!(said(&found.unwrap().transcript()), ["Agent: One, two"]);
 }
