@@ -257,6 +257,8 @@ impl Driver {
             Command::Notify { method, params } => {
                 self.say(&write::notification(&method, Some(params.to_json().raw())));
             }
+            // Its id may be that of another by now.
+            Command::Answer { question, .. } if *question.borrow() => {}
             Command::Answer { id, result, question } => {
                 self.answer(&id, result);
                 drop(question);
@@ -459,9 +461,7 @@ impl Driver {
                 }
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
-                if let Some(withdrawn) = cancel_target(*params).and_then(|id| self.open.remove(&id)) {
-                    withdrawn.send_replace(true);
-                }
+                cancel_target(*params).iter().for_each(|id| self.withdraw(id));
             }
             Body::Notification { method, .. } => {
                 self.ledger.note(format!("a notification that nobody looks at: {method}"));
@@ -520,9 +520,19 @@ impl Driver {
         }
     }
 
+    /// An answer is not wanted any more.
+    fn withdraw(&mut self, id: &RequestId) {
+        if let Some(withdrawn) = self.open.remove(id) {
+            self.desk.withdraw(id);
+            withdrawn.send_replace(true);
+        }
+    }
+
     fn asked_us(&mut self, id: &RequestId, message: &Message<'_>) {
         let Body::Request { method, params, .. } = &message.body else { return };
         let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
+        // One that has the id of another is asked in its place: there can be only one answer.
+        self.withdraw(id);
         let (sender, withdrawn) = watch::channel(false);
         let is_too_many = self.open.len() >= MAX_QUESTIONS;
         self.open.insert(id.clone(), sender);
