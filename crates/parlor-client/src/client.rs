@@ -1,15 +1,16 @@
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::SessionId;
 
 use crate::connection::Heard;
-use crate::driver::{Command, Joined, Purpose, Sessions};
-use crate::known::{Owner, Replay, Shared};
+use crate::driver::{Command, Purpose};
+use crate::known::Replay;
 use crate::losses::{Ledger, Losses};
 use crate::question::{Desk, Questions};
+use crate::sessions::{Joined, Sessions};
 use crate::{Connection, Error, Session};
 
 /// How many sessions a list may have, and in how many pages. A longer one is an error.
@@ -39,7 +40,6 @@ pub struct Client {
     connection: Connection,
     desk: Arc<Desk>,
     sessions: Sessions,
-    owner: Owner,
     ledger: Ledger,
     info: Arc<Info>,
 }
@@ -76,8 +76,8 @@ impl Client {
     ) -> Result<Self, Error> {
         let answer = connection.call("initialize", params).await?;
         let info = Arc::new(Info { dialect, answer });
-        let Heard { desk, sessions, owner, ledger } = heard;
-        Ok(Self { connection, desk, sessions, owner, ledger, info })
+        let Heard { desk, sessions, ledger } = heard;
+        Ok(Self { connection, desk, sessions, ledger, info })
     }
 
     /// What the other side said of itself, in the words of version 2.
@@ -137,7 +137,7 @@ impl Client {
     /// ```
     pub async fn rejoin(&self, lost: &Session, cwd: &Path) -> Result<Session, Error> {
         let shared = lost.shared();
-        if shared.is_told_by(&self.owner) {
+        if shared.is_told_by(&self.sessions.owner) {
             return Ok(Session::new(self.clone(), Arc::clone(shared)));
         }
         let join = |replay| self.join_as(Joined::Lost(Arc::clone(shared)), cwd, replay);
@@ -160,13 +160,10 @@ impl Client {
     }
 
     /// A session that this connection takes part in already, because the answer to a [call](Self::call) named it, or that
-    /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told.
+    /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told since
+    /// it was named or asked for. Nobody tells of it if the connection is gone, or follows 10,000 that somebody has.
     pub fn session(&self, id: &SessionId) -> Session {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = sessions
-            .entry(id.clone())
-            .or_insert_with(|| Arc::new(Shared::new(id.clone(), Some(self.owner.clone()))));
-        Session::new(self.clone(), Arc::clone(shared))
+        Session::new(self.clone(), self.sessions.follow(id))
     }
 
     /// The sessions that could be joined, the latest first.

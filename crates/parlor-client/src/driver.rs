@@ -1,12 +1,12 @@
 //! The task that reads what comes, and writes what is asked.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_dialect::live::{self, AgentUpdate};
 use parlor_dialect::{Dialect, Side, Translator};
-use parlor_json::{Json, JsonStr, Members, Object};
+use parlor_json::{JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
     Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
@@ -17,9 +17,10 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::client::session_in;
-use crate::known::{Owner, Replay, Shared, Standing};
+use crate::known::{Replay, Shared, Standing};
 use crate::losses::Ledger;
 use crate::question::{Desk, Question, declined};
+use crate::sessions::{Joined, Sessions};
 use crate::transport::{AT_ONCE, Came, Transport};
 
 /// How many requests may be without an answer.
@@ -36,9 +37,6 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How many questions are without an answer. One more is declined.
 const MAX_QUESTIONS: usize = 1000;
-
-/// How many sessions are followed. Updates of one more are dropped.
-const MAX_SESSIONS: usize = 10_000;
 
 /// What a client wants done.
 #[derive(Debug)]
@@ -87,24 +85,6 @@ pub(crate) enum Purpose {
     Delete(Arc<Shared>),
 }
 
-/// What is joined.
-#[derive(Debug)]
-pub(crate) enum Joined {
-    /// A session, with what this connection knows of it.
-    Named(SessionId),
-    /// A session that another connection told of, in place of what this one knows of it.
-    Lost(Arc<Shared>),
-}
-
-impl Joined {
-    pub(crate) fn id(&self) -> &SessionId {
-        match self {
-            Self::Named(id) => id,
-            Self::Lost(session) => session.id(),
-        }
-    }
-}
-
 /// Who waits for an answer.
 pub(crate) type Reply = oneshot::Sender<Result<Answer, Error>>;
 
@@ -135,9 +115,6 @@ enum Next {
     Left,
 }
 
-/// The sessions that are followed, for those who ask for one.
-pub(crate) type Sessions = Arc<Mutex<HashMap<SessionId, Arc<Shared>>>>;
-
 pub(crate) struct Driver {
     transport: Transport,
     /// Between this client, which speaks version 2, and an agent that does not.
@@ -148,7 +125,6 @@ pub(crate) struct Driver {
     waiting: VecDeque<String>,
     asked: Asked<Request>,
     sessions: Sessions,
-    owner: Owner,
     /// The session that the last update was about, as long as those who look at it do not know.
     updated: Option<Arc<Shared>>,
     desk: Arc<Desk>,
@@ -166,7 +142,7 @@ impl Driver {
         translator: Option<Translator>,
         (commands, commander): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
         given_up: Arc<Notify>,
-        (sessions, owner): (Sessions, Owner),
+        sessions: Sessions,
         (desk, ledger): (Arc<Desk>, Ledger),
         (left, gone): (watch::Receiver<bool>, watch::Sender<bool>),
     ) -> Self {
@@ -179,7 +155,6 @@ impl Driver {
             waiting: VecDeque::new(),
             asked: Asked::new(MAX_ASKED),
             sessions,
-            owner,
             updated: None,
             desk,
             ledger,
@@ -230,7 +205,7 @@ impl Driver {
         for (_, request) in self.asked.drain() {
             let _ = request.reply.send(Err(Error::Gone));
         }
-        self.sessions().values().for_each(|session| session.end(&self.owner, Standing::Lost));
+        self.sessions.end();
     }
 
     /// Writes what waits: nobody is left to speak.
@@ -245,7 +220,7 @@ impl Driver {
             // Given up before it was asked.
             Command::Ask { reply, .. } | Command::Join { reply, .. } if reply.is_closed() => {}
             Command::Ask { method, params, purpose, reply } => self.ask(&method, &params, purpose, reply),
-            Command::Join { mut params, joined, replay, reply } => match self.join(joined, replay) {
+            Command::Join { mut params, joined, replay, reply } => match self.sessions.join(joined, replay) {
                 Ok((session, from)) => {
                     if let Some(from) = from {
                         params.set("replayFrom", from);
@@ -272,27 +247,18 @@ impl Driver {
     }
 
     fn ask(&mut self, method: &str, params: &Object, purpose: Purpose, reply: Reply) {
+        if matches!(purpose, Purpose::Begin) && self.sessions.is_full() {
+            return drop(reply.send(Err(Error::Busy)));
+        }
         match self.asked.ask(Request { reply, purpose, is_taken_back: false }) {
             Ok(id) => self.say(&write::request(&id, method, Some(params.to_json().raw()))),
             Err(full) => self.answered(full.refused, Err(Error::Busy)),
         }
     }
 
-    /// Makes this connection the one that tells of a session. Says from where on it is to be told.
-    fn join(&self, joined: Joined, replay: Replay) -> Result<(Arc<Shared>, Option<Json>), Error> {
-        let session = match joined {
-            Joined::Lost(session) => session,
-            Joined::Named(id) => {
-                let known = self.sessions().get(&id).cloned();
-                known.unwrap_or_else(|| Arc::new(Shared::new(id, None)))
-            }
-        };
-        let from = session.join(&self.owner, replay)?;
-        let replaced = self.sessions().insert(session.id().clone(), Arc::clone(&session));
-        if let Some(replaced) = replaced.filter(|replaced| !Arc::ptr_eq(replaced, &session)) {
-            replaced.end(&self.owner, Standing::Lost);
-        }
-        Ok((session, from))
+    /// Whether an answer is to come that may name a session.
+    fn may_name(asked: &mut Asked<Request>) -> bool {
+        asked.iter_mut().any(|(_, request)| matches!(request.purpose, Purpose::Call | Purpose::Begin))
     }
 
     /// A request was answered: what that means for the session that it is about.
@@ -301,18 +267,20 @@ impl Driver {
         self.tell();
         let mut is_next = false;
         let session = match (request.purpose, &outcome) {
-            (Purpose::Call, _) | (Purpose::Begin, Err(_)) => None,
+            (Purpose::Call | Purpose::Begin, Err(_)) => None,
+            // It takes part in a session that the answer names.
+            (Purpose::Call, Ok(result)) => session_in(result).ok().map(|id| self.sessions.follow(&id)),
             (Purpose::Begin, Ok(result)) => session_in(result).ok().map(|id| {
-                let session = self.session(&id);
-                session.joined(&self.owner, result);
+                let session = self.sessions.follow(&id);
+                session.joined(&self.sessions.owner, result);
                 session
             }),
             (Purpose::Join(session), Ok(result)) => {
-                session.joined(&self.owner, result);
+                session.joined(&self.sessions.owner, result);
                 Some(session)
             }
             (Purpose::Join(session), Err(_)) => {
-                session.refused(&self.owner);
+                session.refused(&self.sessions.owner);
                 Some(session)
             }
             (Purpose::Prompt(session), outcome) => {
@@ -320,42 +288,26 @@ impl Driver {
                 Some(session)
             }
             (Purpose::Close(session), _) => {
-                session.end(&self.owner, Standing::Left);
+                session.end(&self.sessions.owner, Standing::Left);
                 Some(session)
             }
             (Purpose::Delete(session), outcome) => {
                 // It may have been deleted already.
                 let code = outcome.as_ref().err().and_then(Error::code);
                 if outcome.is_ok() || code == Some(code::RESOURCE_NOT_FOUND) {
-                    session.end(&self.owner, Standing::Left);
+                    session.end(&self.sessions.owner, Standing::Left);
                 }
                 Some(session)
             }
         };
-        if let Some(session) = session.as_ref().filter(|session| !session.is_told_by(&self.owner)) {
-            self.forget(session);
+        if let Some(session) = session.as_ref().filter(|session| !session.is_told_by(&self.sessions.owner)) {
+            self.sessions.forget(session);
+        }
+        if !Self::may_name(&mut self.asked) {
+            self.sessions.forget_early();
         }
         let place = session.as_ref().map_or((0, 0), |session| session.place());
         let _ = request.reply.send(outcome.map(|result| Answer { result, session, place, is_next }));
-    }
-
-    /// The session of an id, which is new if nothing was said of it yet.
-    fn session(&self, id: &SessionId) -> Arc<Shared> {
-        let mut sessions = self.sessions();
-        if let Some(known) = sessions.get(id) {
-            return Arc::clone(known);
-        }
-        let new = Arc::new(Shared::new(id.clone(), Some(self.owner.clone())));
-        sessions.insert(id.clone(), Arc::clone(&new));
-        new
-    }
-
-    /// This connection does not tell of a session any more.
-    fn forget(&self, session: &Arc<Shared>) {
-        let mut sessions = self.sessions();
-        if sessions.get(session.id()).is_some_and(|known| Arc::ptr_eq(known, session)) {
-            sessions.remove(session.id());
-        }
     }
 
     /// Somebody waits no more for an answer, or dropped a question.
@@ -388,10 +340,6 @@ impl Driver {
             Err(error) => write::error_response(id, &error),
         };
         self.say(&line);
-    }
-
-    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Shared>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says a line of version 2.
@@ -484,7 +432,8 @@ impl Driver {
         }
     }
 
-    /// Takes an update of a session. What is said of one may come before the answer that names it.
+    /// Takes an update of a session. What is said of one may come before the answer that names it; of one that nobody asked
+    /// for it is not kept, such as what was under way when the session was closed.
     fn update(
         &mut self,
         id: &SessionId,
@@ -494,29 +443,22 @@ impl Driver {
     ) {
         if self.updated.as_ref().is_none_or(|session| session.id() != id) {
             self.tell();
-            let known = self.sessions().get(id).cloned();
-            self.updated = match known {
-                Some(session) => Some(session),
-                None if self.sessions().len() >= MAX_SESSIONS => {
-                    return self.ledger.note("an update of one session too many".to_owned());
-                }
-                None => Some(self.session(id)),
-            };
+            self.updated = self.sessions.told(id, || Self::may_name(&mut self.asked));
         }
         let Some(session) = &self.updated else { return };
         let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
-        session.take(&self.owner, line, update, seq);
+        session.take(&self.sessions.owner, line, update, seq);
         if self.translator.is_some()
             && let Some(state) = noted_state(line)
         {
-            session.noted(&self.owner, &state);
+            session.noted(&self.sessions.owner, &state);
         }
     }
 
     /// Those who look at the session are told that there is something new.
     fn tell(&mut self) {
         if let Some(session) = self.updated.take() {
-            session.tell(&self.owner);
+            session.tell(&self.sessions.owner);
         }
     }
 

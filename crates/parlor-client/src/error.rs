@@ -21,7 +21,7 @@ pub enum Error {
     Odd(&'static str),
     /// The other side said something that is too long to be read, and it may have been the answer.
     TooLong,
-    /// Too much was asked and is not answered yet.
+    /// Too much is under way: requests without an answer, loads of one session, sessions that are followed.
     Busy,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Error {
             Self::Rpc(error) => write!(f, "{} ({})", error.message(), error.code()),
             Self::Odd(what) => write!(f, "the answer makes no sense: {what}"),
             Self::TooLong => f.write_str("the answer may be a line that is too long to be read"),
-            Self::Busy => f.write_str("too many requests have no answer yet"),
+            Self::Busy => f.write_str("too much is under way on this connection"),
         }
     }
 }

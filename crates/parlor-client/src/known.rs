@@ -179,9 +179,10 @@ impl Known {
 impl Shared {
     /// A session that a connection may tell of already.
     pub(crate) fn new(id: SessionId, owner: Option<Owner>) -> Self {
+        let standing = if owner.is_some() { Standing::Followed } else { Standing::Lost };
         let told = Told::nothing(&id);
         let known = Mutex::new(Known { told, epoch: 0, owner, joining: None });
-        Self { id, known, changed: watch::Sender::new((0, Standing::Followed)) }
+        Self { id, known, changed: watch::Sender::new((0, standing)) }
     }
 
     pub(crate) fn id(&self) -> &SessionId {
