@@ -19,7 +19,7 @@ pub enum Error {
     Rpc(RpcError),
     /// It answered something that makes no sense.
     Odd(&'static str),
-    /// The other side said something that is too long to be read, and it may have been the answer.
+    /// The other side said something that is too long to be read, and it may have been the answer. A WebSocket is gone with it.
     TooLong,
     /// Too much is under way: requests without an answer, loads of one session, sessions that are followed.
     Busy,
