@@ -7,7 +7,7 @@ use parlor_session::SessionId;
 
 use crate::connection::Heard;
 use crate::driver::{Command, Purpose};
-use crate::known::Replay;
+use crate::known::{Owner, Replay};
 use crate::losses::{Ledger, Losses};
 use crate::question::{Desk, Questions};
 use crate::sessions::{Joined, Sessions};
@@ -137,7 +137,7 @@ impl Client {
     /// ```
     pub async fn rejoin(&self, lost: &Session, cwd: &Path) -> Result<Session, Error> {
         let shared = lost.shared();
-        if shared.is_told_by(&self.sessions.owner) {
+        if shared.is_told_by(self.owner()) {
             return Ok(Session::new(self.clone(), Arc::clone(shared)));
         }
         let join = |replay| self.join_as(Joined::Lost(Arc::clone(shared)), cwd, replay);
@@ -237,6 +237,10 @@ impl Client {
     /// Waits until the connection is gone.
     pub async fn gone(&self) {
         self.connection.gone().await;
+    }
+
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.sessions.owner
     }
 
     pub(crate) fn connection(&self) -> &Connection {

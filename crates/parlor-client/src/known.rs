@@ -25,8 +25,10 @@ pub(crate) struct Shared {
 pub(crate) enum Standing {
     /// A connection tells of it.
     Followed,
-    /// The connection is gone.
-    Lost,
+    /// The connection that told of it is gone.
+    Gone,
+    /// No connection tells of it, for another reason.
+    Unfollowed,
     /// This client closed or deleted it.
     Left,
 }
@@ -171,15 +173,24 @@ impl Told {
 }
 
 impl Known {
-    fn is_told_by(&self, owner: &Owner) -> bool {
+    /// Whether a connection tells of the session.
+    pub(crate) fn is_told_by(&self, owner: &Owner) -> bool {
         self.owner.as_ref().is_some_and(|own| Arc::ptr_eq(&own.0, &owner.0))
     }
 }
 
 impl Shared {
-    /// A session that a connection may tell of already.
-    pub(crate) fn new(id: SessionId, owner: Option<Owner>) -> Self {
-        let standing = if owner.is_some() { Standing::Followed } else { Standing::Lost };
+    /// A session that a connection tells of.
+    pub(crate) fn followed(id: SessionId, owner: Owner) -> Self {
+        Self::new(id, Some(owner), Standing::Followed)
+    }
+
+    /// A session that no connection tells of.
+    pub(crate) fn unfollowed(id: SessionId, standing: Standing) -> Self {
+        Self::new(id, None, standing)
+    }
+
+    fn new(id: SessionId, owner: Option<Owner>, standing: Standing) -> Self {
         let told = Told::nothing(&id);
         let known = Mutex::new(Known { told, epoch: 0, owner, joining: None });
         Self { id, known, changed: watch::Sender::new((0, standing)) }
@@ -301,7 +312,7 @@ impl Shared {
         if !is_followed {
             known.owner = None;
         }
-        let standing = if is_followed { Standing::Followed } else { Standing::Lost };
+        let standing = if is_followed { Standing::Followed } else { Standing::Unfollowed };
         self.stands(&known, standing);
     }
 

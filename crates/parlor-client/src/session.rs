@@ -196,7 +196,8 @@ impl Session {
             }
             match standing {
                 Standing::Followed if changed.changed().await.is_ok() => {}
-                Standing::Followed | Standing::Lost => return Err(Error::Gone),
+                Standing::Followed | Standing::Gone => return Err(Error::Gone),
+                Standing::Unfollowed => return Err(Error::Unfollowed),
                 Standing::Left => return Err(Error::Left),
             }
         }
@@ -254,7 +255,8 @@ impl Turn {
     }
 
     /// Waits for the end of the turn: how it ended. If the session was told anew by somebody who calls the prompt something
-    /// else, it is how the session came to be idle, or [`Error::Gone`] if nothing is said of that.
+    /// else, it is how the session came to be idle; or [`Error::Gone`] if that is another connection, which says nothing of
+    /// it.
     pub async fn end(&self) -> Result<State, Error> {
         self.session.until(|known| self.ended(known)).await?
     }
@@ -271,7 +273,7 @@ impl Turn {
             return known.told.end_after(accepted).filter(|_| is_told_apart).map(Ok);
         }
         match transcript.state() {
-            None => Some(Err(Error::Gone)),
+            None => (!known.is_told_by(self.session.client.owner())).then_some(Err(Error::Gone)),
             Some(state) => (state.activity == Activity::Idle).then(|| Ok(state.clone())),
         }
     }

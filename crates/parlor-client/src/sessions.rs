@@ -73,11 +73,11 @@ impl Sessions {
             return Arc::clone(known);
         }
         if all.is_over || all.is_full() {
-            return Arc::new(Shared::new(id.clone(), None));
+            let standing = if all.is_over { Standing::Gone } else { Standing::Unfollowed };
+            return Arc::new(Shared::unfollowed(id.clone(), standing));
         }
         let early = all.early.remove(id);
-        let session =
-            early.unwrap_or_else(|| Arc::new(Shared::new(id.clone(), Some(self.owner.clone()))));
+        let session = early.unwrap_or_else(|| Arc::new(Shared::followed(id.clone(), self.owner.clone())));
         all.followed.insert(id.clone(), Arc::clone(&session));
         session
     }
@@ -91,7 +91,7 @@ impl Sessions {
         if all.early.len() >= MAX_EARLY || !may_be_named() {
             return None;
         }
-        let session = Arc::new(Shared::new(id.clone(), Some(self.owner.clone())));
+        let session = Arc::new(Shared::followed(id.clone(), self.owner.clone()));
         all.early.insert(id.clone(), Arc::clone(&session));
         Some(session)
     }
@@ -111,12 +111,12 @@ impl Sessions {
         let session = match (joined, &known) {
             (Joined::Lost(session), _) => session,
             (Joined::Named(_), Some(known)) => Arc::clone(known),
-            (Joined::Named(id), None) => Arc::new(Shared::new(id, None)),
+            (Joined::Named(id), None) => Arc::new(Shared::unfollowed(id, Standing::Unfollowed)),
         };
         let from = session.join(&self.owner, replay)?;
         all.followed.insert(session.id().clone(), Arc::clone(&session));
         if let Some(replaced) = known.filter(|known| !Arc::ptr_eq(known, &session)) {
-            replaced.end(&self.owner, Standing::Lost);
+            replaced.end(&self.owner, Standing::Unfollowed);
         }
         Ok((session, from))
     }
@@ -139,6 +139,6 @@ impl Sessions {
         let mut all = self.all();
         all.is_over = true;
         all.early.clear();
-        all.followed.values().for_each(|session| session.end(&self.owner, Standing::Lost));
+        all.followed.values().for_each(|session| session.end(&self.owner, Standing::Gone));
     }
 }

@@ -101,7 +101,7 @@ async fn no_more_sessions_are_followed_than_somebody_can_have() {
     let (client, mut peer) = peer().await;
     let mut sessions: Vec<_> =
         (0..10_000).map(|number| client.session(&number.to_string().as_str().into())).collect();
-    assert!(matches!(soon(client.session(&"s".into()).idle()).await, Err(Error::Gone)));
+    assert!(matches!(soon(client.session(&"s".into()).idle()).await, Err(Error::Unfollowed)));
     assert!(matches!(soon(client.join(&"s".into(), HERE.as_ref())).await, Err(Error::Busy)));
     assert!(matches!(soon(client.new_session(HERE.as_ref())).await, Err(Error::Busy)));
     // One that nobody has makes room.

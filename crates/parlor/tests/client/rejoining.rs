@@ -194,7 +194,7 @@ async fn what_happens_before_it_goes_on_is_told_once() {
     });
     assert_eq!(said(&found.unwrap().transcript()), ["Agent: One, two."]);
     // What it knew itself is not told of any more.
-    assert!(matches!(soon(other.idle()).await, Err(Error::Gone)));
+    assert!(matches!(soon(other.idle()).await, Err(Error::Unfollowed)));
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn a_session_that_cannot_be_joined_again_is_lost_and_known() {
         peer.refuse(&request, -32002).await;
     });
     assert_eq!(refused.unwrap_err().code(), Some(-32002));
-    assert!(matches!(soon(lost.idle()).await, Err(Error::Gone)));
+    assert!(matches!(soon(lost.idle()).await, Err(Error::Unfollowed)));
     assert_eq!(said(&lost.transcript()), ["Agent: One"]);
 }
 
@@ -267,6 +267,19 @@ async fn the_end_of_a_turn_that_nobody_knows_of_is_not_waited_for() {
     soon(first.disconnect()).await;
     let _found = soon(crate::spawn(&args).await.rejoin(&session, HERE.as_ref())).await.unwrap();
     assert!(matches!(soon(turn.end()).await, Err(Error::Gone)));
+}
+
+#[tokio::test]
+async fn a_turn_of_version_1_goes_on_while_its_session_is_told_anew() {
+    let state = tempfile::tempdir().unwrap();
+    let args = ["test-agent", "--version", "1", "--state", state.path().to_str().unwrap()];
+    let client = crate::spawn(&args).await;
+    let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+    let turn = soon(session.prompt("say One.\nsleep 60000")).await.unwrap();
+    knows(&session, |said| said.len() == 2).await;
+    soon(client.load(session.id(), HERE.as_ref())).await.unwrap();
+    let (end, ()) = tokio::join!(soon(turn.end()), async { session.cancel().await.unwrap() });
+    assert_eq!(reason(&end.unwrap()), "cancelled");
 }
 
 #[tokio::test]
