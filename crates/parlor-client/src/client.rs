@@ -1,15 +1,16 @@
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::SessionId;
 
 use crate::connection::Heard;
-use crate::driver::{Command, Joined, Purpose, Sessions};
-use crate::known::{Owner, Replay, Shared};
+use crate::driver::{Command, Purpose};
+use crate::known::{Owner, Replay};
 use crate::losses::{Ledger, Losses};
 use crate::question::{Desk, Questions};
+use crate::sessions::{Joined, Sessions};
 use crate::{Connection, Error, Session};
 
 /// How many sessions a list may have, and in how many pages. A longer one is an error.
@@ -39,7 +40,6 @@ pub struct Client {
     connection: Connection,
     desk: Arc<Desk>,
     sessions: Sessions,
-    owner: Owner,
     ledger: Ledger,
     info: Arc<Info>,
 }
@@ -76,8 +76,8 @@ impl Client {
     ) -> Result<Self, Error> {
         let answer = connection.call("initialize", params).await?;
         let info = Arc::new(Info { dialect, answer });
-        let Heard { desk, sessions, owner, ledger } = heard;
-        Ok(Self { connection, desk, sessions, owner, ledger, info })
+        let Heard { desk, sessions, ledger } = heard;
+        Ok(Self { connection, desk, sessions, ledger, info })
     }
 
     /// What the other side said of itself, in the words of version 2.
@@ -92,19 +92,20 @@ impl Client {
 
     /// Begins a session that works in a directory.
     pub async fn new_session(&self, cwd: &Path) -> Result<Session, Error> {
-        self.ask_for("session/new", &place(None, cwd), Purpose::Begin).await
+        let answer = self.connection.ask("session/new", &place(None, cwd), Purpose::Begin).await?;
+        let shared = answer.session.ok_or(Error::Odd("a session without an id"))?;
+        Ok(Session::new(self.clone(), shared))
     }
 
     /// Joins a session, and is told what comes from here on and nothing that was.
     pub async fn join(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        let purpose = Purpose::Join(Joined::Named(id.clone()), Replay::Nothing);
-        self.ask_for("session/resume", &place(Some(id), cwd), purpose).await
+        self.join_as(Joined::Named(id.clone()), cwd, Replay::Nothing).await
     }
 
     /// Joins a session and is told all of it. Until then it is known as it was: a load that is refused changes nothing. One
     /// session is loaded once at a time, else it is [`Error::Busy`].
     pub async fn load(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        self.load_all(Joined::Named(id.clone()), id, cwd).await
+        self.join_as(Joined::Named(id.clone()), cwd, Replay::All).await
     }
 
     /// Goes on with a session whose connection was lost, where it was lost. Nothing is told twice: a server of parlor's
@@ -136,46 +137,33 @@ impl Client {
     /// ```
     pub async fn rejoin(&self, lost: &Session, cwd: &Path) -> Result<Session, Error> {
         let shared = lost.shared();
-        if shared.is_told_by(&self.owner) {
+        if shared.is_told_by(self.owner()) {
             return Ok(Session::new(self.clone(), Arc::clone(shared)));
         }
+        let join = |replay| self.join_as(Joined::Lost(Arc::clone(shared)), cwd, replay);
         // Version 1 knows no place to go on from.
-        let seq = shared.server_seq().filter(|_| self.info.dialect != Dialect::V1);
-        if let Some(seq) = seq {
-            let mut params = place(Some(lost.id()), cwd);
-            let from = format!(r#"{{"type":"_parlor_after","seq":{seq}}}"#);
-            params.set("replayFrom", Json::parse(from).expect("it is made of JSON"));
-            let purpose = Purpose::Join(Joined::Lost(Arc::clone(shared)), Replay::Missed);
-            match self.ask_for("session/resume", &params, purpose).await {
+        if self.info.dialect != Dialect::V1 && shared.is_numbered() {
+            match join(Replay::Missed).await {
                 // The session may have been made anew, or its server be another.
                 Err(Error::Rpc(error)) if error.code() == parlor_wire::code::INVALID_PARAMS => {}
                 outcome => return outcome,
             }
         }
-        self.load_all(Joined::Lost(Arc::clone(shared)), lost.id(), cwd).await
+        join(Replay::All).await
     }
 
-    async fn load_all(&self, joined: Joined, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        let mut params = place(Some(id), cwd);
-        params.set("replayFrom", Json::parse(r#"{"type":"start"}"#).expect("it is JSON"));
-        self.ask_for("session/resume", &params, Purpose::Join(joined, Replay::All)).await
-    }
-
-    /// Asks for a session.
-    async fn ask_for(&self, method: &str, params: &Object, purpose: Purpose) -> Result<Session, Error> {
-        let answer = self.connection.ask(method, params, purpose).await?;
+    async fn join_as(&self, joined: Joined, cwd: &Path, replay: Replay) -> Result<Session, Error> {
+        let params = place(Some(joined.id()), cwd);
+        let answer = self.connection.join(params, joined, replay).await?;
         let shared = answer.session.ok_or(Error::Odd("an answer without a session"))?;
         Ok(Session::new(self.clone(), shared))
     }
 
     /// A session that this connection takes part in already, because the answer to a [call](Self::call) named it, or that
-    /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told.
+    /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told since
+    /// it was named or asked for. Nobody tells of it if the connection is gone, or follows 10,000 that somebody has.
     pub fn session(&self, id: &SessionId) -> Session {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = sessions
-            .entry(id.clone())
-            .or_insert_with(|| Arc::new(Shared::new(id.clone(), Some(self.owner.clone()))));
-        Session::new(self.clone(), Arc::clone(shared))
+        Session::new(self.clone(), self.sessions.follow(id))
     }
 
     /// The sessions that could be joined, the latest first.
@@ -249,6 +237,10 @@ impl Client {
     /// Waits until the connection is gone.
     pub async fn gone(&self) {
         self.connection.gone().await;
+    }
+
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.sessions.owner
     }
 
     pub(crate) fn connection(&self) -> &Connection {

@@ -9,10 +9,11 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::driver::{Answer, Command, Driver, Purpose, Sessions};
-use crate::known::Owner;
+use crate::driver::{Answer, Command, Driver, Purpose, Reply};
+use crate::known::Replay;
 use crate::losses::Ledger;
 use crate::question::Desk;
+use crate::sessions::{Joined, Sessions};
 use crate::transport::Transport;
 
 /// How many commands wait for the connection.
@@ -52,7 +53,6 @@ pub struct Connection {
 pub(crate) struct Heard {
     pub(crate) desk: Arc<Desk>,
     pub(crate) sessions: Sessions,
-    pub(crate) owner: Owner,
     pub(crate) ledger: Ledger,
 }
 
@@ -102,26 +102,36 @@ impl Connection {
         let (desk, ledger) = (Arc::new(Desk::default()), Ledger::default());
         let (gone_sender, gone) = watch::channel(false);
         let given_up = Arc::new(Notify::new());
-        let (sessions, owner) = (Sessions::default(), Owner::default());
+        let sessions = Sessions::default();
         let translator = (dialect != Dialect::V2).then(|| Translator::relay(dialect, Dialect::V2));
         let driver = Driver::new(
             transport,
             translator,
             (receiver, commands.downgrade()),
             Arc::clone(&given_up),
-            (Arc::clone(&sessions), owner.clone()),
+            sessions.clone(),
             (Arc::clone(&desk), ledger.clone()),
             (left, gone_sender),
         );
         tokio::spawn(driver.run());
-        (Self { commands, given_up, leave: Arc::new(leave), gone }, Heard { desk, sessions, owner, ledger })
+        (Self { commands, given_up, leave: Arc::new(leave), gone }, Heard { desk, sessions, ledger })
     }
 
     /// Asks for a purpose.
     pub(crate) async fn ask(&self, method: &str, params: &Object, purpose: Purpose) -> Result<Answer, Error> {
+        let (method, params) = (method.to_owned(), params.clone());
+        self.answer(|reply| Command::Ask { method, params, purpose, reply }).await
+    }
+
+    /// Joins a session.
+    pub(crate) async fn join(&self, params: Object, joined: Joined, replay: Replay) -> Result<Answer, Error> {
+        self.answer(|reply| Command::Join { params, joined, replay, reply }).await
+    }
+
+    /// The answer to a command.
+    async fn answer(&self, command: impl FnOnce(Reply) -> Command) -> Result<Answer, Error> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Ask { method: method.to_owned(), params: params.clone(), purpose, reply };
-        self.send(command).await?;
+        self.send(command(reply)).await?;
         let mut waiting = Waiting { answer, is_over: false, given_up: &self.given_up };
         let outcome = (&mut waiting.answer).await;
         waiting.is_over = true;

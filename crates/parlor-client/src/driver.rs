@@ -1,7 +1,7 @@
 //! The task that reads what comes, and writes what is asked.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_dialect::live::{self, AgentUpdate};
@@ -17,9 +17,10 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::client::session_in;
-use crate::known::{Owner, Replay, Shared, Standing};
+use crate::known::{Replay, Shared, Standing};
 use crate::losses::Ledger;
 use crate::question::{Desk, Question, declined};
+use crate::sessions::{Joined, Sessions};
 use crate::transport::{AT_ONCE, Came, Transport};
 
 /// How many requests may be without an answer.
@@ -37,9 +38,6 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How many questions are without an answer. One more is declined.
 const MAX_QUESTIONS: usize = 1000;
 
-/// How many sessions are followed. Updates of one more are dropped.
-const MAX_SESSIONS: usize = 10_000;
-
 /// What a client wants done.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -47,7 +45,14 @@ pub(crate) enum Command {
         method: String,
         params: Object,
         purpose: Purpose,
-        reply: oneshot::Sender<Result<Answer, Error>>,
+        reply: Reply,
+    },
+    /// A session is joined. From where on it is told is said when it is known.
+    Join {
+        params: Object,
+        joined: Joined,
+        replay: Replay,
+        reply: Reply,
     },
     Notify {
         method: String,
@@ -71,7 +76,7 @@ pub(crate) enum Purpose {
     /// A session that the answer names.
     Begin,
     /// To be told of a session from here on.
-    Join(Joined, Replay),
+    Join(Arc<Shared>),
     /// A turn of a session.
     Prompt(Arc<Shared>),
     /// To be told of a session no more, whatever the answer is.
@@ -80,14 +85,8 @@ pub(crate) enum Purpose {
     Delete(Arc<Shared>),
 }
 
-/// What is joined.
-#[derive(Debug)]
-pub(crate) enum Joined {
-    /// A session, with what this connection knows of it.
-    Named(SessionId),
-    /// A session that another connection told of, in place of what this one knows of it.
-    Lost(Arc<Shared>),
-}
+/// Who waits for an answer.
+pub(crate) type Reply = oneshot::Sender<Result<Answer, Error>>;
 
 /// What was answered.
 #[derive(Debug)]
@@ -97,26 +96,15 @@ pub(crate) struct Answer {
     pub(crate) session: Option<Arc<Shared>>,
     /// Up to where that was known when the answer came.
     pub(crate) place: (u64, u64),
+    /// Whether it is to a prompt, and nothing is to end before its turn.
+    pub(crate) is_next: bool,
 }
 
 /// A request without an answer.
 struct Request {
-    reply: oneshot::Sender<Result<Answer, Error>>,
-    /// The session that it is about, if one is known to be.
-    session: Option<Arc<Shared>>,
-    kind: Kind,
+    reply: Reply,
+    purpose: Purpose,
     is_taken_back: bool,
-}
-
-/// What the answer to a request means for its session.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Call,
-    Begin,
-    Join,
-    Prompt,
-    Close,
-    Delete,
 }
 
 /// What comes next.
@@ -126,9 +114,6 @@ enum Next {
     GivenUp,
     Left,
 }
-
-/// The sessions that are followed, for those who ask for one.
-pub(crate) type Sessions = Arc<Mutex<HashMap<SessionId, Arc<Shared>>>>;
 
 pub(crate) struct Driver {
     transport: Transport,
@@ -140,7 +125,6 @@ pub(crate) struct Driver {
     waiting: VecDeque<String>,
     asked: Asked<Request>,
     sessions: Sessions,
-    owner: Owner,
     /// The session that the last update was about, as long as those who look at it do not know.
     updated: Option<Arc<Shared>>,
     desk: Arc<Desk>,
@@ -158,7 +142,7 @@ impl Driver {
         translator: Option<Translator>,
         (commands, commander): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
         given_up: Arc<Notify>,
-        (sessions, owner): (Sessions, Owner),
+        sessions: Sessions,
         (desk, ledger): (Arc<Desk>, Ledger),
         (left, gone): (watch::Receiver<bool>, watch::Sender<bool>),
     ) -> Self {
@@ -171,7 +155,6 @@ impl Driver {
             waiting: VecDeque::new(),
             asked: Asked::new(MAX_ASKED),
             sessions,
-            owner,
             updated: None,
             desk,
             ledger,
@@ -222,7 +205,7 @@ impl Driver {
         for (_, request) in self.asked.drain() {
             let _ = request.reply.send(Err(Error::Gone));
         }
-        self.sessions().values().for_each(|session| session.end(&self.owner, Standing::Lost));
+        self.sessions.end();
     }
 
     /// Writes what waits: nobody is left to speak.
@@ -235,111 +218,96 @@ impl Driver {
     fn command(&mut self, command: Command) {
         match command {
             // Given up before it was asked.
-            Command::Ask { reply, .. } if reply.is_closed() => {}
-            Command::Ask { method, params, purpose, reply } => {
-                let (session, kind) = match self.prepare(purpose) {
-                    Ok(prepared) => prepared,
-                    Err(error) => return drop(reply.send(Err(error))),
-                };
-                match self.asked.ask(Request { reply, session, kind, is_taken_back: false }) {
-                    Ok(id) => self.say(&write::request(&id, &method, Some(params.to_json().raw()))),
-                    Err(full) => {
-                        let Request { reply, session, kind, .. } = full.refused;
-                        let _ = reply.send(self.answered(session, kind, Err(Error::Busy)));
+            Command::Ask { reply, .. } | Command::Join { reply, .. } if reply.is_closed() => {}
+            Command::Ask { method, params, purpose, reply } => self.ask(&method, &params, purpose, reply),
+            Command::Join { mut params, joined, replay, reply } => match self.sessions.join(joined, replay) {
+                Ok((session, from)) => {
+                    if let Some(from) = from {
+                        params.set("replayFrom", from);
                     }
+                    self.ask("session/resume", &params, Purpose::Join(session), reply);
                 }
-            }
+                Err(error) => drop(reply.send(Err(error))),
+            },
             Command::Notify { method, params } => {
                 self.say(&write::notification(&method, Some(params.to_json().raw())));
             }
+            // Its id may be that of another by now.
+            Command::Answer { question, .. } if *question.borrow() => {}
             Command::Answer { id, result, question } => {
                 self.answer(&id, result);
                 drop(question);
             }
             Command::TakeBack(session) => {
                 self.take_back(|request| {
-                    request.kind == Kind::Prompt
-                        && request.session.as_ref().is_some_and(|prompted| *prompted.id() == session)
+                    matches!(&request.purpose, Purpose::Prompt(prompted) if *prompted.id() == session)
                 });
             }
         }
     }
 
-    /// What has to be so before something is asked.
-    fn prepare(&mut self, purpose: Purpose) -> Result<(Option<Arc<Shared>>, Kind), Error> {
-        Ok(match purpose {
-            Purpose::Call => (None, Kind::Call),
-            Purpose::Begin => (None, Kind::Begin),
-            Purpose::Prompt(session) => (Some(session), Kind::Prompt),
-            Purpose::Close(session) => (Some(session), Kind::Close),
-            Purpose::Delete(session) => (Some(session), Kind::Delete),
-            Purpose::Join(joined, replay) => {
-                let session = match joined {
-                    Joined::Lost(session) => session,
-                    Joined::Named(id) => {
-                        let known = self.sessions().get(&id).cloned();
-                        known.unwrap_or_else(|| Arc::new(Shared::new(id, None)))
-                    }
-                };
-                session.join(&self.owner, replay)?;
-                let replaced = self.sessions().insert(session.id().clone(), Arc::clone(&session));
-                if let Some(replaced) = replaced.filter(|replaced| !Arc::ptr_eq(replaced, &session)) {
-                    replaced.end(&self.owner, Standing::Lost);
-                }
-                (Some(session), Kind::Join)
-            }
-        })
+    fn ask(&mut self, method: &str, params: &Object, purpose: Purpose, reply: Reply) {
+        if matches!(purpose, Purpose::Begin) && self.sessions.is_full() {
+            return drop(reply.send(Err(Error::Busy)));
+        }
+        match self.asked.ask(Request { reply, purpose, is_taken_back: false }) {
+            Ok(id) => self.say(&write::request(&id, method, Some(params.to_json().raw()))),
+            Err(full) => self.answered(full.refused, Err(Error::Busy)),
+        }
     }
 
-    /// What an answer means for the session that it is about.
-    fn answered(
-        &mut self,
-        session: Option<Arc<Shared>>,
-        kind: Kind,
-        outcome: Result<Object, Error>,
-    ) -> Result<Answer, Error> {
+    /// Whether an answer is to come that may name a session.
+    fn may_name(asked: &mut Asked<Request>) -> bool {
+        asked.iter_mut().any(|(_, request)| matches!(request.purpose, Purpose::Call | Purpose::Begin))
+    }
+
+    /// A request was answered: what that means for the session that it is about.
+    fn answered(&mut self, request: Request, outcome: Result<Object, Error>) {
         // What was said before it is known before it.
         self.tell();
-        let session = match (kind, &outcome) {
-            (Kind::Begin, Ok(result)) => Some(self.session(&session_in(result)?)),
-            (Kind::Begin | Kind::Call | Kind::Join | Kind::Prompt | Kind::Close | Kind::Delete, _) => session,
-        };
-        if let Some(session) = &session {
-            match (kind, &outcome) {
-                (Kind::Begin | Kind::Join, Ok(result)) => session.joined(&self.owner, result),
-                (Kind::Join, Err(_)) => session.refused(&self.owner),
-                (Kind::Close, _) | (Kind::Delete, Ok(_)) => session.end(&self.owner, Standing::Left),
-                // It was deleted already.
-                (Kind::Delete, Err(error)) if error.code() == Some(code::RESOURCE_NOT_FOUND) => {
-                    session.end(&self.owner, Standing::Left);
+        let mut is_next = false;
+        let session = match (request.purpose, &outcome) {
+            (Purpose::Call | Purpose::Begin, Err(_)) => None,
+            // It takes part in a session that the answer names.
+            (Purpose::Call, Ok(result)) => session_in(result).ok().map(|id| self.sessions.follow(&id)),
+            (Purpose::Begin, Ok(result)) => session_in(result).ok().map(|id| {
+                let session = self.sessions.follow(&id);
+                session.joined(&self.sessions.owner, result);
+                session
+            }),
+            (Purpose::Join(session), Ok(result)) => {
+                session.joined(&self.sessions.owner, result);
+                Some(session)
+            }
+            (Purpose::Join(session), Err(_)) => {
+                session.refused(&self.sessions.owner);
+                Some(session)
+            }
+            (Purpose::Prompt(session), outcome) => {
+                is_next = outcome.is_ok() && session.prompted();
+                Some(session)
+            }
+            (Purpose::Close(session), _) => {
+                session.end(&self.sessions.owner, Standing::Left);
+                Some(session)
+            }
+            (Purpose::Delete(session), outcome) => {
+                // It may have been deleted already.
+                let code = outcome.as_ref().err().and_then(Error::code);
+                if outcome.is_ok() || code == Some(code::RESOURCE_NOT_FOUND) {
+                    session.end(&self.sessions.owner, Standing::Left);
                 }
-                (Kind::Begin | Kind::Delete, Err(_)) | (Kind::Call | Kind::Prompt, _) => {}
+                Some(session)
             }
-            if !session.is_told_by(&self.owner) {
-                self.forget(session);
-            }
+        };
+        if let Some(session) = session.as_ref().filter(|session| !session.is_told_by(&self.sessions.owner)) {
+            self.sessions.forget(session);
+        }
+        if !Self::may_name(&mut self.asked) {
+            self.sessions.forget_early();
         }
         let place = session.as_ref().map_or((0, 0), |session| session.place());
-        outcome.map(|result| Answer { result, session, place })
-    }
-
-    /// The session of an id, which is new if nothing was said of it yet.
-    fn session(&self, id: &SessionId) -> Arc<Shared> {
-        let mut sessions = self.sessions();
-        if let Some(known) = sessions.get(id) {
-            return Arc::clone(known);
-        }
-        let new = Arc::new(Shared::new(id.clone(), Some(self.owner.clone())));
-        sessions.insert(id.clone(), Arc::clone(&new));
-        new
-    }
-
-    /// This connection does not tell of a session any more.
-    fn forget(&self, session: &Arc<Shared>) {
-        let mut sessions = self.sessions();
-        if sessions.get(session.id()).is_some_and(|known| Arc::ptr_eq(known, session)) {
-            sessions.remove(session.id());
-        }
+        let _ = request.reply.send(outcome.map(|result| Answer { result, session, place, is_next }));
     }
 
     /// Somebody waits no more for an answer, or dropped a question.
@@ -374,10 +342,6 @@ impl Driver {
         self.say(&line);
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Shared>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Says a line of version 2.
     fn say(&mut self, line: &str) {
         self.pass(Side::Client, line);
@@ -391,8 +355,8 @@ impl Driver {
             Came::TooLong => {
                 self.ledger.note("a line that is too long".to_owned());
                 // Nobody knows which answer it was, if it was one.
-                for (_, Request { reply, session, kind, .. }) in self.asked.drain() {
-                    let _ = reply.send(self.answered(session, kind, Err(Error::TooLong)));
+                for (_, request) in self.asked.drain() {
+                    self.answered(request, Err(Error::TooLong));
                 }
             }
         }
@@ -445,9 +409,7 @@ impl Driver {
                 }
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
-                if let Some(withdrawn) = cancel_target(*params).and_then(|id| self.open.remove(&id)) {
-                    withdrawn.send_replace(true);
-                }
+                cancel_target(*params).iter().for_each(|id| self.withdraw(id));
             }
             Body::Notification { method, .. } => {
                 self.ledger.note(format!("a notification that nobody looks at: {method}"));
@@ -465,13 +427,13 @@ impl Driver {
                     }
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };
-                let outcome = self.answered(request.session, request.kind, outcome);
-                let _ = request.reply.send(outcome);
+                self.answered(request, outcome);
             }
         }
     }
 
-    /// Takes an update of a session. What is said of one may come before the answer that names it.
+    /// Takes an update of a session. What is said of one may come before the answer that names it; of one that nobody asked
+    /// for it is not kept, such as what was under way when the session was closed.
     fn update(
         &mut self,
         id: &SessionId,
@@ -481,35 +443,38 @@ impl Driver {
     ) {
         if self.updated.as_ref().is_none_or(|session| session.id() != id) {
             self.tell();
-            let known = self.sessions().get(id).cloned();
-            self.updated = match known {
-                Some(session) => Some(session),
-                None if self.sessions().len() >= MAX_SESSIONS => {
-                    return self.ledger.note("an update of one session too many".to_owned());
-                }
-                None => Some(self.session(id)),
-            };
+            self.updated = self.sessions.told(id, || Self::may_name(&mut self.asked));
         }
         let Some(session) = &self.updated else { return };
         let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
-        session.take(&self.owner, line, update, seq);
+        session.take(&self.sessions.owner, line, update, seq);
         if self.translator.is_some()
             && let Some(state) = noted_state(line)
         {
-            session.noted(&self.owner, &state);
+            session.noted(&self.sessions.owner, &state);
         }
     }
 
     /// Those who look at the session are told that there is something new.
     fn tell(&mut self) {
         if let Some(session) = self.updated.take() {
-            session.tell(&self.owner);
+            session.tell(&self.sessions.owner);
+        }
+    }
+
+    /// An answer is not wanted any more.
+    fn withdraw(&mut self, id: &RequestId) {
+        if let Some(withdrawn) = self.open.remove(id) {
+            self.desk.withdraw(id);
+            withdrawn.send_replace(true);
         }
     }
 
     fn asked_us(&mut self, id: &RequestId, message: &Message<'_>) {
         let Body::Request { method, params, .. } = &message.body else { return };
         let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
+        // One that has the id of another is asked in its place: there can be only one answer.
+        self.withdraw(id);
         let (sender, withdrawn) = watch::channel(false);
         let is_too_many = self.open.len() >= MAX_QUESTIONS;
         self.open.insert(id.clone(), sender);

@@ -15,13 +15,16 @@ pub enum Error {
     Gone,
     /// The session was closed or deleted by this client.
     Left,
+    /// The connection does not tell of the session: it could not be joined, too many are followed, or what another connection
+    /// [knew of it](crate::Client::rejoin) took its place.
+    Unfollowed,
     /// It answered with an error.
     Rpc(RpcError),
     /// It answered something that makes no sense.
     Odd(&'static str),
-    /// The other side said something that is too long to be read, and it may have been the answer.
+    /// The other side said something that is too long to be read, and it may have been the answer. A WebSocket is gone with it.
     TooLong,
-    /// Too much was asked and is not answered yet.
+    /// Too much is under way: requests without an answer, loads of one session, sessions that are followed.
     Busy,
 }
 
@@ -38,6 +41,7 @@ impl Error {
             | Self::Refused(_)
             | Self::Gone
             | Self::Left
+            | Self::Unfollowed
             | Self::Odd(_)
             | Self::TooLong
             | Self::Busy => None,
@@ -52,10 +56,11 @@ impl fmt::Display for Error {
             Self::Refused(why) => write!(f, "the server refuses: {why}"),
             Self::Gone => f.write_str("the connection is gone"),
             Self::Left => f.write_str("the session was closed"),
+            Self::Unfollowed => f.write_str("the connection does not tell of the session"),
             Self::Rpc(error) => write!(f, "{} ({})", error.message(), error.code()),
             Self::Odd(what) => write!(f, "the answer makes no sense: {what}"),
             Self::TooLong => f.write_str("the answer may be a line that is too long to be read"),
-            Self::Busy => f.write_str("too many requests have no answer yet"),
+            Self::Busy => f.write_str("too much is under way on this connection"),
         }
     }
 }
@@ -67,6 +72,7 @@ impl std::error::Error for Error {
             Self::Refused(_)
             | Self::Gone
             | Self::Left
+            | Self::Unfollowed
             | Self::Rpc(_)
             | Self::Odd(_)
             | Self::TooLong

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_dialect::live::AgentUpdate;
 use parlor_dialect::{Dialect, Fold};
-use parlor_json::Object;
+use parlor_json::{Json, Object};
 use parlor_session::{Activity, SessionId, State};
 use tokio::sync::watch;
 
@@ -25,8 +25,10 @@ pub(crate) struct Shared {
 pub(crate) enum Standing {
     /// A connection tells of it.
     Followed,
-    /// The connection is gone.
-    Lost,
+    /// The connection that told of it is gone.
+    Gone,
+    /// No connection tells of it, for another reason.
+    Unfollowed,
     /// This client closed or deleted it.
     Left,
 }
@@ -40,7 +42,7 @@ pub(crate) struct Owner(Arc<()>);
 pub(crate) enum Replay {
     /// Nothing that was.
     Nothing,
-    /// What came after the last change that is known.
+    /// What came after the last change that is known, or all of it if that has no number.
     Missed,
     /// All of it.
     All,
@@ -64,6 +66,8 @@ pub(crate) struct Told {
     pub(crate) unread: Option<(u64, String)>,
     /// How the last turns ended, with the numbers of the changes that said so.
     ends: VecDeque<(u64, State)>,
+    /// The last change when the last prompt was taken.
+    prompted: Option<u64>,
     /// Whether the state is one that a server noted, and not one that was told.
     is_noted: bool,
 }
@@ -99,12 +103,21 @@ const ENDS: usize = 64;
 impl Told {
     fn nothing(id: &SessionId) -> Self {
         let fold = Fold::of_session(Dialect::V2, id.clone());
-        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), is_noted: false }
+        Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), prompted: None, is_noted: false }
     }
 
     /// How the first turn ended that did so after a change.
     pub(crate) fn end_after(&self, seq: u64) -> Option<State> {
         self.ends.iter().find(|(ended, _)| *ended > seq).map(|(_, state)| state.clone())
+    }
+
+    /// Notes that a prompt was taken. Whether nothing is to end before its turn, as far as is known.
+    fn prompted(&mut self) -> bool {
+        let transcript = self.fold.transcript();
+        let is_idle = transcript.state().is_none_or(|state| state.activity == Activity::Idle);
+        let seq = transcript.seq();
+        let before = self.prompted.replace(seq);
+        is_idle && before.is_none_or(|before| self.end_after(before).is_some())
     }
 
     /// Takes an update, and notes the end of a turn.
@@ -160,17 +173,27 @@ impl Told {
 }
 
 impl Known {
-    fn is_told_by(&self, owner: &Owner) -> bool {
+    /// Whether a connection tells of the session.
+    pub(crate) fn is_told_by(&self, owner: &Owner) -> bool {
         self.owner.as_ref().is_some_and(|own| Arc::ptr_eq(&own.0, &owner.0))
     }
 }
 
 impl Shared {
-    /// A session that a connection may tell of already.
-    pub(crate) fn new(id: SessionId, owner: Option<Owner>) -> Self {
+    /// A session that a connection tells of.
+    pub(crate) fn followed(id: SessionId, owner: Owner) -> Self {
+        Self::new(id, Some(owner), Standing::Followed)
+    }
+
+    /// A session that no connection tells of.
+    pub(crate) fn unfollowed(id: SessionId, standing: Standing) -> Self {
+        Self::new(id, None, standing)
+    }
+
+    fn new(id: SessionId, owner: Option<Owner>, standing: Standing) -> Self {
         let told = Told::nothing(&id);
         let known = Mutex::new(Known { told, epoch: 0, owner, joining: None });
-        Self { id, known, changed: watch::Sender::new((0, Standing::Followed)) }
+        Self { id, known, changed: watch::Sender::new((0, standing)) }
     }
 
     pub(crate) fn id(&self) -> &SessionId {
@@ -231,24 +254,34 @@ impl Shared {
         }
     }
 
-    /// A connection asks to be told of the session, and is the only one to tell from here on.
-    pub(crate) fn join(&self, by: &Owner, replay: Replay) -> Result<(), Error> {
+    /// A connection asks to be told of the session, and is the only one to tell from here on: what it asks for is what
+    /// nobody told before. Gives that as the protocol has it.
+    pub(crate) fn join(&self, by: &Owner, replay: Replay) -> Result<Option<Json>, Error> {
         let mut known = self.known();
         let was_followed = known.is_told_by(by);
         if was_followed && known.joining.is_some() {
             return Err(Error::Busy);
         }
-        known.joining = Some(match replay {
-            Replay::Nothing => Joining::Nothing { was_followed },
-            Replay::Missed => Joining::Missed,
-            Replay::All => {
-                let otherwise = was_followed.then(|| known.told.clone());
-                Joining::All(Box::new(Anew { told: Told::nothing(&self.id), otherwise }))
+        let (joining, from) = match (replay, known.told.server_seq) {
+            (Replay::Nothing, _) => (Joining::Nothing { was_followed }, None),
+            (Replay::Missed, Some(seq)) => {
+                (Joining::Missed, Some(format!(r#"{{"type":"_parlor_after","seq":{seq}}}"#)))
             }
-        });
+            (Replay::Missed, None) | (Replay::All, _) => {
+                let otherwise = was_followed.then(|| known.told.clone());
+                let anew = Box::new(Anew { told: Told::nothing(&self.id), otherwise });
+                (Joining::All(anew), Some(r#"{"type":"start"}"#.to_owned()))
+            }
+        };
+        known.joining = Some(joining);
         known.owner = Some(by.clone());
         self.stands(&known, Standing::Followed);
-        Ok(())
+        Ok(from.map(|from| Json::parse(from).expect("it is made of JSON")))
+    }
+
+    /// A prompt of this client's was taken. Whether nothing is to end before its turn, as far as is known.
+    pub(crate) fn prompted(&self) -> bool {
+        self.known().told.prompted()
     }
 
     /// It was answered. What was told anew counts.
@@ -279,7 +312,7 @@ impl Shared {
         if !is_followed {
             known.owner = None;
         }
-        let standing = if is_followed { Standing::Followed } else { Standing::Lost };
+        let standing = if is_followed { Standing::Followed } else { Standing::Unfollowed };
         self.stands(&known, standing);
     }
 
@@ -304,8 +337,9 @@ impl Shared {
         (known.epoch, known.told.fold.transcript().seq())
     }
 
-    pub(crate) fn server_seq(&self) -> Option<u64> {
-        self.known().told.server_seq
+    /// Whether the last change has a number to go on from.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.known().told.server_seq.is_some()
     }
 
     fn stands(&self, known: &Known, standing: Standing) {

@@ -53,6 +53,7 @@ mod news;
 mod program;
 mod question;
 mod session;
+mod sessions;
 mod transport;
 
 pub use client::{Client, Listed};

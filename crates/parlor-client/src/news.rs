@@ -62,7 +62,7 @@ impl News {
         Self { session, changed, reading: None, told, epoch }
     }
 
-    /// The next piece of news; `None` when the connection is gone or the session was closed, and all was told.
+    /// The next piece of news; `None` when no connection tells of the session any more, and all was told.
     pub async fn next(&mut self) -> Option<Update> {
         loop {
             let more = self.changed.borrow_and_update().1 == Standing::Followed;

@@ -96,9 +96,22 @@ impl Desk {
         true
     }
 
-    /// No more will come.
+    /// A question wants no answer any more. Who has it already is told otherwise.
+    pub(crate) fn withdraw(&self, id: &RequestId) {
+        let mut pile = self.pile();
+        let place = pile.waiting.iter().position(|question| question.id == *id);
+        let withdrawn = place.and_then(|place| pile.waiting.remove(place));
+        drop(pile);
+        drop(withdrawn);
+    }
+
+    /// No more will come, and those that wait cannot be answered.
     pub(crate) fn close(&self) {
-        self.pile().is_closed = true;
+        let mut pile = self.pile();
+        pile.is_closed = true;
+        let unanswered = std::mem::take(&mut pile.waiting);
+        drop(pile);
+        drop(unanswered);
         self.changed.notify_waiters();
     }
 }
@@ -109,7 +122,7 @@ impl Questions {
         Self { desk }
     }
 
-    /// The next question; `None` when the connection is gone.
+    /// The next question that wants an answer; `None` when the connection is gone.
     pub async fn next(&mut self) -> Option<Question> {
         loop {
             let mut changed = pin!(self.desk.changed.notified());

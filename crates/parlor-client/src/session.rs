@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parlor_json::{Json, JsonStr, Object, string_literal};
-use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Transcript};
+use parlor_session::{Activity, Entry, EntryId, MessageId, Role, SessionId, State, Transcript};
 
 use crate::driver::{Command, Purpose};
 use crate::known::{Known, Shared, Standing};
@@ -52,6 +52,8 @@ pub struct Turn {
     message: Option<MessageId>,
     /// Up to where the session was known when the prompt was taken.
     accepted: (u64, u64),
+    /// Whether nothing was to end before it.
+    is_next: bool,
 }
 
 impl Session {
@@ -126,7 +128,12 @@ impl Session {
         let purpose = Purpose::Prompt(Arc::clone(&self.shared));
         let answer = self.client.connection().ask("session/prompt", &params, purpose).await?;
         let message = answer.result.get("messageId").and_then(|id| JsonStr::from_raw(id.raw()));
-        Ok(Turn { session: self.clone(), message: message.map(MessageId::from), accepted: answer.place })
+        Ok(Turn {
+            session: self.clone(),
+            message: message.map(MessageId::from),
+            accepted: answer.place,
+            is_next: answer.is_next,
+        })
     }
 
     /// Takes back the prompts of this client that were not taken yet. What came of it says [`prompt`](Self::prompt): the
@@ -189,7 +196,8 @@ impl Session {
             }
             match standing {
                 Standing::Followed if changed.changed().await.is_ok() => {}
-                Standing::Followed | Standing::Lost => return Err(Error::Gone),
+                Standing::Followed | Standing::Gone => return Err(Error::Gone),
+                Standing::Unfollowed => return Err(Error::Unfollowed),
                 Standing::Left => return Err(Error::Left),
             }
         }
@@ -246,32 +254,41 @@ impl Turn {
         News::new(self.session.clone(), began)
     }
 
-    /// Waits for the end of the turn: how it ended.
+    /// Waits for the end of the turn: how it ended. If the session was told anew by somebody who calls the prompt something
+    /// else, it is how the session came to be idle; or [`Error::Gone`] if that is another connection, which says nothing of
+    /// it.
     pub async fn end(&self) -> Result<State, Error> {
-        self.session
-            .until(|known| {
-                let began = match self.entry() {
-                    Some(entry) => known.told.fold.transcript().get(&entry)?.created(),
-                    None => self.began(known).1,
-                };
-                known.told.end_after(began)
-            })
-            .await
+        self.session.until(|known| self.ended(known)).await?
+    }
+
+    fn ended(&self, known: &Known) -> Option<Result<State, Error>> {
+        let transcript = known.told.fold.transcript();
+        let (epoch, accepted) = self.accepted;
+        if let Some(entry) = self.entry(transcript) {
+            return known.told.end_after(entry.created()).map(Ok);
+        }
+        if epoch == known.epoch {
+            // Where others end first, only its message tells which end is its own.
+            let is_told_apart = self.message.is_none() || self.is_next;
+            return known.told.end_after(accepted).filter(|_| is_told_apart).map(Ok);
+        }
+        match transcript.state() {
+            None => (!known.is_told_by(self.session.client.owner())).then_some(Err(Error::Gone)),
+            Some(state) => (state.activity == Activity::Idle).then(|| Ok(state.clone())),
+        }
     }
 
     /// The change before the turn. Where all was told anew since, the numbers are others.
     fn began(&self, known: &Known) -> (u64, u64) {
-        let (epoch, accepted) = self.accepted;
-        if epoch == known.epoch {
-            return (epoch, accepted);
+        if self.accepted.0 == known.epoch {
+            return self.accepted;
         }
-        let entry = self.entry();
-        let entry = entry.as_ref().and_then(|entry| known.told.fold.transcript().get(entry));
+        let entry = self.entry(known.told.fold.transcript());
         (known.epoch, entry.map_or(0, |entry| entry.created() - 1))
     }
 
     /// What the prompt is in the transcript.
-    fn entry(&self) -> Option<EntryId> {
-        self.message.clone().map(|id| EntryId::Message(Role::User, id))
+    fn entry<'a>(&self, transcript: &'a Transcript) -> Option<&'a Entry> {
+        transcript.get(&EntryId::Message(Role::User, self.message.clone()?))
     }
 }

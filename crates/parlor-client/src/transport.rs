@@ -26,9 +26,13 @@ const GRACE: Duration = Duration::from_secs(2);
 #[cfg(feature = "websocket")]
 const PING: Duration = Duration::from_secs(30);
 
-/// How long the other side of a WebSocket may be silent.
+/// How long the other side of a WebSocket may be silent, while it takes nothing of a long message either.
 #[cfg(feature = "websocket")]
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How much of a message is one frame on a WebSocket, so that a long one is seen to move.
+#[cfg(feature = "websocket")]
+const FRAME: usize = 64 << 10;
 
 /// The two directions of a connection, as lines without their ends. It is gone when `incoming` ends.
 pub(crate) struct Transport {
@@ -76,7 +80,8 @@ impl Transport {
         use futures_util::StreamExt;
 
         let (sink, stream) = socket.split();
-        Self::of(|reads| hear_messages(stream, reads), |lines| say_messages(sink, lines)).0
+        let (moved, moves) = watch::channel(());
+        Self::of(|reads| hear_messages(stream, reads, moves), |lines| say_messages(sink, lines, moved)).0
     }
 
     /// A connection of two tasks. The reader goes when nobody wants to know; the writer may write what waits.
@@ -155,31 +160,48 @@ async fn write_lines(mut write: impl AsyncWrite + Unpin, mut lines: mpsc::Receiv
     let _ = write.shutdown().await;
 }
 
-/// Reads messages until the other side ends or has been silent for too long.
+/// Reads messages until the other side ends, has been silent for too long, or says one that is too long: a WebSocket cannot be
+/// read after that.
 #[cfg(feature = "websocket")]
-async fn hear_messages<S>(mut stream: S, reads: mpsc::Sender<Vec<Came>>)
+async fn hear_messages<S>(mut stream: S, reads: mpsc::Sender<Vec<Came>>, mut moves: watch::Receiver<()>)
 where
     S: futures_util::Stream<Item = Result<Message, tungstenite::Error>> + Unpin,
 {
     use futures_util::StreamExt;
 
-    while let Ok(Some(message)) = tokio::time::timeout(SILENCE, stream.next()).await {
-        let came = match message {
-            Ok(Message::Text(text)) => Came::Line(text.as_str().to_owned()),
-            Ok(Message::Binary(_)) => Came::NoLine("a message of bytes".to_owned()),
-            Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => continue,
-            Err(tungstenite::Error::Capacity(_)) => Came::TooLong,
-            Err(_) => return,
+    loop {
+        let message = tokio::select! {
+            message = stream.next() => message,
+            () = silence(&mut moves) => return,
         };
-        if reads.send(vec![came]).await.is_err() {
+        let came = match message {
+            Some(Ok(Message::Text(text))) => Came::Line(text.as_str().to_owned()),
+            Some(Ok(Message::Binary(_))) => Came::NoLine("a message of bytes".to_owned()),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_))) => continue,
+            Some(Err(tungstenite::Error::Capacity(_))) => Came::TooLong,
+            Some(Err(_)) | None => return,
+        };
+        let is_last = matches!(came, Came::TooLong);
+        if reads.send(vec![came]).await.is_err() || is_last {
             return;
         }
     }
 }
 
-/// Writes messages, and asks now and then whether the other side is there.
+/// Is over when the other side says nothing for too long, and what is said to it does not move.
 #[cfg(feature = "websocket")]
-async fn say_messages<S>(mut sink: S, mut lines: mpsc::Receiver<String>)
+async fn silence(moves: &mut watch::Receiver<()>) {
+    let mut move_on = async || match moves.changed().await {
+        Ok(()) => {}
+        // Nothing is said any more.
+        Err(_) => std::future::pending().await,
+    };
+    while tokio::time::timeout(SILENCE, move_on()).await.is_ok() {}
+}
+
+/// Writes messages, and asks now and then whether the other side is there. Says when a piece of a long message went out.
+#[cfg(feature = "websocket")]
+async fn say_messages<S>(mut sink: S, mut lines: mpsc::Receiver<String>, moved: watch::Sender<()>)
 where
     S: futures_util::Sink<Message, Error = tungstenite::Error> + Unpin,
 {
@@ -187,22 +209,52 @@ where
 
     let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + PING, PING);
     loop {
-        let message = tokio::select! {
+        let sent = tokio::select! {
             line = lines.recv() => match line {
-                Some(line) => Message::text(line),
+                Some(line) if line.len() > FRAME => say_long(&mut sink, line, &moved).await,
+                Some(line) => sink.send(Message::text(line)).await,
                 None => break,
             },
-            _ = ping.tick() => Message::Ping(tungstenite::Bytes::new()),
+            _ = ping.tick() => sink.send(Message::Ping(Bytes::new())).await,
         };
-        if sink.send(message).await.is_err() {
+        if sent.is_err() {
             return;
         }
     }
     let _ = sink.close().await;
 }
 
+/// Writes a message in many frames, and says when each of them went out.
 #[cfg(feature = "websocket")]
-use tokio_tungstenite::tungstenite::{self, Message};
+async fn say_long<S>(sink: &mut S, line: String, moved: &watch::Sender<()>) -> Result<(), tungstenite::Error>
+where
+    S: futures_util::Sink<Message, Error = tungstenite::Error> + Unpin,
+{
+    use futures_util::SinkExt;
+
+    let mut rest = Bytes::from(line);
+    let mut kind = Data::Text;
+    while !rest.is_empty() {
+        let piece = rest.split_to(rest.len().min(FRAME));
+        let frame = WebSocketFrame::message(piece, OpCode::Data(kind), rest.is_empty());
+        sink.send(Message::Frame(frame)).await?;
+        moved.send_replace(());
+        kind = Data::Continue;
+    }
+    Ok(())
+}
+
+#[cfg(feature = "websocket")]
+use {
+    tokio::sync::watch,
+    tokio_tungstenite::tungstenite::{
+        self, Bytes, Message,
+        protocol::frame::{
+            Frame as WebSocketFrame,
+            coding::{Data, OpCode},
+        },
+    },
+};
 
 #[cfg(all(test, feature = "websocket"))]
 mod tests {
@@ -239,6 +291,53 @@ mod tests {
         // And leaving closes, whatever the other side says to it.
         drop(transport);
         reading.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_takes_a_long_message_slowly_is_not_silent() {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let ours = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
+        let mut transport = Transport::over_websocket(ours);
+        transport.outgoing.send("x".repeat(1 << 20)).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let reading = tokio::spawn(async move {
+            let mut piece = vec![0; 1024];
+            for _ in 0..1024 {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                theirs.read_exact(&mut piece).await.unwrap();
+            }
+            theirs
+        });
+        // It moves for more than eight minutes, and then it does not.
+        assert!(transport.incoming.recv().await.is_none());
+        assert!(began.elapsed() > 8 * SILENCE, "{:?}", began.elapsed());
+        drop(reading.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_long_message_arrives_as_it_was() {
+        let (transport, mut theirs) = connected().await;
+        let line = "äöü".repeat(FRAME);
+        transport.outgoing.send(line.clone()).await.unwrap();
+        transport.outgoing.send("short".to_owned()).await.unwrap();
+        assert_eq!(theirs.next().await.unwrap().unwrap().into_text().unwrap().as_str(), line);
+        assert_eq!(theirs.next().await.unwrap().unwrap().into_text().unwrap().as_str(), "short");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_too_long_is_the_last() {
+        use futures_util::SinkExt;
+        use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let config = WebSocketConfig::default().max_message_size(Some(100));
+        let ours = WebSocketStream::from_raw_socket(ours, Role::Client, Some(config)).await;
+        let mut theirs = WebSocketStream::from_raw_socket(theirs, Role::Server, None).await;
+        let mut transport = Transport::over_websocket(ours);
+        theirs.send(Message::text("x".repeat(101))).await.unwrap();
+        theirs.send(Message::text("more")).await.unwrap();
+        assert!(matches!(transport.incoming.recv().await.unwrap()[..], [Came::TooLong]));
+        assert!(transport.incoming.recv().await.is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -123,6 +123,42 @@ async fn a_question_that_nobody_wants_is_declined() {
 }
 
 #[tokio::test]
+async fn a_question_that_was_withdrawn_is_not_asked() {
+    let (client, mut peer) = peer().await;
+    let mut questions = client.questions();
+    asks(&mut peer, 1).await;
+    asks(&mut peer, 2).await;
+    peer.says("{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{\"requestId\":1}}\n").await;
+    // One that takes the place of another that has its id.
+    asks(&mut peer, 2).await;
+    asks(&mut peer, 3).await;
+    // All of it was heard when this is.
+    let (answer, ()) = tokio::join!(asked(&client), async {
+        let request = peer.asked("x/y").await;
+        peer.answer(&request, "{}").await;
+    });
+    answer.unwrap();
+    for id in ["2", "3"] {
+        soon(questions.next()).await.unwrap().answer(Object::default()).await;
+        assert_eq!(peer.hears().await.get("id").unwrap().as_str(), id);
+    }
+    // What is answered too late is not the answer to another that has its id.
+    asks(&mut peer, 4).await;
+    let mut late = soon(questions.next()).await.unwrap();
+    asks(&mut peer, 4).await;
+    assert!(soon(late.withdrawn()).await);
+    let text = r#"{"is":"late"}"#;
+    late.answer(Object::parse(parlor_client::Json::parse(text).unwrap().raw()).unwrap()).await;
+    soon(questions.next()).await.unwrap().answer(Object::default()).await;
+    assert_eq!(peer.hears().await.get("result").unwrap().as_str(), "{}");
+
+    asks(&mut peer, 5).await;
+    drop(peer);
+    soon(client.gone()).await;
+    assert!(soon(questions.next()).await.is_none());
+}
+
+#[tokio::test]
 async fn who_waits_for_questions_keeps_no_connection() {
     let (client, mut peer) = peer().await;
     let mut questions = client.questions();

@@ -47,7 +47,7 @@ async fn goes(process: Pid) {
 }
 
 /// Speaks until nobody listens.
-async fn fill(client: &Client) {
+pub(crate) async fn fill(client: &Client) {
     let mut params = Object::default();
     params.set("text", Json::parse(format!("{:?}", "x".repeat(1024))).unwrap());
     for said in 0.. {

@@ -48,6 +48,70 @@ async fn a_session_that_may_not_be_deleted_goes_on() {
     assert_eq!(said(&session.transcript()), ["Agent: Still here."]);
 }
 
+#[tokio::test]
+async fn what_comes_after_a_session_was_left_is_not_kept() {
+    let (client, mut peer) = peer().await;
+    let session = client.session(&"s".into());
+    let (left, ()) = tokio::join!(soon(session.close()), async {
+        let request = peer.asked("session/close").await;
+        peer.says(&(request.answer("{}") + &chunk("m", "Too late.", None))).await;
+    });
+    left.unwrap();
+    let (joined, ()) = tokio::join!(soon(client.join(session.id(), HERE.as_ref())), async {
+        let request = peer.asked("session/resume").await;
+        peer.says(&(chunk("n", "Two.", None) + &request.answer("{}"))).await;
+    });
+    assert_eq!(said(&joined.unwrap().transcript()), ["Agent: Two."]);
+}
+
+#[tokio::test]
+async fn what_comes_before_a_session_is_named_is_kept() {
+    let (client, mut peer) = peer().await;
+    let params = parlor_client::Object::default();
+    let (answer, ()) = tokio::join!(soon(client.call("x/new", &params)), async {
+        let request = peer.asked("x/new").await;
+        let lines = chunk("m", "One", None) + &request.answer(r#"{"sessionId":"s"}"#);
+        peer.says(&(lines + &chunk("m", ", two", None))).await;
+    });
+    answer.unwrap();
+    let session = client.session(&"s".into());
+    crate::knows(&session, |said| said == ["Agent: One, two"]).await;
+    soon(client.disconnect()).await;
+
+    let (client, mut peer) = crate::peer::peer().await;
+    let (session, ()) = tokio::join!(soon(client.new_session(HERE.as_ref())), async {
+        let request = peer.asked("session/new").await;
+        peer.says(&(chunk("m", "One", None) + &request.answer(r#"{"sessionId":"s"}"#))).await;
+    });
+    assert_eq!(said(&session.unwrap().transcript()), ["Agent: One"]);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_session_of_a_connection_that_is_gone() {
+    let (client, peer) = peer().await;
+    drop(peer);
+    soon(client.gone()).await;
+    let session = client.session(&"s".into());
+    assert!(matches!(soon(session.idle()).await, Err(Error::Gone)));
+    assert!(soon(session.news().next()).await.is_none());
+}
+
+#[tokio::test]
+async fn no_more_sessions_are_followed_than_somebody_can_have() {
+    let (client, mut peer) = peer().await;
+    let mut sessions: Vec<_> =
+        (0..10_000).map(|number| client.session(&number.to_string().as_str().into())).collect();
+    assert!(matches!(soon(client.session(&"s".into()).idle()).await, Err(Error::Unfollowed)));
+    assert!(matches!(soon(client.join(&"s".into(), HERE.as_ref())).await, Err(Error::Busy)));
+    assert!(matches!(soon(client.new_session(HERE.as_ref())).await, Err(Error::Busy)));
+    // One that nobody has makes room.
+    sessions.pop();
+    let session = client.session(&"s".into());
+    let mut news = session.news();
+    peer.says(&chunk("m", "One.", None)).await;
+    soon(news.next()).await.unwrap();
+}
+
 /// Two clients of one session, the second of this version.
 async fn two(server: &Server, version: Version) -> (Session, Session) {
     let (first, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();

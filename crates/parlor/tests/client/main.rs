@@ -240,6 +240,17 @@ async fn all_doors_lead_to_the_same_session() {
 }
 
 #[tokio::test]
+async fn a_long_prompt_comes_through_every_door() {
+    let server = Server::start();
+    for client in doors(&server).await {
+        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let text = "ä".repeat(200_000);
+        turn(&session, &format!("say {text}")).await;
+        assert!(said(&session.transcript()) == [format!("User: say {text}"), format!("Agent: {text}")]);
+    }
+}
+
+#[tokio::test]
 async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
     let server = Server::start();
     let clients = doors(&server).await;

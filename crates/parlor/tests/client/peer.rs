@@ -46,14 +46,7 @@ impl Peer {
 
     /// The next line of the client, which asks this.
     pub(crate) async fn asked(&mut self, method: &str) -> Request {
-        let line = self.hears().await;
-        let text = |name: &str| Some(JsonStr::from_raw(line.get(name)?.raw())?.to_text().into_owned());
-        let params = line.get("params").map(|params| Object::parse(params.raw()).unwrap());
-        let request = Request {
-            id: line.get("id").unwrap_or_else(|| panic!("no request: {line:?}")).clone(),
-            method: text("method").unwrap(),
-            params: params.unwrap_or_default(),
-        };
+        let request = Request::of(&self.hears().await);
         assert_eq!(request.method, method);
         request
     }
@@ -76,6 +69,17 @@ impl Peer {
 }
 
 impl Request {
+    /// What a line of the client asks.
+    pub(crate) fn of(line: &Object) -> Self {
+        let text = |name: &str| Some(JsonStr::from_raw(line.get(name)?.raw())?.to_text().into_owned());
+        let params = line.get("params").map(|params| Object::parse(params.raw()).unwrap());
+        Self {
+            id: line.get("id").unwrap_or_else(|| panic!("no request: {line:?}")).clone(),
+            method: text("method").unwrap(),
+            params: params.unwrap_or_default(),
+        }
+    }
+
     pub(crate) fn answer(&self, result: &str) -> String {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}\n", self.id.as_str())
     }

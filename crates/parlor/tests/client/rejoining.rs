@@ -1,8 +1,9 @@
 //! Connections that are lost and made up for, and sessions that are loaded again: nothing is doubled, and nothing is lost.
 
-use parlor_client::{Error, Session, Version};
+use parlor_client::{Error, Hello, Session, Version};
 
-use crate::peer::{Peer, chunk, idle, peer, prompt};
+use crate::ending::fill;
+use crate::peer::{Peer, Request, chunk, idle, peer, prompt};
 use crate::server::Server;
 use crate::{HERE, connector, knows, reason, said, soon, turn};
 
@@ -193,7 +194,7 @@ async fn what_happens_before_it_goes_on_is_told_once() {
     });
     assert_eq!(said(&found.unwrap().transcript()), ["Agent: One, two."]);
     // What it knew itself is not told of any more.
-    assert!(matches!(soon(other.idle()).await, Err(Error::Gone)));
+    assert!(matches!(soon(other.idle()).await, Err(Error::Unfollowed)));
 }
 
 #[tokio::test]
@@ -225,6 +226,110 @@ async fn a_session_that_cannot_be_joined_again_is_lost_and_known() {
         peer.refuse(&request, -32002).await;
     });
     assert_eq!(refused.unwrap_err().code(), Some(-32002));
-    assert!(matches!(soon(lost.idle()).await, Err(Error::Gone)));
+    assert!(matches!(soon(lost.idle()).await, Err(Error::Unfollowed)));
     assert_eq!(said(&lost.transcript()), ["Agent: One"]);
+}
+
+/// A turn that was taken in version 1, and its session after another connection goes on with it.
+#[tokio::test]
+async fn a_turn_of_version_1_ends_after_it_was_told_anew() {
+    let server = Server::start();
+    let connect = async || {
+        let old = connector().only(Version::V1);
+        soon(old.socket(&server.socket(), &Hello::new())).await.unwrap().0
+    };
+    for (text, is_over) in [("say One.", true), ("say Two.\nsleep 60000", false)] {
+        let first = connect().await;
+        let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
+        let turn = soon(session.prompt(text)).await.unwrap();
+        knows(&session, |said| said.len() == 2).await;
+        if is_over {
+            soon(turn.end()).await.unwrap();
+        }
+        soon(first.disconnect()).await;
+        let found = soon(connect().await.rejoin(&session, HERE.as_ref())).await.unwrap();
+        if !is_over {
+            found.cancel().await.unwrap();
+        }
+        soon(turn.end()).await.unwrap();
+    }
+}
+
+/// An agent of version 1 is started anew, and knows nothing of the turn.
+#[tokio::test]
+async fn the_end_of_a_turn_that_nobody_knows_of_is_not_waited_for() {
+    let state = tempfile::tempdir().unwrap();
+    let args = ["test-agent", "--version", "1", "--state", state.path().to_str().unwrap()];
+    let first = crate::spawn(&args).await;
+    let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
+    let turn = soon(session.prompt("say One.\nsleep 60000")).await.unwrap();
+    knows(&session, |said| said.len() == 2).await;
+    soon(first.disconnect()).await;
+    let _found = soon(crate::spawn(&args).await.rejoin(&session, HERE.as_ref())).await.unwrap();
+    assert!(matches!(soon(turn.end()).await, Err(Error::Gone)));
+}
+
+#[tokio::test]
+async fn a_turn_of_version_1_goes_on_while_its_session_is_told_anew() {
+    let state = tempfile::tempdir().unwrap();
+    let args = ["test-agent", "--version", "1", "--state", state.path().to_str().unwrap()];
+    let client = crate::spawn(&args).await;
+    let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+    let turn = soon(session.prompt("say One.\nsleep 60000")).await.unwrap();
+    knows(&session, |said| said.len() == 2).await;
+    soon(client.load(session.id(), HERE.as_ref())).await.unwrap();
+    let (end, ()) = tokio::join!(soon(turn.end()), async { session.cancel().await.unwrap() });
+    assert_eq!(reason(&end.unwrap()), "cancelled");
+}
+
+#[tokio::test]
+async fn a_turn_ends_also_if_its_message_is_never_told() {
+    let (session, mut peer) = begun(&chunk("m", "One.", None)).await;
+    for reason_given in ["end_turn", "refusal"] {
+        let (turn, ()) = tokio::join!(soon(session.prompt("Two?")), async {
+            let request = peer.asked("session/prompt").await;
+            peer.says(&(request.answer(r#"{"messageId":"u"}"#) + &idle(reason_given, None))).await;
+        });
+        assert_eq!(reason(&soon(turn.unwrap().end()).await.unwrap()), reason_given);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_for_another_does_not_end_with_it() {
+    let (session, mut peer) = begun(&chunk("m", "One.", None)).await;
+    let prompt_of = |text| soon(session.prompt(text));
+    let (first, second, ()) = tokio::join!(prompt_of("Two?"), prompt_of("Three?"), async {
+        for message in ["u", "v"] {
+            let request = peer.asked("session/prompt").await;
+            peer.answer(&request, &format!(r#"{{"messageId":"{message}"}}"#)).await;
+        }
+    });
+    let (first, second) = (first.unwrap(), second.unwrap());
+    peer.says(&(prompt("u", "Two?", None) + &idle("end_turn", None))).await;
+    assert_eq!(reason(&soon(first.end()).await.unwrap()), "end_turn");
+    let (end, ()) = tokio::join!(soon(second.end()), async {
+        peer.says(&(prompt("v", "Three?", None) + &idle("refusal", None))).await;
+    });
+    assert_eq!(reason(&end.unwrap()), "refusal");
+}
+
+/// The lost connection is half open, and the other one has yet to say that it goes on with the session.
+#[tokio::test]
+async fn what_the_lost_connection_tells_at_last_is_not_told_again() {
+    let (lost, mut old) = begun(&chunk("m", "One", Some(3))).await;
+    let (again, mut peer) = peer().await;
+    fill(&again).await;
+    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+        old.says(&chunk("m", ", two", Some(4))).await;
+        knows(&lost, |said| said == ["Agent: One, two"]).await;
+        let resume = loop {
+            let line = peer.hears().await;
+            if line.get("id").is_some() {
+                break Request::of(&line);
+            }
+        };
+        assert_eq!(resume.replay_from().unwrap(), r#"{"type":"_parlor_after","seq":4}"#);
+        peer.answer(&resume, r#"{"_meta":{"parlor/seq":4}}"#).await;
+    });
+    assert_eq!(said(&found.unwrap().transcript()), ["Agent: One, two"]);
 }
