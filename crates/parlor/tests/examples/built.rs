@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
-const NAMES: [&str; 6] = ["echo", "reader", "worker", "watch", "edit", "relay"];
+const NAMES: [&str; 7] = ["echo", "reader", "worker", "hello", "watch", "edit", "relay"];
 
 /// Where the examples are, once they are built: beside this test, so that what was built with it is not built again.
 static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {

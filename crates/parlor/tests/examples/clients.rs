@@ -39,6 +39,13 @@ fn what_an_agent_of_the_sdk_says_is_watched() {
 }
 
 #[test]
+fn the_client_of_the_guide_prints_what_agents_say() {
+    for agent in [sdk_agent::echo(1), sdk_agent::echo(2), vec![example("echo")]] {
+        assert_eq!(run("hello", &agent), "Hello!\nended: Some(\"end_turn\")\n2 entries\n", "{agent:?}");
+    }
+}
+
+#[test]
 fn messages_and_tools_are_told_apart() {
     let shown = run("watch", &["Buy milk".to_owned(), example("worker")]);
     let parts: Vec<_> = shown.split("\n\n").collect();

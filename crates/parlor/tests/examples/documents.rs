@@ -2,7 +2,11 @@
 //! `parlor-agent`; here is the rest.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::built::example;
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
@@ -42,6 +46,28 @@ fn the_readme_and_the_guide_show_the_echo_agent_as_it_is() {
 fn the_guide_shows_the_reader_as_it_is() {
     let blocks = blocks(&read("docs/guide.md"), "rust");
     assert_eq!(bare(&blocks[1]), bare(&read("crates/parlor-agent/examples/reader.rs")));
+}
+
+#[test]
+fn the_guide_shows_its_client_as_it_is() {
+    let blocks = blocks(&read("docs/guide.md"), "rust");
+    let shown = blocks.iter().find(|block| block.starts_with("use parlor_client")).unwrap();
+    let example = read("crates/parlor-client/examples/hello.rs");
+    assert_eq!(bare(shown), bare(&example[example.find("use parlor_client").unwrap()..]));
+}
+
+#[test]
+fn the_first_words_to_an_agent_are_answered() {
+    let console = blocks(&read("docs/guide.md"), "console").concat();
+    let line = console.lines().find(|line| line.contains("initialize")).unwrap();
+    let (said, _) = line.split_once("echo '").unwrap().1.split_once('\'').unwrap();
+    let mut agent =
+        Command::new(example("echo")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    writeln!(agent.stdin.take().unwrap(), "{said}").unwrap();
+    let answer = agent.wait_with_output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
+    assert_eq!(answer["result"]["agentInfo"]["name"], "echo");
 }
 
 #[test]
