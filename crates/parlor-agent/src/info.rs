@@ -70,7 +70,7 @@ impl Info {
     }
 
     /// Sessions may come with MCP servers that are reached in this way, `stdio` or `http`: they are in
-    /// [`Turn::mcp_servers`](crate::Turn::mcp_servers).
+    /// [`Session::mcp_servers`](crate::Session::mcp_servers).
     #[must_use]
     pub fn mcp(mut self, transport: &str) -> Self {
         self.mcp.set(transport, Object::default().to_json());
