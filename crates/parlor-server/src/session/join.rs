@@ -82,19 +82,26 @@ impl Actor {
         if client.drives() {
             self.hub.note_peer(&self.id, &client.peer);
         }
-        // Who is there already leaves its seat and comes again, and is still owed what it was.
-        let owed = self.seats.remove(&client.id).map(|mut seat| {
-            self.step(Input::Left(client.id));
-            seat.unsaid(0)
-        });
+        let mut answer = Answer {
+            id,
+            is_new: matches!(from, From::New | From::Forked(_)),
+            is_blank: matches!(from, From::Now | From::Forked(_)),
+            notes: if let From::Forked(notes) = from { notes.clone() } else { Vec::new() },
+        };
+        if *from == From::Now
+            && let Some(seat) = self.seats.get_mut(&client.id)
+        {
+            match seat.go_on(answer, self.stored, seq) {
+                None => return,
+                Some(back) => answer = back,
+            }
+        }
+        // Who is there already takes another seat. It is still owed its answers, and has its questions.
+        let owed = self.seats.remove(&client.id).map(|mut seat| seat.unsaid(0));
         let upto = if *from == From::New { 0 } else { seq };
-        let is_new = matches!(from, From::New | From::Forked(_));
-        let is_blank = matches!(from, From::Now | From::Forked(_));
-        let notes = if let From::Forked(notes) = from { notes.clone() } else { Vec::new() };
-        let answer = Some(Answer { id, is_new, is_blank, notes });
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode]);
-        let mut seat = Seat::new(client, reading, answer);
+        let mut seat = Seat::new(client, reading, Some(answer));
         for (line, _) in owed.into_iter().flatten() {
             seat.say(line, 0, seq);
         }
@@ -117,7 +124,14 @@ impl Actor {
 
     /// The client was told what it missed.
     pub(super) fn seated(&mut self, client: ClientId) {
+        let took_part = self.session.takes_part(client);
         self.take_part(client);
+        if took_part
+            && self.seats.get(&client).is_some_and(|seat| seat.client.drives())
+            && !self.session.held().is_empty()
+        {
+            self.tell_held_to(client);
+        }
     }
 
     fn take_part(&mut self, client: ClientId) {

@@ -110,6 +110,24 @@ impl Seat {
         self.client.outbox.push(mixed.into());
     }
 
+    /// The client asks for the session again, and for nothing that was: it goes on where it is, and is answered when it was
+    /// told all up to `seq`. One that is live was told all up to `told`. Gives the answer back if another is due first.
+    pub(crate) fn go_on(&mut self, again: Answer, told: u64, seq: u64) -> Option<Answer> {
+        match &mut self.pace {
+            Pace::Live => {
+                self.later.extend(self.own.drain(..).map(|(_, line)| (seq, line)));
+                let reading = Reading::new(told, seq);
+                self.pace = Pace::Behind { reading, answer: Some(again), waiting: false };
+                None
+            }
+            Pace::Behind { answer: answer @ None, .. } => {
+                *answer = Some(again);
+                None
+            }
+            Pace::Behind { answer: Some(_), .. } => Some(again),
+        }
+    }
+
     /// The request for the session, if it has no answer yet.
     pub(crate) fn asked(&self) -> Option<&Answer> {
         match &self.pace {

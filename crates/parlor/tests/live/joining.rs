@@ -150,3 +150,16 @@ fn who_joins_again_is_still_owed_its_answers() {
         }
     }
 }
+
+#[test]
+fn who_joins_again_from_here_on_misses_nothing() {
+    let server = Server::start();
+    let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+    let session = client.new_session();
+    let prompt = client.prompt(&session, "stream 30000 20 each");
+    for _ in 0..300 {
+        client.resume(&session, None).unwrap();
+    }
+    assert_eq!(client.end_of(&session, prompt), "end_turn");
+    client.comes_to(&session, &server.truth(&session));
+}
