@@ -122,12 +122,8 @@ impl<A: Agent> Host<A> {
     async fn request(self: &Arc<Self>, id: &RequestId, method: &str, params: Object) {
         match method {
             "initialize" => self.answer(id, Ok(self.info.initialized())).await,
-            "session/new" => {
-                let place = self.open(None, &params, Chosen::default());
-                let said = Text::new().raw("sessionId", place.id.as_json().as_literal());
-                self.opened(id, &place, said).await;
-            }
-            "session/fork" => {
+            "session/new" | "session/fork" => {
+                // A fork begins with what is chosen in the session that it leaves.
                 let chosen = self.place(&params).map(|parent| lock(&parent.chosen).clone());
                 let place = self.open(None, &params, chosen.unwrap_or_default());
                 let said = Text::new().raw("sessionId", place.id.as_json().as_literal());

@@ -202,11 +202,7 @@ impl Session {
         let cwd = self.cwd().to_string_lossy();
         let shown = Text::update("terminal_update").str("terminalId", &id).str("command", command);
         self.tell(&shown.str("cwd", &cwd).end()).await;
-        let mut state = self.state();
-        if state.phase != Phase::Cancelled {
-            state.terminals.insert(id.clone());
-        }
-        drop(state);
+        self.begin(|state| &mut state.terminals, &id);
         Terminal::new(self.clone(), id)
     }
 
@@ -349,10 +345,14 @@ impl Session {
 
     /// A tool call was shown. One that is not over is ended with the turn, or when nobody can end it any more.
     pub(crate) fn begin_call(&self, id: &str) {
+        self.begin(|state| &mut state.calls, id);
+    }
+
+    fn begin(&self, begun: impl FnOnce(&mut State) -> &mut BTreeSet<String>, id: &str) {
         let mut state = self.state();
         // What nobody saw begin need not end.
         if state.phase != Phase::Cancelled {
-            state.calls.insert(id.to_owned());
+            begun(&mut state).insert(id.to_owned());
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use parlor_agent::{Agent, Choice, Failure, Info, Json, Server, Step, Stop, Turn};
 use parlor_client::{Client, Connector, EntryId, MessageId, Role, Session, Slot, State, Transcript, Version};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 /// Does what the first word of the prompt says.
 struct Worker;
@@ -40,6 +41,13 @@ impl Agent for Worker {
                 terminal.exit(0).await;
                 turn.title("Notes").await;
                 turn.say("Done.").await;
+            }
+            "messages" => {
+                turn.think("Hm.").await;
+                turn.say("One ").await;
+                turn.say("message.").await;
+                turn.end_message();
+                turn.say("Another.").await;
             }
             "two" => {
                 turn.say("One.").await;
@@ -261,6 +269,61 @@ async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
     let client = client(&server, Version::V2).await;
     soon(soon(client.load(fork.id(), "/tmp".as_ref())).await.unwrap().delete()).await.unwrap();
     assert_eq!(soon(client.list(None)).await.unwrap().len(), 1);
+}
+
+/// Agents must not answer by themselves after forking, and must refuse an id that they do not know.
+#[tokio::test]
+async fn a_fork_is_quiet_and_an_unknown_message_is_no_place_to_fork_at() {
+    let server = Server::of(Worker).start().await.unwrap();
+    for version in VERSIONS {
+        let client = client(&server, version).await;
+        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        turn(&session, "one").await;
+        let unknown = soon(session.fork(Some(&MessageId::from("nobody's")), "/tmp".as_ref())).await;
+        assert_eq!(unknown.unwrap_err().code(), Some(-32602), "{version:?}");
+        let fork = soon(session.fork(None, "/tmp".as_ref())).await.unwrap();
+        turn(&session, "two").await;
+        assert_eq!(said(&fork.transcript()), ["User: one", "Agent: one"], "{version:?}");
+    }
+}
+
+/// In version 2 every chunk of a message must have an id, a string; in version 1 agents should give it too. Chunks of one
+/// message share it, and no other message has it.
+#[tokio::test]
+async fn every_chunk_on_the_wire_has_the_id_of_its_message() {
+    let server = Server::of(Worker).start().await.unwrap();
+    for version in [1, 2] {
+        let (read, mut write) = tokio::io::split(server.connect());
+        let mut lines = BufReader::new(read).lines();
+        let mut ids: Vec<String> = Vec::new();
+        let mut until = async |what: &str| loop {
+            let line = soon(lines.next_line()).await.unwrap().unwrap();
+            let found = line.contains(what);
+            if line.contains("_chunk") && !line.contains("tool_call") {
+                let (_, id) = line.split_once(r#""messageId":""#).unwrap_or_else(|| panic!("{line}"));
+                ids.push(id.split('"').next().unwrap().to_owned());
+            }
+            if found {
+                return (line, std::mem::take(&mut ids));
+            }
+        };
+        let initialize = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":{version},"info":{{"name":"t","version":"1"}},"capabilities":{{}}}}}}"#
+        );
+        let new =
+            r#"{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/tmp","mcpServers":[]}}"#;
+        write.write_all(format!("{initialize}\n{new}\n").as_bytes()).await.unwrap();
+        let (answer, _) = until(r#""id":2"#).await;
+        let id = answer.split_once(r#""sessionId":""#).unwrap().1.split('"').next().unwrap();
+        let prompt = format!(
+            r#"{{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{{"sessionId":"{id}","prompt":[{{"type":"text","text":"messages"}}]}}}}"#
+        );
+        write.write_all(format!("{prompt}\n").as_bytes()).await.unwrap();
+        let (_, ids) = until(r#""end_turn""#).await;
+        let [thought, first, same, second] = &ids[..] else { panic!("{ids:?}") };
+        assert_eq!(first, same, "version {version}");
+        assert!(thought != first && first != second && thought != second, "version {version}: {ids:?}");
+    }
 }
 
 #[tokio::test]
