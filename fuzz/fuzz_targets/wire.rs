@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use parlor_wire::{
-    Batches, Body, EXCERPT_CHARS, Frame, Incoming, Lines, Malformed, Message, Outcome, RequestId, parse,
+    Batches, Body, EXCERPT_CHARS, InputLine, Incoming, Lines, Malformed, Message, Outcome, RequestId, parse,
 };
 
 /// A frame without its borrow.
@@ -46,8 +46,8 @@ fn read(input: &[u8], size: usize, limit: usize) -> Vec<Seen> {
 }
 
 fn take_all(lines: &mut Lines, seen: &mut Vec<Seen>) {
-    while let Some(frame) = lines.next_frame() {
-        if let Frame::Line(line) = &frame {
+    while let Some(frame) = lines.next_line() {
+        if let InputLine::Line(line) = &frame {
             assert!(!line.contains('\n'));
         }
         seen.push(match frame.line() {

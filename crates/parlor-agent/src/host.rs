@@ -7,7 +7,7 @@ use parlor_dialect::live;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Content, MessageId, SessionId};
 use parlor_wire::{
-    Batches, Body, CANCEL_REQUEST, Frame, Incoming, Lines, Message, Outcome, RequestId, RpcError,
+    Batches, Body, CANCEL_REQUEST, Incoming, InputLine, Lines, Message, Outcome, RequestId, RpcError,
     cancel_target, code, parse, write,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -77,8 +77,8 @@ impl<A: Agent> Host<A> {
                 return;
             }
             framing.extend(&buffer[..count]);
-            while let Some(frame) = framing.next_frame() {
-                let Frame::Line(line) = frame else { continue };
+            while let Some(frame) = framing.next_line() {
+                let InputLine::Line(line) = frame else { continue };
                 if let Ok(Incoming::One(message)) = parse(line, Batches::Refuse) {
                     self.heard(&message).await;
                 }

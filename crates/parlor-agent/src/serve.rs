@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parlor_server::config::{AgentConfig, Agents, Local};
 use parlor_server::data_dir::Tokens;
 use parlor_server::doors::{self, HttpOptions, Limits, Port, streams};
-use parlor_server::hub::{Door, Hub, Options, Peer, Role};
+use parlor_server::hub::{Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
@@ -77,7 +77,8 @@ impl<A: Agent> Builder<A> {
             Local::new(move |stream| Host::start(&agent, &info, &place, stream))
         };
         let agents = Agents::only(AgentConfig::local(NAME, local));
-        let options = Options { store, agents, watcher: Watcher::nobody(), idle: IDLE };
+        let (watcher, live_sessions) = (Watcher::nobody(), LIVE_SESSIONS);
+        let options = Options { store, agents, watcher, idle: IDLE, live_sessions, private: Vec::new() };
         let hub = Hub::new(options).await.map_err(|error| ServeError(error.to_string()))?;
         let _ = place.set(Arc::downgrade(&hub));
         Ok(Server { hub, stopped: watch::Sender::new(false), _lock: lock })

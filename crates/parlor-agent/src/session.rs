@@ -80,7 +80,7 @@ enum Phase {
 
 /// An id that nobody has.
 pub(crate) fn fresh() -> String {
-    uuid::Uuid::now_v7().simple().to_string()
+    uuid::Uuid::new_v4().simple().to_string()
 }
 
 impl Session {

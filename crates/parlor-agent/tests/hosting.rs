@@ -157,3 +157,55 @@ async fn the_draft_is_spoken_to_who_asks_for_it() {
         idle.contains(r#""sessionUpdate":"state_change""#) && idle.contains(r#""stop_reason":"end_turn""#)
     );
 }
+
+/// One that has something to say of every session.
+struct Commands;
+
+impl Agent for Commands {
+    fn info(&self) -> Info {
+        Info::new("commands", "1").command("go", "Goes", None)
+    }
+
+    async fn prompt(&self, _: Turn) -> Result<Stop, Failure> {
+        Ok(Stop::EndTurn)
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_began_cannot_be_opened_and_is_not_there_afterwards() {
+    let server = Server::of(Commands).start().await.unwrap();
+    for (hello, method, rest) in [
+        (r#""protocolVersion":1,"clientCapabilities":{}"#, "session/load", ""),
+        (r#""protocolVersion":1,"clientCapabilities":{}"#, "session/resume", ""),
+        (
+            r#""protocolVersion":2,"info":{"name":"t","version":"1"},"capabilities":{}"#,
+            "session/resume",
+            r#","replayFrom":{"type":"start"}"#,
+        ),
+        (r#""protocolVersion":2,"info":{"name":"t","version":"1"},"capabilities":{}"#, "session/resume", ""),
+    ] {
+        let (read, mut write) = tokio::io::split(server.connect());
+        let mut lines = BufReader::new(read).lines();
+        let open = format!(r#""sessionId":"nobody","cwd":"/tmp","mcpServers":[]{rest}"#);
+        let mut answers = Vec::new();
+        for (id, (method, params)) in
+            [("initialize", hello), (method, open.as_str()), ("session/list", "")].into_iter().enumerate()
+        {
+            let line = format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{{params}}}}}\n"
+            );
+            write.write_all(line.as_bytes()).await.unwrap();
+            let answer = soon(async {
+                loop {
+                    let line = lines.next_line().await.unwrap().unwrap();
+                    if line.contains(&format!("\"id\":{id},")) {
+                        return line;
+                    }
+                }
+            });
+            answers.push(answer.await);
+        }
+        assert!(answers[1].contains("-32002"), "{method}: {}", answers[1]);
+        assert!(answers[2].contains(r#""sessions":[]"#), "{method}: {}", answers[2]);
+    }
+}

@@ -105,7 +105,8 @@ fn reason(state: &State) -> String {
 }
 
 fn said(transcript: &Transcript) -> Vec<String> {
-    let lines = transcript.entries().iter().map(|entry| {
+    let is_event = |entry: &&parlor_session::Entry| matches!(entry.id(), EntryId::Event(_));
+    let lines = transcript.entries().iter().filter(|entry| !is_event(entry)).map(|entry| {
         let body = entry.body();
         let field =
             |name: &str| body.fields.get(name).map_or(String::new(), |value| value.as_str().to_owned());
@@ -114,9 +115,11 @@ fn said(transcript: &Transcript) -> Vec<String> {
             EntryId::ToolCall(_) => format!("tool {} {}", field("title"), field("status")),
             EntryId::Terminal(_) => format!("terminal: {}", String::from_utf8_lossy(&body.output)),
             EntryId::Plan(_) => "plan".to_owned(),
-            EntryId::Compaction(_) | EntryId::Subagent(_) | EntryId::SessionMessage(_) | EntryId::Note(_) => {
-                "?".to_owned()
-            }
+            EntryId::Compaction(_)
+            | EntryId::Subagent(_)
+            | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
+            | EntryId::Note(_) => "?".to_owned(),
         }
     });
     lines.collect()

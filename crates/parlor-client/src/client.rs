@@ -286,7 +286,7 @@ fn place(session: Option<&SessionId>, cwd: &Path) -> Object {
 /// What a client says of itself, in the words of version 2.
 pub(crate) fn initialize(name: &str, version: &str, capabilities: &Object) -> Object {
     let text = format!(
-        r#"{{"protocolVersion":2,"info":{{"name":{},"version":{}}},"capabilities":{},"_meta":{{"parlor/seq":true}}}}"#,
+        r#"{{"protocolVersion":2,"info":{{"name":{},"version":{}}},"capabilities":{},"_meta":{{"parlor/seq":true,"parlor/events":true}}}}"#,
         string_literal(name),
         string_literal(version),
         capabilities.to_json().as_str()

@@ -371,7 +371,7 @@ impl Driver {
             Err(problem) => return self.ledger.note(problem.to_string()),
         };
         translation.losses.iter().for_each(|loss| self.ledger.note(loss.kind.meaning().trim().to_owned()));
-        translation.problem.iter().for_each(|problem| self.ledger.note(problem.to_string()));
+        translation.problems.iter().for_each(|problem| self.ledger.note(problem.to_string()));
         let lines: Vec<_> =
             translation.lines.into_iter().map(|said| (said.by, said.text.into_owned())).collect();
         for (by, line) in lines {
@@ -478,6 +478,8 @@ impl Driver {
         let (sender, withdrawn) = watch::channel(false);
         let is_too_many = self.open.len() >= MAX_QUESTIONS;
         self.open.insert(id.clone(), sender);
+        let session = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
+        let session = session.and_then(|id| self.sessions.told(&id.into(), || false));
         let question = Question::new(
             id.clone(),
             method.clone().into_owned(),
@@ -485,6 +487,7 @@ impl Driver {
             self.commander.clone(),
             withdrawn,
             Arc::clone(&self.given_up),
+            session.map(|session| session.place()),
         );
         if is_too_many || !self.desk.put(question) {
             self.answer(id, Err(declined()));

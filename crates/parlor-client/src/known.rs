@@ -106,9 +106,9 @@ impl Told {
         Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), prompted: None, is_noted: false }
     }
 
-    /// How the first turn ended that did so after a change.
-    pub(crate) fn end_after(&self, seq: u64) -> Option<State> {
-        self.ends.iter().find(|(ended, _)| *ended > seq).map(|(_, state)| state.clone())
+    /// How the first turn ended that did so after a change, and which change said so.
+    pub(crate) fn end_after(&self, seq: u64) -> Option<(u64, State)> {
+        self.ends.iter().find(|(ended, _)| *ended > seq).cloned()
     }
 
     /// Notes that a prompt was taken. Whether nothing is to end before its turn, as far as is known.

@@ -1,8 +1,8 @@
-use parlor_session::{EntryId, MessageId, Patch, Reading, Role, Target, Update, text_of};
+use parlor_session::{Activity, EntryId, MessageId, Patch, Reading, Role, Target, Update, text_of};
 use tokio::sync::watch;
 
-use crate::Session;
 use crate::known::Standing;
+use crate::{Session, Turn};
 
 /// How much one piece of news has at most, unless a single block is longer.
 const PIECE: usize = 1 << 20;
@@ -39,6 +39,10 @@ pub struct News {
     told: u64,
     /// Which transcript that is of.
     epoch: u64,
+    /// The turn that they are limited to.
+    turn: Option<Turn>,
+    /// Whether the turn has ended and all of it was told.
+    is_over: bool,
 }
 
 /// The words of a piece of news.
@@ -59,12 +63,18 @@ impl News {
     /// The news of a session after a change, of the transcript that has the change.
     pub(crate) fn new(session: Session, (epoch, told): (u64, u64)) -> Self {
         let changed = session.shared().subscribe();
-        Self { session, changed, reading: None, told, epoch }
+        Self { session, changed, reading: None, told, epoch, turn: None, is_over: false }
     }
 
-    /// The next piece of news; `None` when no connection tells of the session any more, and all was told.
+    /// The news of one turn, the last of which is the state in which it ended.
+    pub(crate) fn of_turn(session: Session, from: (u64, u64), turn: Turn) -> Self {
+        Self { turn: Some(turn), ..Self::new(session, from) }
+    }
+
+    /// The next piece of news; `None` when no connection tells of the session any more or the turn has ended, and all was
+    /// told.
     pub async fn next(&mut self) -> Option<Update> {
-        loop {
+        while !self.is_over {
             let more = self.changed.borrow_and_update().1 == Standing::Followed;
             if let Some(update) = self.ready() {
                 return Some(update);
@@ -73,10 +83,14 @@ impl News {
                 return None;
             }
         }
+        None
     }
 
     /// The next piece of news that is there already.
     pub fn ready(&mut self) -> Option<Update> {
+        if self.is_over {
+            return None;
+        }
         let known = self.session.shared().known();
         let transcript = known.told.fold.transcript();
         // A transcript that began anew is told anew.
@@ -85,15 +99,22 @@ impl News {
             self.told = 0;
             self.reading = None;
         }
+        // Another turn may have begun since: what it changed is not looked at.
+        let end = self.turn.as_ref().and_then(|turn| turn.ended(&known)?.ok());
+        let last = end.as_ref().map_or(transcript.seq(), |(seq, _)| *seq);
         loop {
-            let reading = self.reading.get_or_insert_with(|| Reading::new(self.told, transcript.seq()));
-            if let Some(update) = reading.next(transcript, PIECE) {
-                return Some(update);
-            }
-            self.told = reading.upto();
-            self.reading = None;
-            if transcript.seq() == self.told {
-                return None;
+            let reading = self.reading.get_or_insert_with(|| Reading::new(self.told, last));
+            match reading.next(transcript, PIECE) {
+                Some(Update::State(state)) if self.turn.is_some() && state.activity == Activity::Idle => {}
+                Some(update) => return Some(update),
+                None => {
+                    self.told = reading.upto();
+                    self.reading = None;
+                    if self.told >= last {
+                        self.is_over = end.is_some();
+                        return end.map(|(_, state)| Update::State(state));
+                    }
+                }
             }
         }
     }

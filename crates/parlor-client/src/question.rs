@@ -42,6 +42,8 @@ pub struct Question {
     /// There until it is answered or dropped.
     withdrawn: Option<watch::Receiver<bool>>,
     given_up: Arc<Notify>,
+    /// Up to where its session was known when it was asked.
+    place: Option<(u64, u64)>,
 }
 
 /// What the agent wants to know, for who answers it. Each question goes to one of those who have this; while nobody does,
@@ -186,8 +188,13 @@ impl Question {
         answers: mpsc::WeakSender<Command>,
         withdrawn: watch::Receiver<bool>,
         given_up: Arc<Notify>,
+        place: Option<(u64, u64)>,
     ) -> Self {
-        Self { id, method, params, answers, withdrawn: Some(withdrawn), given_up }
+        Self { id, method, params, answers, withdrawn: Some(withdrawn), given_up, place }
+    }
+
+    pub(crate) fn place(&self) -> Option<(u64, u64)> {
+        self.place
     }
 
     /// What is asked, such as `session/request_permission`.

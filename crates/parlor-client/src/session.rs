@@ -6,7 +6,7 @@ use parlor_session::{Activity, Entry, EntryId, MessageId, Role, SessionId, State
 
 use crate::driver::{Command, Purpose};
 use crate::known::{Known, Shared, Standing};
-use crate::{Client, Error, News};
+use crate::{Client, Error, News, Question};
 
 /// A session that is followed. All clones and the connection share one transcript.
 ///
@@ -46,7 +46,7 @@ pub struct Prompt {
 }
 
 /// A turn that an agent has taken on. There is an example at [`Session::prompt`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Turn {
     session: Session,
     message: Option<MessageId>,
@@ -154,6 +154,14 @@ impl Session {
         self.client.notify("session/cancel", &self.params()).await
     }
 
+    /// Ends the running turn, and withdraws the prompts of this client that wait after it. Those of others stay, if the other
+    /// side is a server of parlor's.
+    pub async fn cancel_turn(&self) -> Result<(), Error> {
+        let mut params = self.params();
+        params.set("_meta", Json::parse(r#"{"parlor/scope":"turn"}"#).expect("it is JSON"));
+        self.client.notify("session/cancel", &params).await
+    }
+
     /// A new session that goes on from a message of this one, or from its end.
     pub async fn fork(&self, at: Option<&MessageId>, cwd: &Path) -> Result<Session, Error> {
         let mut params = self.params();
@@ -248,20 +256,27 @@ impl Turn {
         self.message.as_ref()
     }
 
-    /// What is new since the agent has taken it, and so the turn as it happens.
+    /// What is new since the agent has taken it, up to the state in which it ended: the turn as it happens.
     pub fn news(&self) -> News {
         let began = self.began(&self.session.shared.known());
-        News::new(self.session.clone(), began)
+        News::of_turn(self.session.clone(), began, self.clone())
     }
 
     /// Waits for the end of the turn: how it ended. If the session was told anew by somebody who calls the prompt something
     /// else, it is how the session came to be idle; or [`Error::Gone`] if that is another connection, which says nothing of
     /// it.
     pub async fn end(&self) -> Result<State, Error> {
-        self.session.until(|known| self.ended(known)).await?
+        self.session.until(|known| self.ended(known)).await?.map(|(_, state)| state)
     }
 
-    fn ended(&self, known: &Known) -> Option<Result<State, Error>> {
+    /// Whether the agent asked this after it had taken the prompt. What was asked before is about another turn.
+    pub fn has_asked(&self, question: &Question) -> bool {
+        question.session().as_ref() == Some(self.session.id())
+            && question.place().is_some_and(|place| place > self.accepted)
+    }
+
+    /// How the turn ended, and the change that said so.
+    pub(crate) fn ended(&self, known: &Known) -> Option<Result<(u64, State), Error>> {
         let transcript = known.told.fold.transcript();
         let (epoch, accepted) = self.accepted;
         if let Some(entry) = self.entry(transcript) {
@@ -274,7 +289,9 @@ impl Turn {
         }
         match transcript.state() {
             None => (!known.is_told_by(self.session.client.owner())).then_some(Err(Error::Gone)),
-            Some(state) => (state.activity == Activity::Idle).then(|| Ok(state.clone())),
+            Some(state) => {
+                (state.activity == Activity::Idle).then(|| Ok((transcript.state_seq(), state.clone())))
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_wire::{Frame, Lines};
+use parlor_wire::{InputLine, Lines};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -131,12 +131,12 @@ async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Ca
         }
         framing.extend(&buffer[..count]);
         let mut all = Vec::new();
-        while let Some(frame) = framing.next_frame() {
+        while let Some(frame) = framing.next_line() {
             all.push(match frame {
-                Frame::Line(line) => Came::Line(line.to_owned()),
-                Frame::TooLong { .. } => Came::TooLong,
-                Frame::NotUtf8 { excerpt } => Came::NoLine(format!("no text: {excerpt}")),
-                Frame::Blank => continue,
+                InputLine::Line(line) => Came::Line(line.to_owned()),
+                InputLine::TooLong { .. } => Came::TooLong,
+                InputLine::NotUtf8 { excerpt } => Came::NoLine(format!("no text: {excerpt}")),
+                InputLine::Blank => continue,
             });
         }
         if !all.is_empty() && reads.send(all).await.is_err() {
@@ -177,7 +177,9 @@ where
         let came = match message {
             Some(Ok(Message::Text(text))) => Came::Line(text.as_str().to_owned()),
             Some(Ok(Message::Binary(_))) => Came::NoLine("a message of bytes".to_owned()),
-            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_))) => continue,
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_))) => {
+                continue;
+            }
             Some(Err(tungstenite::Error::Capacity(_))) => Came::TooLong,
             Some(Err(_)) | None => return,
         };

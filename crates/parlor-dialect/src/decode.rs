@@ -12,6 +12,8 @@ use serde_json::value::RawValue;
 
 use crate::Dialect;
 use crate::meta::Rule;
+use crate::values::blocks::is_block;
+use crate::values::tool_content::is_tool_item;
 
 /// The id of the one plan that a v1 session has: v1 names none.
 pub(crate) const ONLY_PLAN: &str = "default";
@@ -35,7 +37,7 @@ pub struct Decoded {
     pub naming: Naming,
     /// Optional fields that could not be read. They count as not said, as the schema wants it, and the rest of
     /// the update is good.
-    pub ignored: Option<BadUpdate>,
+    pub ignored: Vec<BadUpdate>,
 }
 
 /// An update that cannot be taken, and why.
@@ -67,6 +69,15 @@ pub enum Problem {
     TooManyItems(&'static str),
     /// A field that carries bytes is not base64.
     NotBase64(&'static str),
+    /// A content item is not what its type must be.
+    InvalidItem(&'static str),
+    /// Some items of a list are not what their type must be.
+    InvalidItems {
+        /// The list.
+        field: &'static str,
+        /// How many they are.
+        count: usize,
+    },
 }
 
 impl Decoder {
@@ -125,10 +136,10 @@ impl Decoder {
         // v1 has optional fields where v2 has patches: there a null says nothing.
         let silent_nulls = self.dialect == Dialect::V1
             && matches!(name.as_ref(), "tool_call" | "tool_call_update" | "usage_update");
-        let mut fields = Fields { members, dialect: self.dialect, silent_nulls, ignored: None };
+        let mut fields = Fields { members, dialect: self.dialect, silent_nulls, ignored: Vec::new() };
         let bad = |problem| BadUpdate { kind: JsonStr::from_raw(kind), problem };
         let update = self.by_kind(&name, &mut fields, fresh).map_err(bad)?;
-        Ok(Decoded { update, naming, ignored: fields.ignored.map(bad) })
+        Ok(Decoded { update, naming, ignored: fields.ignored.into_iter().map(bad).collect() })
     }
 
     fn by_kind(
@@ -145,9 +156,11 @@ impl Decoder {
             "agent_message" => fields.message(Role::Agent),
             "agent_thought" => fields.message(Role::Thought),
             "tool_call" | "tool_call_update" => {
-                fields.upsert("toolCallId", Some("content"), |id| EntryId::ToolCall(id.into()))
+                fields.upsert("toolCallId", Some(TOOL_CONTENT), |id| EntryId::ToolCall(id.into()))
             }
-            "tool_call_content_chunk" => fields.chunk("toolCallId", |id| EntryId::ToolCall(id.into())),
+            "tool_call_content_chunk" => {
+                fields.chunk("toolCallId", is_tool_item, |id| EntryId::ToolCall(id.into()))
+            }
             "plan" => fields.only_plan(),
             "plan_update" => fields.plan(),
             "plan_removed" => {
@@ -161,20 +174,31 @@ impl Decoder {
                 Ok(Update::Output { terminal, bytes, extra: fields.extra("terminalId") })
             }
             "compaction_update" => {
-                fields.upsert("compactionId", Some("summary"), |id| EntryId::Compaction(id.into()))
+                let summary = Items { field: "summary", is_valid: is_block };
+                fields.upsert("compactionId", Some(summary), |id| EntryId::Compaction(id.into()))
             }
-            "compaction_summary_chunk" => fields.chunk("compactionId", |id| EntryId::Compaction(id.into())),
+            "compaction_summary_chunk" => {
+                fields.chunk("compactionId", is_block, |id| EntryId::Compaction(id.into()))
+            }
             "subagent_update" => fields.upsert("sessionId", None, |id| EntryId::Subagent(id.into())),
             "session_message" => {
-                fields.upsert("messageId", Some("content"), |id| EntryId::SessionMessage(id.into()))
+                fields.upsert("messageId", Some(CONTENT), |id| EntryId::SessionMessage(id.into()))
             }
-            "session_message_chunk" => fields.chunk("messageId", |id| EntryId::SessionMessage(id.into())),
+            "session_message_chunk" => {
+                fields.chunk("messageId", is_block, |id| EntryId::SessionMessage(id.into()))
+            }
+            crate::event::UPDATE => fields.upsert("eventId", None, |id| EntryId::Event(id.into())),
             "available_commands_update" => fields.report(Slot::Commands, "availableCommands"),
             "config_option_update" => fields.report(Slot::Options, "configOptions"),
             "current_mode_update" => fields.mode(),
             "usage_update" => Ok(fields.usage()),
             "session_info_update" => Ok(fields.info()),
             "state_update" | "state_change" => fields.state(),
+            "notice" => {
+                fields.id("severity")?;
+                fields.id("title")?;
+                Ok(Update::Note { fields: Object::from(&fields.members) })
+            }
             _ => Ok(Update::Note { fields: Object::from(&fields.members) }),
         }
     }
@@ -190,7 +214,7 @@ impl Decoder {
             Dialect::V1 => fields.members.get("messageId").and_then(JsonStr::from_raw),
             Dialect::V2 | Dialect::Draft => Some(fields.id("messageId")?),
         };
-        object(fields.members.get("content"), "content")?;
+        item(fields.members.get("content"), "content", is_block)?;
         let id = given.map_or_else(|| self.namer.name(role, fresh), MessageId::from);
         fields.chunk_of(EntryId::Message(role, id), "messageId")
     }
@@ -202,8 +226,8 @@ struct Fields<'a> {
     dialect: Dialect,
     /// Whether a null says nothing here.
     silent_nulls: bool,
-    /// The first optional field that could not be read.
-    ignored: Option<Problem>,
+    /// The optional fields that could not be read.
+    ignored: Vec<Problem>,
 }
 
 impl Fields<'_> {
@@ -217,29 +241,26 @@ impl Fields<'_> {
             Ok(Patch::Clear) if self.silent_nulls => Patch::Omitted,
             Ok(patch) => patch,
             Err(problem) => {
-                self.ignored.get_or_insert(problem);
+                self.ignored.push(problem);
                 Patch::Omitted
             }
         }
     }
 
     fn message(&mut self, role: Role) -> Result<Update, Problem> {
-        self.upsert("messageId", Some("content"), |id| EntryId::Message(role, id.into()))
+        self.upsert("messageId", Some(CONTENT), |id| EntryId::Message(role, id.into()))
     }
 
     /// A patch of an entry: all fields but those with a meaning of their own are handed on by name.
     fn upsert(
         &mut self,
         id: &'static str,
-        content: Option<&'static str>,
+        items: Option<Items>,
         entry: impl FnOnce(JsonStr) -> EntryId,
     ) -> Result<Update, Problem> {
         let target = Target::Entry(entry(self.id(id)?));
-        let content = match content {
-            Some(name) => {
-                let content = self.members.take(name);
-                self.optional(self::content(content, name))
-            }
+        let content = match items {
+            Some(items) => self.content(items),
             None => Patch::Omitted,
         };
         let meta = self.meta(&target);
@@ -250,9 +271,28 @@ impl Fields<'_> {
         })
     }
 
-    fn chunk(&mut self, id: &'static str, entry: impl FnOnce(JsonStr) -> EntryId) -> Result<Update, Problem> {
+    fn chunk(
+        &mut self,
+        id: &'static str,
+        is_valid: fn(&RawValue) -> bool,
+        entry: impl FnOnce(JsonStr) -> EntryId,
+    ) -> Result<Update, Problem> {
         let entry = entry(self.id(id)?);
+        item(self.members.get("content"), "content", is_valid)?;
         self.chunk_of(entry, id)
+    }
+
+    /// A list of content items. Those that are not valid are left out, as the schema wants it.
+    fn content(&mut self, items: Items) -> Patch<Content> {
+        let list = self.members.take(items.field);
+        let (read, invalid) = match content(list, items) {
+            Ok((content, invalid)) => (Ok(content), invalid),
+            Err(problem) => (Err(problem), 0),
+        };
+        if invalid > 0 {
+            self.ignored.push(Problem::InvalidItems { field: items.field, count: invalid });
+        }
+        self.optional(read)
     }
 
     fn chunk_of(&mut self, entry: EntryId, id: &'static str) -> Result<Update, Problem> {
@@ -336,7 +376,7 @@ impl Fields<'_> {
             let value = self.members.get(field).filter(|value| type_of(value) != Type::Null);
             if let Some(Err(problem)) = value.map(|value| typed(Some(value), field, Type::String)) {
                 self.members.take(field);
-                self.ignored.get_or_insert(problem);
+                self.ignored.push(problem);
             }
         }
         let target = Target::Slot(Slot::Info);
@@ -400,19 +440,40 @@ impl Fields<'_> {
     }
 }
 
-/// A list of content items, which are objects.
-fn content(value: Option<&RawValue>, field: &'static str) -> Result<Patch<Content>, Problem> {
-    let Some(value) = value else { return Ok(Patch::Omitted) };
+/// A list of content items, and how many of its items are not valid.
+fn content(value: Option<&RawValue>, items: Items) -> Result<(Patch<Content>, usize), Problem> {
+    let Items { field, is_valid } = items;
+    let Some(value) = value else { return Ok((Patch::Omitted, 0)) };
     if type_of(value) == Type::Null {
-        return Ok(Patch::Clear);
+        return Ok((Patch::Clear, 0));
     }
     let array = typed(Some(value), field, Type::Array)?;
-    let items = parlor_json::elements(array).ok_or(Problem::TooManyItems(field))?;
-    for item in &items {
-        object(Some(item), field)?;
-    }
+    let mut items = parlor_json::elements(array).ok_or(Problem::TooManyItems(field))?;
+    let all = items.len();
+    items.retain(|item| is_valid(item));
+    let invalid = all - items.len();
     let content: Content = items.into_iter().collect();
-    Ok(if content.is_empty() { Patch::Clear } else { Patch::Value(content) })
+    Ok((if content.is_empty() { Patch::Clear } else { Patch::Value(content) }, invalid))
+}
+
+/// A list of content items in an update.
+#[derive(Debug, Clone, Copy)]
+struct Items {
+    field: &'static str,
+    is_valid: fn(&RawValue) -> bool,
+}
+
+const CONTENT: Items = Items { field: "content", is_valid: is_block };
+const TOOL_CONTENT: Items = Items { field: "content", is_valid: is_tool_item };
+
+/// One content item.
+fn item<'a>(
+    value: Option<&'a RawValue>,
+    field: &'static str,
+    is_valid: fn(&RawValue) -> bool,
+) -> Result<&'a RawValue, Problem> {
+    let item = object(value, field)?;
+    if is_valid(item) { Ok(item) } else { Err(Problem::InvalidItem(field)) }
 }
 
 /// The bytes of a terminal's output, and what else was said about it.
@@ -487,6 +548,10 @@ impl fmt::Display for Problem {
                 write!(f, "`{field}` must be {expected}, this is {found}")
             }
             Self::NotBase64(field) => write!(f, "`{field}` is not base64"),
+            Self::InvalidItem(field) => write!(f, "`{field}` is not what its type must be"),
+            Self::InvalidItems { field, count } => {
+                write!(f, "`{field}` has {count} items that are not what their type must be")
+            }
         }
     }
 }

@@ -1,14 +1,14 @@
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
 use parlor_json::{JsonStr, Members};
-use parlor_session::{EntryId, MessageId, Refused, Role, SessionId, Transcript};
+use parlor_session::{EntryId, MessageId, Naming, Refused, Role, SessionId, Target, Transcript, Update};
 use parlor_wire::{Body, Incoming, Malformed, Message, RequestId, parse};
 use serde_json::value::RawValue;
 
 use crate::hot::UpdateLine;
 use crate::live::AgentUpdate;
-use crate::{BadUpdate, Decoder, Dialect, Recorded, Side};
+use crate::{BadUpdate, Decoded, Decoder, Dialect, Recorded, Side};
 
 /// How many unanswered requests are remembered; the oldest is forgotten for one more.
 const MAX_OPEN: usize = 1000;
@@ -41,6 +41,7 @@ pub struct Fold {
     open: VecDeque<(RequestId, Option<SessionId>)>,
     /// How many ids were given to messages that had none.
     named: u64,
+    generated: GeneratedIds,
 }
 
 /// Why a line was not taken, or not all of it.
@@ -55,8 +56,8 @@ pub enum LineProblem {
     BadUpdate(BadUpdate),
     /// Its update was not taken.
     Refused(Refused),
-    /// Its update was taken without an optional field that cannot be read.
-    Ignored(BadUpdate),
+    /// Its update was taken without these optional fields, which cannot be read.
+    Ignored(Vec<BadUpdate>),
     /// These messages of a batch had problems; the others were taken.
     Batch(Vec<LineProblem>),
 }
@@ -71,6 +72,7 @@ impl Fold {
             sessions: Vec::new(),
             open: VecDeque::new(),
             named: 0,
+            generated: GeneratedIds::default(),
         }
     }
 
@@ -188,27 +190,78 @@ impl Fold {
     }
 
     fn update(&mut self, update: Members<'_>) -> Result<(), LineProblem> {
-        let Self { decoder, named, transcript, .. } = self;
-        let mut fresh = || fresh_id(transcript, "parlor", named);
-        let decoded = decoder.decode_members(update, &mut fresh).map_err(LineProblem::BadUpdate)?;
+        let Self { decoder, named, transcript, generated, .. } = self;
+        let decoded = decoder.decode_members(update, &mut || generated.new_id(transcript, "parlor", named));
+        let mut decoded = decoded.map_err(LineProblem::BadUpdate)?;
+        generated.set_apart(&mut decoded, transcript, named);
         let change = transcript.push(decoded.update).map_err(LineProblem::Refused)?;
         decoder.took(&change, decoded.naming);
-        decoded.ignored.map_or(Ok(()), |ignored| Err(LineProblem::Ignored(ignored)))
+        if decoded.ignored.is_empty() { Ok(()) } else { Err(LineProblem::Ignored(decoded.ignored)) }
     }
 }
 
-/// An id that no message of the session has; `count` says how many were given so far.
-///
-/// Ids that stand for another one have another prefix than those of messages that had none, so that what was
-/// translated once can be translated back without the two meeting.
-pub(crate) fn fresh_id(transcript: &Transcript, prefix: &str, count: &mut u64) -> MessageId {
-    loop {
-        *count += 1;
-        let id = MessageId::from(format!("{prefix}-{count}").as_str());
-        let has = |role| transcript.get(&EntryId::Message(role, id.clone())).is_some();
-        if !has(Role::User) && !has(Role::Agent) && !has(Role::Thought) {
-            return id;
+/// The message ids that were generated in one session. An id of the agent's own that is spelled like one of them is set
+/// apart from it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GeneratedIds {
+    given: HashSet<MessageId>,
+    /// The agent's own ids that were given before, with the ids that stand for them.
+    renamed: HashMap<MessageId, MessageId>,
+}
+
+impl GeneratedIds {
+    /// An id that no message of the session has; `count` says how many were given so far.
+    ///
+    /// Ids that stand for another one have another prefix than those of messages that had none, so that what was
+    /// translated once can be translated back without the two meeting.
+    pub(crate) fn new_id(&mut self, transcript: &Transcript, prefix: &str, count: &mut u64) -> MessageId {
+        let id = Self::unused_id(transcript, prefix, count);
+        self.given.insert(id.clone());
+        id
+    }
+
+    /// The same, for a message that the agent may still name.
+    pub(crate) fn unused_id(transcript: &Transcript, prefix: &str, count: &mut u64) -> MessageId {
+        loop {
+            *count += 1;
+            let id = MessageId::from(format!("{prefix}-{count}").as_str());
+            let has = |role| transcript.get(&EntryId::Message(role, id.clone())).is_some();
+            if !has(Role::User) && !has(Role::Agent) && !has(Role::Thought) {
+                return id;
+            }
         }
+    }
+
+    /// Gives a message another id if the agent's own was generated for another message before. Returns the new id and
+    /// the agent's, the first time.
+    pub(crate) fn set_apart(
+        &mut self,
+        decoded: &mut Decoded,
+        transcript: &Transcript,
+        count: &mut u64,
+    ) -> Option<(MessageId, MessageId)> {
+        let id = match &mut decoded.update {
+            Update::Append { entry: EntryId::Message(_, id), .. }
+            | Update::Upsert { target: Target::Entry(EntryId::Message(_, id)), .. }
+                if decoded.naming != Naming::Named && self.given.contains(id) =>
+            {
+                id
+            }
+            Update::Append { .. }
+            | Update::Upsert { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. }
+            | Update::State(_) => return None,
+        };
+        if let Some(renamed) = self.renamed.get(id) {
+            *id = renamed.clone();
+            return None;
+        }
+        let ours = self.new_id(transcript, "parlor", count);
+        let theirs = std::mem::replace(id, ours.clone());
+        self.renamed.insert(theirs.clone(), ours.clone());
+        Some((ours, theirs))
     }
 }
 
@@ -219,7 +272,10 @@ impl fmt::Display for LineProblem {
             Self::NoUpdate(problem) => write!(f, "no session update: {problem}"),
             Self::BadUpdate(bad) => bad.fmt(f),
             Self::Refused(refused) => refused.fmt(f),
-            Self::Ignored(field) => write!(f, "{field}; the rest was taken"),
+            Self::Ignored(fields) => {
+                let fields: Vec<_> = fields.iter().map(ToString::to_string).collect();
+                write!(f, "{}; the rest was taken", fields.join("; "))
+            }
             Self::Batch(problems) => {
                 let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
                 write!(f, "in a batch: {}", problems.join("; "))

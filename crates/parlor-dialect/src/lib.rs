@@ -9,9 +9,11 @@
 //!
 //! **Invariant:** no I/O, no clock, no randomness, no async.
 
+mod broadcast;
 mod decode;
 mod dialect;
 mod encode;
+pub mod event;
 mod fold;
 mod hot;
 pub mod live;
@@ -19,6 +21,7 @@ mod loss;
 mod meta;
 mod pass;
 mod recording;
+pub mod settings;
 mod shape;
 mod single;
 mod text;

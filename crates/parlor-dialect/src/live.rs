@@ -6,24 +6,25 @@
 use std::ops::Range;
 
 use parlor_json::{Json, JsonStr, Object, Type};
-use parlor_session::session::Words;
+use parlor_session::session::{TITLE_MARK, Words};
 use parlor_session::{
-    Activity, Body, EntryId, MessageId, MetaPatch, Naming, SessionId, Slot, State, Target, Transcript,
-    Update, Upsert,
+    Activity, Body, EntryId, MessageId, MetaPatch, Naming, SessionId, Slot, State, TITLE, Target, Transcript,
+    Update, Upsert, plain_text,
 };
 use parlor_wire::{Outcome, RequestId, RpcError, span_of};
 use serde_json::value::RawValue;
 
+pub use crate::broadcast::{AgentLine, Beside, Broadcast, drop_reserved, is_notice, map_sessions};
 use crate::encode::v1::{self, Features, Heard};
 use crate::encode::{Context, v2};
 use crate::hot::UpdateLine;
 use crate::text::ObjectText;
-use crate::translate::requests::{request_for_v1, request_for_v2};
+use crate::translate::requests::{request_for_v1, request_for_v2, setting_for_v1};
 use crate::translate::{questions, turns};
 use crate::values::tool_content::item_to_v2;
 use crate::values::{blocks, capabilities, commands, options, permission};
 use crate::view::activity_name;
-use crate::{BadUpdate, Decoded, Decoder, Dialect, LineProblem, LossKind, Losses, shape};
+use crate::{BadUpdate, Decoded, Decoder, Dialect, LineProblem, LossKind, Losses, event, shape};
 
 /// One client's ears: how it is told what changed.
 ///
@@ -31,9 +32,10 @@ use crate::{BadUpdate, Decoded, Decoder, Dialect, LineProblem, LossKind, Losses,
 /// for each client and session.
 #[derive(Debug, Clone)]
 pub struct Listener {
-    dialect: Dialect,
+    pub(crate) dialect: Dialect,
     features: Features,
-    heard: Heard,
+    pub(crate) heard: Heard,
+    wants_events: bool,
 }
 
 /// What a listener may look at while it is told one update.
@@ -51,7 +53,14 @@ impl Listener {
     /// The ears of a client that began with these params.
     pub fn new(dialect: Dialect, initialize: &Object) -> Self {
         let features = if dialect == Dialect::V1 { Features::of(initialize) } else { Features::default() };
-        Self { dialect, features, heard: Heard::default() }
+        let wants_events = event::wants_events(initialize);
+        Self { dialect, features, heard: Heard::default(), wants_events }
+    }
+
+    /// The same for one that is told of events, whatever it asked for.
+    #[must_use]
+    pub fn with_events(self) -> Self {
+        Self { wants_events: true, ..self }
     }
 
     /// The client forgets the session and is told all of it again.
@@ -79,6 +88,9 @@ impl Listener {
         fresh: &mut dyn FnMut() -> MessageId,
         losses: &mut Losses,
     ) -> Vec<String> {
+        if is_event(update) && !self.wants_events {
+            return Vec::new();
+        }
         let Telling { from, transcript, meta_before } = telling;
         let mut cx = Context { from, transcript, meta_before, fresh, losses };
         match (self.dialect, update) {
@@ -94,7 +106,8 @@ impl Listener {
         let mut fields = Object::default();
         let options = transcript.slot(Slot::Options).and_then(|body| body.fields.get("configOptions"));
         let modes = transcript.slot(Slot::Mode).map(|body| &body.fields);
-        let list = v2::option_list(options, modes, losses);
+        let models = transcript.slot(Slot::Model).map(|body| &body.fields);
+        let list = v2::option_list(options, modes, models, losses);
         if self.dialect != Dialect::V1 {
             fields.set("configOptions", list);
             return fields;
@@ -103,6 +116,9 @@ impl Listener {
         let (list, made) = v1::split_modes(&list, self.features, losses);
         if list.as_str() != "[]" {
             fields.set("configOptions", list);
+        }
+        if let Some(models) = models.filter(|models| !models.is_empty()) {
+            fields.set("models", models.to_json());
         }
         let modes = modes.filter(|modes| modes.get("availableModes").is_some()).cloned().or(made);
         if let Some(modes) = modes {
@@ -125,6 +141,18 @@ pub fn state_name(transcript: &Transcript) -> JsonStr {
     transcript.state().map_or_else(|| JsonStr::new("idle"), |state| activity_name(&state.activity))
 }
 
+/// What a session does, as a client that asks for it is told. One that had no turn yet is idle.
+pub fn state_snapshot(transcript: &Transcript, dialect: Dialect) -> Object {
+    let state = transcript.state().map(|state| shape::json(v2::state_text(state, dialect)));
+    let mut snapshot = state.and_then(|state| shape::object(&state)).unwrap_or_else(|| {
+        let mut idle = Object::default();
+        idle.set("state", shape::string("idle"));
+        idle
+    });
+    snapshot.remove("sessionUpdate");
+    snapshot
+}
+
 /// What an agent asks to know that all that it said before has been taken. The answer is an empty object.
 pub const SETTLED: &str = "_parlor/settled";
 
@@ -133,16 +161,22 @@ pub const BEGUN: &str = "_parlor/begun";
 
 /// The line of an update, with its end. `seq` is told to clients that asked for it.
 pub fn update_line(session: &SessionId, update: &str, seq: Option<u64>) -> String {
+    update_line_with(session, update, &Beside::default(), seq)
+}
+
+/// The same, with what else the agent said in the params.
+pub(crate) fn update_line_with(
+    session: &SessionId,
+    update: &str,
+    beside: &Beside,
+    seq: Option<u64>,
+) -> String {
     let mut line = String::with_capacity(update.len() + 128);
     line.push_str(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#);
     line.push_str(session.as_json().as_literal());
     line.push_str(r#","update":"#);
     line.push_str(update);
-    if let Some(seq) = seq {
-        line.push_str(r#","_meta":{"parlor/seq":"#);
-        line.push_str(&seq.to_string());
-        line.push('}');
-    }
+    beside.write(seq, &mut line);
     line.push_str("}}\n");
     line
 }
@@ -164,6 +198,11 @@ impl<'a> AgentUpdate<'a> {
     /// What is said beside the update, and not in it.
     pub fn meta(&self) -> Option<&'a RawValue> {
         self.0.rest.iter().find(|(name, _)| *name == "_meta").map(|(_, meta)| *meta)
+    }
+
+    /// What else the params say.
+    pub fn beside(&self) -> Beside {
+        Beside::of(self.0.rest.iter().copied())
     }
 
     /// How the line begins, up to and with the session.
@@ -200,6 +239,11 @@ pub struct Spans {
 }
 
 impl Spans {
+    /// The content of the update.
+    pub(crate) fn content<'l>(&self, line: &'l str) -> Option<&'l str> {
+        line.get(self.content.clone()?)
+    }
+
     /// Writes the line for a peer that speaks as the agent does: the same bytes, with the ids of the session, and its
     /// end.
     pub fn pass(&self, line: &str, session: &SessionId, message: Option<&MessageId>, passed: &mut String) {
@@ -241,17 +285,18 @@ pub struct Stream {
     spans: Spans,
     entry: EntryId,
     extra: Option<Json>,
+    beside: Beside,
 }
 
 impl Stream {
     /// What a line teaches about those that may follow it. A chunk without an id teaches nothing, because its message
     /// depends on what else was said.
-    pub fn after(line: &str, spans: &Spans, decoded: &Decoded) -> Option<Self> {
+    pub fn after(line: &str, spans: &Spans, beside: &Beside, decoded: &Decoded) -> Option<Self> {
         let Update::Append { entry: entry @ EntryId::Message(..), extra, .. } = &decoded.update else {
             return None;
         };
         let content = spans.content.clone()?;
-        let is_plain = decoded.naming == Naming::Silent && decoded.ignored.is_none();
+        let is_plain = decoded.naming == Naming::Silent && decoded.ignored.is_empty();
         let ids_first = spans.session.end <= content.start
             && spans.message.as_ref().is_some_and(|message| message.end <= content.start);
         (is_plain && ids_first).then(|| Self {
@@ -260,25 +305,36 @@ impl Stream {
             spans: spans.clone(),
             entry: entry.clone(),
             extra: extra.clone(),
+            beside: beside.clone(),
         })
     }
 
-    /// Reads a line that differs from the last one only in its content; `None` if it does not.
+    /// Reads a line that differs from the last one only in its plain text; `None` if it does not.
     pub fn read(&self, line: &str) -> Option<Decoded> {
-        let content = line.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
+        let content = self.content(line)?;
         let item: &RawValue = serde_json::from_str(content).ok()?;
         // White space around it would belong to the line and not to the item.
-        if !content.starts_with('{') || item.get().len() != content.len() {
+        if item.get().len() != content.len() || plain_text(content).is_none() {
             return None;
         }
         let update =
             Update::Append { entry: self.entry.clone(), item: Json::from(item), extra: self.extra.clone() };
-        Some(Decoded { update, naming: Naming::Silent, ignored: None })
+        Some(Decoded { update, naming: Naming::Silent, ignored: Vec::new() })
+    }
+
+    /// The content of a line that is like the last one.
+    pub(crate) fn content<'l>(&self, line: &'l str) -> Option<&'l str> {
+        line.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())
     }
 
     /// Where the ids of such lines stand.
     pub fn spans(&self) -> &Spans {
         &self.spans
+    }
+
+    /// What such lines say beside the update.
+    pub fn beside(&self) -> &Beside {
+        &self.beside
     }
 }
 
@@ -291,6 +347,9 @@ pub fn learned(result: &Object) -> Vec<Update> {
     let mut updates = Vec::new();
     if let Some(modes) = shape::member(result, "modes") {
         updates.push(slot(Slot::Mode, modes, true));
+    }
+    if let Some(models) = shape::member(result, "models") {
+        updates.push(slot(Slot::Model, models, true));
     }
     for (name, kind) in [("configOptions", Slot::Options), ("availableCommands", Slot::Commands)] {
         if let Some(list) = result.get(name).filter(|list| list.type_of() == Type::Array) {
@@ -312,14 +371,6 @@ pub fn diff(path: &str, old: Option<&str>, new: &str) -> Json {
     item_to_v2(&item).to_json()
 }
 
-/// The change of mode that a v1 agent does not report when it was asked for it.
-pub fn mode_set(mode: &Json) -> Update {
-    let mut fields = Object::default();
-    fields.set("currentModeId", mode.clone());
-    let upsert = Upsert { fields, ..Upsert::default() };
-    Update::Upsert { target: Target::Slot(Slot::Mode), upsert }
-}
-
 /// A request of a client as an agent of another dialect knows it: its method and params.
 pub fn request_to_agent(
     method: &str,
@@ -336,7 +387,8 @@ pub fn request_to_agent(
         (Dialect::V2 | Dialect::Draft, Dialect::V1) => {
             request_for_v1(method, Some(params.clone()), transcript, losses)
         }
-        (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => Ok(None),
+        (Dialect::V1, Dialect::V1) => Ok(setting_for_v1(method, params, transcript)),
+        (Dialect::V2 | Dialect::Draft, Dialect::V2 | Dialect::Draft) => Ok(None),
     };
     match request {
         Ok(Some(request)) => Ok((request.method.to_owned(), request.params)),
@@ -419,24 +471,73 @@ pub fn failed_state(error: &RpcError) -> State {
     turns::idle(Outcome::Error(error.raw()))
 }
 
-/// What the answer to a v1 client's prompt says when its turn ends in a state.
-pub fn turn_result(state: &State, accepted: &Object, losses: &mut Losses) -> Result<Object, RpcError> {
-    turns::turn_result(state, Some(accepted), losses)
+/// What the answer to a v1 client's prompt says when its turn ends in a state. What a v1 agent said is passed on as it
+/// came; what others say of a turn, such as its usage, stands in the metadata.
+pub fn turn_result(
+    state: &State,
+    accepted: &Object,
+    agent: Dialect,
+    losses: &mut Losses,
+) -> Result<Object, RpcError> {
+    let result = turns::turn_result(state, Some(accepted), losses)?;
+    if agent == Dialect::V1 {
+        return Ok(result);
+    }
+    let (mut said, mut rest) = (Object::default(), Object::default());
+    for (name, value) in result.iter() {
+        let is_known = matches!(name.inner(), "stopReason" | "_meta");
+        if is_known { &mut said } else { &mut rest }.set(name.clone(), value.clone());
+    }
+    shape::take_note(&mut said, turns::USAGE);
+    if !rest.is_empty() {
+        shape::note(&mut said, TURN, rest.to_json());
+    }
+    Ok(said)
 }
 
+/// The metadata key of what an agent of another version said of a turn.
+const TURN: &str = "parlor/turn";
+
 /// How a session reads tool calls.
-pub const WORDS: Words = Words { is_final: |body| !is_open(body), failed };
+pub const WORDS: Words = Words {
+    is_final: |body| !is_open(body),
+    failed: |body| closed(body, "failed"),
+    cancelled: |body| closed(body, "cancelled"),
+    ended: event::turn_end,
+    event: event::upsert,
+    same_setting: crate::settings::same_setting,
+};
+
+fn is_event(update: &Update) -> bool {
+    matches!(update, Update::Upsert { target: Target::Entry(EntryId::Event(_)), .. })
+}
 
 fn is_open(body: &Body) -> bool {
     !matches!(shape::text(&body.fields, "status").as_deref(), Some("completed" | "failed" | "cancelled"))
 }
 
-fn failed(body: &Body) -> Option<Upsert> {
+fn closed(body: &Body, status: &str) -> Option<Upsert> {
     is_open(body).then(|| {
         let mut fields = Object::default();
-        fields.set("status", shape::string("failed"));
+        fields.set("status", shape::string(status));
         Upsert { fields, ..Upsert::default() }
     })
+}
+
+/// Takes the title from an update of an agent that is a server of parlor's itself and made the title of a prompt: this server
+/// makes its own, and of the conversation as people see it. The mark goes with it. Whether there was one.
+pub fn drop_generated_title(update: &mut Update) -> bool {
+    let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = update else { return false };
+    let (MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta)) =
+        &mut upsert.meta
+    else {
+        return false;
+    };
+    if shape::text(meta, TITLE_MARK).as_deref() != Some("made") {
+        return false;
+    }
+    meta.remove(TITLE_MARK);
+    upsert.fields.remove(TITLE).is_some()
 }
 
 /// The commands of a session for a client.
@@ -460,6 +561,49 @@ pub fn update_of(params: Option<&RawValue>) -> Result<(SessionId, &RawValue), Li
     let session = session.ok_or(LineProblem::NoUpdate("`sessionId` is missing"))?;
     let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;
     Ok((session.into(), update))
+}
+
+/// The kind of an update, by its line.
+pub fn update_kind(line: &str) -> Option<String> {
+    let message: &RawValue = serde_json::from_str(line).ok()?;
+    let message = parlor_json::Members::of(message).ok()?;
+    let (_, update) = update_of(message.get("params")).ok()?;
+    let update = parlor_json::Members::of(update).ok()?;
+    Some(parlor_json::text(update.get("sessionUpdate")?)?.into_owned())
+}
+
+/// Checks that a prompt is a list of content blocks that have what their types need. Blocks of types that nobody here
+/// knows are taken as they are.
+pub fn check_prompt(content: &Json) -> Result<(), String> {
+    let blocks = parlor_json::elements(content.raw());
+    let blocks = blocks.ok_or_else(|| "`prompt` must be a list of content blocks".to_owned())?;
+    if blocks.is_empty() {
+        return Err("`prompt` must not be empty".to_owned());
+    }
+    for (place, block) in blocks.into_iter().enumerate() {
+        let needs = |what: &str| format!("`prompt[{place}]` {what}");
+        let block = Object::parse(block).map_err(|_| needs("must be an object"))?;
+        let kind = shape::text(&block, "type").ok_or_else(|| needs("needs a `type`"))?;
+        let fields: &[&str] = match kind.as_str() {
+            "text" => &["text"],
+            "image" | "audio" => &["data", "mimeType"],
+            "resource_link" => &["name", "uri"],
+            _ => &[],
+        };
+        for field in fields {
+            if !shape::is(&block, field, Type::String) {
+                return Err(needs(&format!("of type {kind} needs a string `{field}`")));
+            }
+        }
+        if kind == "resource" {
+            let resource = shape::member(&block, "resource").unwrap_or_default();
+            let has = |field: &str| shape::is(&resource, field, Type::String);
+            if !has("uri") || !(has("text") || has("blob")) {
+                return Err(needs("of type resource needs a `resource` with `uri` and `text` or `blob`"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether a session rests.

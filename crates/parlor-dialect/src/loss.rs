@@ -50,6 +50,8 @@ loss_kinds! {
     MessageReplaced = "message_replaced",
     /// Content that was sent to a v1 peer was cleared; an empty message is stated under another id.
     MessageCleared = "message_cleared",
+    /// A message without content, which v1 has no update for; it was left out.
+    MessageEmpty = "message_empty",
     /// A message has metadata, which v1 has only for chunks; where there is a chunk, the first one carries it.
     MessageMeta = "message_meta",
     /// A message's metadata was cleared after content was sent to a v1 peer.
@@ -132,7 +134,7 @@ loss_kinds! {
     ElicitationAction = "elicitation_action",
     /// A state of the session that no v1 message stands for.
     State = "state",
-    /// A stop reason that v1 does not know; `end_turn` was said.
+    /// A stop reason that v1 does not know, or none; `end_turn` was said.
     StopReason = "stop_reason",
     /// A notice, to a v1 client that did not ask for them.
     Notice = "notice",
@@ -156,6 +158,12 @@ loss_kinds! {
     ReplayFrom = "replay_from",
     /// A response came without its request having been seen, so it was passed on as it is.
     ResponseWithoutRequest = "response_without_request",
+    /// An update of an agent could not be read or was too large; it was refused.
+    UpdateRefused = "update_refused",
+    /// A part of an update could not be read; the rest was taken.
+    UpdatePart = "update_part",
+    /// An agent wrote metadata under `parlor/`, which only parlor writes; those keys were left out.
+    ReservedMeta = "reserved_meta",
 }
 
 impl Losses {

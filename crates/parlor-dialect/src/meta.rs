@@ -25,7 +25,7 @@ impl Rule {
     pub(crate) fn of(dialect: Dialect, target: &Target) -> Self {
         let is_report = matches!(
             target,
-            Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode)
+            Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode | Slot::Model)
                 | Target::Entry(EntryId::Plan(_) | EntryId::Note(_))
         );
         let is_message = matches!(target, Target::Entry(EntryId::Message(..)));

@@ -44,7 +44,7 @@ pub enum NotAsChunks {
 pub fn message_as_chunks(update: &RawValue) -> Result<Vec<Json>, NotAsChunks> {
     let decoded = Decoder::new(Dialect::V2).decode(update, &mut || "".into());
     let Decoded { update, ignored, .. } = decoded.map_err(NotAsChunks::BadUpdate)?;
-    if let Some(ignored) = ignored {
+    if let Some(ignored) = ignored.into_iter().next() {
         return Err(NotAsChunks::BadUpdate(ignored));
     }
     let Update::Upsert { target: Target::Entry(EntryId::Message(role, id)), upsert } = update else {

@@ -38,11 +38,14 @@ pub fn transcript(transcript: &Transcript) -> Json {
                 | EntryId::Subagent(_)
                 | EntryId::SessionMessage(_)
                 | EntryId::Note(_) => true,
-                EntryId::Message(..) | EntryId::ToolCall(_) | EntryId::Plan(_) | EntryId::Terminal(_) => {
-                    false
-                }
+                EntryId::Message(..)
+                | EntryId::ToolCall(_)
+                | EntryId::Plan(_)
+                | EntryId::Terminal(_)
+                | EntryId::Event(_) => false,
             }),
         ),
+        ("events", list(|id| matches!(id, EntryId::Event(_)))),
         ("order", array(shown().map(place))),
     ])
 }
@@ -86,6 +89,7 @@ pub fn entry(entry: &Entry) -> Json {
             .string("messageId", id.as_json())
             .body(body)
             .content("content", &body.content),
+        EntryId::Event(id) => shape.string("eventId", id.as_json()).body(body),
         EntryId::Note(_) => shape.body(body),
     }
     .json()
@@ -122,6 +126,7 @@ pub fn kind_name(entry: &Entry) -> JsonStr {
         EntryId::Compaction(_) => "compaction".into(),
         EntryId::Subagent(_) => "subagent".into(),
         EntryId::SessionMessage(_) => "session_message".into(),
+        EntryId::Event(_) => "event".into(),
         EntryId::Note(_) => {
             let kind = entry.body().fields.get("sessionUpdate");
             kind.and_then(|kind| JsonStr::from_raw(kind.raw())).unwrap_or_else(|| "note".into())
@@ -137,6 +142,7 @@ fn place(entry: &Entry) -> Json {
         EntryId::Terminal(id) => id.as_json().clone(),
         EntryId::Compaction(id) => id.as_json().clone(),
         EntryId::Subagent(id) => id.as_json().clone(),
+        EntryId::Event(id) => id.as_json().clone(),
         EntryId::Note(seq) => seq.to_string().into(),
     };
     Shape::default().string("kind", &kind_name(entry)).string("id", &id).json()

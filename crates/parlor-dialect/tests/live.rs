@@ -263,7 +263,11 @@ fn what_a_response_says_of_a_session_is_learned_and_said_again() {
     assert!(said.contains(r#""category":"mode""#) && !said.contains("currentModeId"), "{said}");
     assert_eq!(said, fields(Draft, &transcript));
     // A v1 agent does not report a mode that it was asked to set.
-    transcript.push(live::mode_set(&json(r#""code""#))).unwrap();
+    transcript
+        .push(
+            parlor_dialect::settings::chosen_by("session/set_mode", &object(r#"{"modeId":"code"}"#)).unwrap(),
+        )
+        .unwrap();
     assert!(fields(V1, &transcript).contains(r#""currentModeId":"code""#));
     assert!(fields(V2, &transcript).contains(r#""currentValue":"code""#));
     assert!(!live::has_mode_option(&transcript));
@@ -295,7 +299,7 @@ fn an_error_ends_a_turn_and_comes_out_as_it_went_in() {
             (&Activity::Idle, Some("error"))
         );
         let mut losses = Losses::default();
-        let said = live::turn_result(&state, &Object::default(), &mut losses).unwrap_err();
+        let said = live::turn_result(&state, &Object::default(), V1, &mut losses).unwrap_err();
         assert_eq!((said.code(), said.message(), said.data()), (error.code(), error.message(), error.data()));
         assert_eq!(losses.as_slice(), []);
         // A v2 client parses the state.
@@ -309,7 +313,7 @@ fn the_answer_to_a_prompt_is_its_state_and_back() {
     let state = live::state_after(Outcome::Result(result.raw()));
     let mut losses = Losses::default();
     let accepted = object(r#"{"messageId":"u","also":2}"#);
-    let said = live::turn_result(&state, &accepted, &mut losses).unwrap();
+    let said = live::turn_result(&state, &accepted, V1, &mut losses).unwrap();
     let said = said.to_json();
     serde_json::from_str::<v1::PromptResponse>(said.as_str()).unwrap();
     let said: Value = serde_json::from_str(said.as_str()).unwrap();
@@ -317,9 +321,16 @@ fn the_answer_to_a_prompt_is_its_state_and_back() {
         said,
         serde_json::json!({ "stopReason": "max_tokens", "more": 1, "_meta": { "k": 1 }, "also": 2 })
     );
+    // What an agent of another version says of a turn has no place at the root of a v1 answer.
+    for agent in [V2, Draft] {
+        let said = live::turn_result(&state, &accepted, agent, &mut losses).unwrap();
+        let said: Value = serde_json::from_str(said.to_json().as_str()).unwrap();
+        let meta = serde_json::json!({ "k": 1, "parlor/turn": { "more": 1, "also": 2 } });
+        assert_eq!(said, serde_json::json!({ "stopReason": "max_tokens", "_meta": meta }));
+    }
     // v1 would not know the reason.
     let odd = State { stop_reason: Some("tired".into()), ..state };
-    let said = live::turn_result(&odd, &Object::default(), &mut losses).unwrap();
+    let said = live::turn_result(&odd, &Object::default(), V1, &mut losses).unwrap();
     assert_eq!(said.get("stopReason").unwrap().as_str(), r#""end_turn""#);
     assert_eq!(losses.as_slice()[0].kind.name(), "stop_reason");
 }
@@ -469,9 +480,8 @@ fn a_chunk_like_the_last_one_is_read_as_if_it_were_the_first() {
         for more in ["", r#","_meta":{"a":1}"#] {
             let first = line("m", &text("one"), more);
             let (decoded, spans) = decode(&first).unwrap();
-            let stream = live::Stream::after(&first, &spans, &decoded).unwrap();
-            for content in [text("two"), text(r#"\",\"x"#), r#"{"type":"image"}"#.to_owned(), "{}".to_owned()]
-            {
+            let stream = live::Stream::after(&first, &spans, &live::Beside::default(), &decoded).unwrap();
+            for content in [text("two"), text(r#"\",\"x"#), r#"{"text":"two","type":"text"}"#.to_owned()] {
                 let next = line("m", &content, more);
                 let (decoded, spans) = decode(&next).unwrap();
                 assert_eq!(stream.read(&next), Some(decoded), "{next}");
@@ -484,6 +494,9 @@ fn a_chunk_like_the_last_one_is_read_as_if_it_were_the_first() {
             let others = [
                 line("n", &text("two"), more),
                 line("m", "7", more),
+                // What is more than plain text is looked at more closely.
+                line("m", r#"{"type":"image","data":"","mimeType":"image/png"}"#, more),
+                line("m", r#"{"type":"text"}"#, more),
                 line("m", " {} ", more),
                 line("m", r#"{"type":"text","text":"two}"#, more),
                 line("m", r#"{},"content":{}"#, more),

@@ -90,7 +90,7 @@ fn show_entry(entry: &Entry, out: &mut String) {
             format!(" {} {}", blocks(&body.content), cut(body.content.to_json().as_str()))
         }
         EntryId::Terminal(_) => format!(" output {:?}", cut(&String::from_utf8_lossy(&body.output))),
-        EntryId::Plan(_) | EntryId::Subagent(_) | EntryId::Note(_) => String::new(),
+        EntryId::Plan(_) | EntryId::Subagent(_) | EntryId::Event(_) | EntryId::Note(_) => String::new(),
     };
     let id = match entry.id() {
         EntryId::Message(_, id) | EntryId::SessionMessage(id) => id.to_string(),
@@ -99,6 +99,7 @@ fn show_entry(entry: &Entry, out: &mut String) {
         EntryId::Terminal(id) => id.to_string(),
         EntryId::Compaction(id) => id.to_string(),
         EntryId::Subagent(id) => id.to_string(),
+        EntryId::Event(id) => id.to_string(),
         EntryId::Note(seq) => seq.to_string(),
     };
     writeln!(out, "  {} {id}{content}{fields}{meta}", view::kind_name(entry)).unwrap();

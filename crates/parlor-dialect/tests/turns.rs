@@ -506,3 +506,148 @@ fn what_a_v1_agent_calls_the_message_of_a_prompt_is_what_it_is_told() {
         relay.0.line(Side::Agent, &answer).unwrap();
     }
 }
+
+#[test]
+fn a_prompt_that_a_v1_agent_repeats_is_one_message() {
+    // However it is cut, and whether the agent has an id for it or not.
+    for (chunks, id) in
+        [(vec!["hi there"], None), (vec!["hi ", "the", "re"], None), (vec!["hi ", "there"], Some("m"))]
+    {
+        for to in [V2, Draft] {
+            let mut relay = Relay::between(V1, to);
+            relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+            for chunk in &chunks {
+                relay.agent(maybe_named_chunk("user_message_chunk", id, chunk), &[]);
+            }
+            relay.agent(
+                maybe_named_chunk("agent_message_chunk", Some("a"), "yo"),
+                &[r#"client: agent_message_chunk a "yo""#],
+            );
+            // From here on it is no echo.
+            let again = maybe_named_chunk("user_message_chunk", Some("b"), "hi there");
+            relay.agent(again, &[r#"client: user_message_chunk b "hi there""#]);
+        }
+    }
+}
+
+#[test]
+fn the_id_in_an_echo_is_the_agents_name_for_the_prompt() {
+    let mut relay = Relay::between(V1, V2);
+    relay.0.line(Side::Client, &line(prompt(1, "hi"))).unwrap();
+    relay.agent(maybe_named_chunk("user_message_chunk", Some("theirs"), "hi"), &[]);
+    let params = json!({ "sessionId": "s", "messageId": "parlor-1", "cwd": "/", "mcpServers": [] });
+    let fork = line(json!({ "id": 2, "method": "session/fork", "params": params }));
+    let said = relay.0.line(Side::Client, &fork).unwrap();
+    let said: Value = serde_json::from_str(&said.lines[0].text).unwrap();
+    assert_eq!(said["params"]["messageId"], "theirs");
+}
+
+#[test]
+fn a_user_message_that_only_begins_like_the_prompt_is_a_message_of_its_own() {
+    let mut relay = Relay::between(V1, V2);
+    relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+    relay.agent(maybe_named_chunk("user_message_chunk", None, "hi "), &[]);
+    relay.agent(
+        maybe_named_chunk("user_message_chunk", None, "you"),
+        &[r#"client: user_message_chunk parlor-2 "hi ""#, r#"client: user_message_chunk parlor-2 "you""#],
+    );
+    // Also if nothing but the end of the turn follows it, or a request.
+    for end in [json!({ "id": 1, "result": { "stopReason": "end_turn" } }), permission(9)] {
+        let mut relay = Relay::between(V1, V2);
+        relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+        relay.agent(maybe_named_chunk("user_message_chunk", Some("x"), "hi "), &[]);
+        let end = line(end);
+        let said = relay.0.line(Side::Agent, &end).unwrap();
+        assert_eq!(short(said.lines[0].by, &said.lines[0].text), r#"client: user_message_chunk x "hi ""#);
+    }
+}
+
+#[test]
+fn empty_chunks_are_held_back_for_an_echo_up_to_a_limit() {
+    let mut relay = Relay::between(V1, V2);
+    relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+    relay.agent(maybe_named_chunk("user_message_chunk", Some("m"), "hi"), &[]);
+    let empty = line(maybe_named_chunk("user_message_chunk", Some("m"), ""));
+    let most = (64 << 10) / empty.len() + 100;
+    let place = (0..most).find(|_| !relay.0.line(Side::Agent, &empty).unwrap().lines.is_empty());
+    assert!(place.is_some(), "nothing is said after {most} empty chunks");
+    // What was held is a message of its own, and so is what follows.
+    relay.agent(
+        maybe_named_chunk("user_message_chunk", Some("m"), " there"),
+        &[r#"client: user_message_chunk m " there""#],
+    );
+}
+
+#[test]
+fn what_was_held_back_for_an_echo_is_said_in_order_when_there_is_too_much_of_it() {
+    let mut relay = Relay::between(V1, V2);
+    relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+    relay.agent(maybe_named_chunk("user_message_chunk", Some("m"), "hi"), &[]);
+    let mut long = maybe_named_chunk("user_message_chunk", Some("m"), " the");
+    long["params"]["update"]["_meta"] = json!({ "x": "y".repeat(70 << 10) });
+    relay.agent(long, &[r#"client: user_message_chunk m "hi""#, r#"client: user_message_chunk m " the""#]);
+}
+
+#[test]
+fn what_an_agent_reports_of_the_session_does_not_end_an_echo() {
+    let mut relay = Relay::between(V1, V2);
+    relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+    relay.agent(maybe_named_chunk("user_message_chunk", None, "hi "), &[]);
+    relay.agent(
+        update(json!({ "sessionUpdate": "session_info_update", "title": "T" })),
+        &["client: session_info_update"],
+    );
+    relay.agent(maybe_named_chunk("user_message_chunk", None, "there"), &[]);
+}
+
+#[test]
+fn requires_action_without_a_request_is_a_loss_towards_v1() {
+    let prompted = |agent: Dialect| {
+        let mut relay = Relay::between(agent, V1);
+        relay.0.line(Side::Client, &line(prompt(1, "A"))).unwrap();
+        relay.0.line(Side::Agent, &line(json!({ "id": 1, "result": { "messageId": "u" } }))).unwrap();
+        relay
+    };
+    for agent in [V2, Draft] {
+        // The request may come before the state or after it.
+        for request_first in [true, false] {
+            let mut relay = prompted(agent);
+            if request_first {
+                relay.0.line(Side::Agent, &line(permission(9))).unwrap();
+                assert_eq!(relay.agent(state("requires_action"), &[]), Vec::<&str>::new());
+            } else {
+                assert_eq!(relay.agent(state("requires_action"), &[]), Vec::<&str>::new());
+                relay.0.line(Side::Agent, &line(permission(9))).unwrap();
+            }
+            assert_eq!(relay.agent(state("running"), &[]), Vec::<&str>::new());
+        }
+        let mut relay = prompted(agent);
+        relay.agent(state("requires_action"), &[]);
+        assert_eq!(relay.agent(state("running"), &[]), ["state"]);
+        assert_eq!(relay.agent(state("running"), &[]), Vec::<&str>::new(), "it is reported once");
+    }
+}
+
+#[test]
+fn an_end_without_a_reason_is_a_loss_towards_v1() {
+    for agent in [V2, Draft] {
+        let mut relay = Relay::between(agent, V1);
+        relay.0.line(Side::Client, &line(prompt(1, "A"))).unwrap();
+        relay.0.line(Side::Agent, &line(json!({ "id": 1, "result": { "messageId": "u" } }))).unwrap();
+        let lost = relay.agent(state("idle"), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
+        assert_eq!(lost, ["stop_reason"]);
+    }
+}
+
+fn line(mut message: Value) -> String {
+    message["jsonrpc"] = json!("2.0");
+    message.to_string()
+}
+
+fn maybe_named_chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
+    let mut chunk = json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } });
+    if let Some(id) = id {
+        chunk["messageId"] = json!(id);
+    }
+    update(chunk)
+}

@@ -6,25 +6,28 @@ mod list;
 mod search;
 mod title;
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_dialect::Dialect;
-use parlor_json::{Json, Object};
+use parlor_engine::Frame;
+use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
-use parlor_session::session::{Answer, PromptId};
+use parlor_session::session::{Answer, PromptId, Scope};
 use parlor_wire::{
-    Batches, Body, CANCEL_REQUEST, Frame, Incoming, Message as Rpc, Outcome, RequestId, RpcError,
-    cancel_target, code, parse,
+    Batches, Body, CANCEL_REQUEST, Incoming, InputLine, Malformed, Message as Rpc, Outcome, RequestId,
+    RpcError, cancel_target, code, parse,
 };
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::client::Client;
+use crate::agent::{Cancel, note_mcp_servers};
+use crate::client::{Asker, Client};
 use crate::hub::Shared;
 use crate::json;
+use crate::send_queue::SendQueue;
 use crate::session::fork::{Request, Why};
-use crate::session::{From, Message};
+use crate::session::{From, Message, Refusable};
 
 /// How many sessions one connection may take part in.
 const MAX_SESSIONS: usize = 10_000;
@@ -32,45 +35,128 @@ const MAX_SESSIONS: usize = 10_000;
 /// How many requests of one connection may be answered aside, while it says more.
 const MAX_ASIDE: usize = 256;
 
+/// How many sessions are waited for before something is sent to the agent about none.
+const MAX_TOUCHED: usize = 64;
+
 /// A client that is connected.
 pub(crate) struct Connection {
     hub: Arc<Shared>,
     client: Arc<Client>,
     /// The sessions that it asked something of.
-    sessions: HashSet<SessionId>,
+    sessions: Arc<Mutex<HashSet<SessionId>>>,
     aside: Arc<Semaphore>,
+    /// The requests that are answered aside, to be cancelled.
+    open: Arc<Mutex<HashMap<RequestId, watch::Sender<bool>>>>,
+    /// The end of what waits for a session that has to be opened, and of what waits for the agent; `None` is the agent's.
+    lanes: HashMap<Option<SessionId>, oneshot::Receiver<()>>,
+    /// The sessions that something was sent to since something was sent to the agent about none.
+    touched: Vec<SessionId>,
 }
 
 impl Connection {
     pub(crate) fn new(hub: Arc<Shared>, client: Arc<Client>) -> Self {
-        Self { hub, client, sessions: HashSet::new(), aside: Arc::new(Semaphore::new(MAX_ASIDE)) }
+        Self {
+            hub,
+            client,
+            sessions: Arc::default(),
+            aside: Arc::new(Semaphore::new(MAX_ASIDE)),
+            open: Arc::default(),
+            lanes: HashMap::new(),
+            touched: Vec::new(),
+        }
     }
 
     /// Answers what may take long, such as an agent's answer, while the client says more.
-    fn aside(&self, answer: impl Future<Output = ()> + Send + 'static) -> Result<(), RpcError> {
+    fn aside<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        id: Option<&RequestId>,
+        answer: impl FnOnce(Cancel) -> F,
+    ) -> Result<(), RpcError> {
         let place = Arc::clone(&self.aside).try_acquire_owned().map_err(|_| {
             let message = format!("{MAX_ASIDE} requests wait for their answers already: try again later");
             RpcError::new(code::INTERNAL_ERROR, message)
         })?;
+        let (sender, cancel) = Cancel::new();
+        let (open, id) = (Arc::clone(&self.open), id.cloned());
+        if let Some(id) = &id {
+            lock(&open).insert(id.clone(), sender);
+        }
+        let answer = answer(cancel);
         tokio::spawn(async move {
             answer.await;
+            if let Some(id) = id {
+                lock(&open).remove(&id);
+            }
             drop(place);
         });
         Ok(())
     }
 
-    pub(crate) async fn said(&mut self, frame: Frame<'_>) {
+    /// Does something for a session that may have to be opened first, after all that waits for it already, while the
+    /// client says more. What fails is answered.
+    fn in_lane<F: Future<Output = Result<(), RpcError>> + Send + 'static>(
+        &mut self,
+        session: &SessionId,
+        request: Option<Refusable>,
+        job: impl FnOnce(Cancel) -> F,
+    ) -> Result<(), RpcError> {
+        self.touch(session)?;
+        let (before, done) = self.lane(Some(session.clone()));
+        let (hub, sessions, session) = (Arc::clone(&self.hub), Arc::clone(&self.sessions), session.clone());
+        let id = request.as_ref().map(|request| request.id.clone());
+        self.aside(id.as_ref(), |mut cancel| {
+            let job = job(cancel.clone());
+            async move {
+                let waited = cancel.unless(async {
+                    if let Some(before) = before {
+                        let _ = before.await;
+                    }
+                });
+                let has_room = match waited.await {
+                    Ok(()) => hub.make_room().await,
+                    Err(cancelled) => Err(cancelled),
+                };
+                let finished = match has_room {
+                    Ok(()) => job.await,
+                    Err(error) => Err(error),
+                };
+                drop(done);
+                if let Err(error) = finished {
+                    lock(&sessions).remove(&session);
+                    match request {
+                        Some(request) => request.refuse(&error),
+                        None => {
+                            tracing::debug!(%session, "a notification reaches nobody: {}", error.message());
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    /// A place at the end of a lane, and the one before it.
+    fn lane(&mut self, lane: Option<SessionId>) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
+        self.drop_lanes();
+        let (done, end) = oneshot::channel();
+        (self.lanes.insert(lane, end), done)
+    }
+
+    /// Forgets the lanes in which nothing waits.
+    fn drop_lanes(&mut self) {
+        self.lanes.retain(|_, end| matches!(end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+    }
+
+    pub(crate) async fn said(&mut self, frame: InputLine<'_>) {
         let batches = self.client.terms().map_or(Batches::Accept, |terms| terms.dialect.batches());
-        if frame == Frame::Blank {
+        if frame == InputLine::Blank {
             return;
         }
         match frame.line().and_then(|line| parse(line, batches)) {
             Ok(Incoming::One(message)) => self.message(&message).await,
             Ok(Incoming::Batch(messages)) => {
-                for message in messages {
-                    match message {
-                        Ok(message) => self.message(&message).await,
-                        Err(malformed) => self.malformed(&malformed),
+                if batch(&self.client.queue, &messages) {
+                    for message in messages.iter().flatten() {
+                        self.message(message).await;
                     }
                 }
             }
@@ -79,8 +165,8 @@ impl Connection {
     }
 
     fn malformed(&self, malformed: &parlor_wire::Malformed) {
-        if let Some(answer) = malformed.answer() {
-            self.client.outbox.push(format!("{answer}\n").into());
+        if let Some(answer) = Frame::malformed(malformed) {
+            self.client.queue.push(answer);
         }
     }
 
@@ -89,45 +175,64 @@ impl Connection {
             Body::Request { id, method, params } => {
                 let params = json::object(*params);
                 if let Err(error) = self.request(id, method, params).await {
-                    self.refuse(id, &error);
+                    self.refuse(id, method, &error);
                 }
             }
             Body::Notification { method, params } => self.notification(method, *params).await,
             Body::Response { id, outcome } => {
-                let Some(question) = self.client.answered(id) else { return };
+                let Some(asker) = self.client.answered(id) else { return };
                 let answer = match outcome {
                     Outcome::Result(result) => Answer::Result(Json::from(*result)),
                     Outcome::Error(error) => Answer::Error(Json::from(*error)),
                 };
-                let answered = Message::Answered { question: question.about, by: self.client.id, answer };
-                let _ = question.session.send(answered).await;
+                match asker {
+                    Asker::Session(question) => {
+                        let by = self.client.id;
+                        let answered = Message::Answered { question: question.about, by, answer };
+                        let _ = question.session.send(answered).await;
+                    }
+                    Asker::Agent(request) => request.answered(&self.client, answer),
+                }
             }
         }
     }
 
-    fn refuse(&self, id: &RequestId, error: &RpcError) {
-        self.client.outbox.push(json::error(id, error).into());
+    fn refuse(&self, id: &RequestId, method: &str, error: &RpcError) {
+        let ends = matches!(method, "session/close" | "session/delete");
+        Refusable { client: Arc::clone(&self.client), id: id.clone(), ends }.refuse(error);
     }
 
     async fn notification(&mut self, method: &str, params: Option<&serde_json::value::RawValue>) {
         if method == CANCEL_REQUEST {
             let Some(id) = cancel_target(params) else { return };
+            if let Some(open) = lock(&self.open).get(&id) {
+                open.send_replace(true);
+            }
             // One that is not in memory has nothing that could be taken back.
-            let live: Vec<_> =
-                self.sessions.iter().filter(|session| self.hub.is_live(session)).cloned().collect();
-            for session in live {
-                let _ =
-                    self.reach(&session, Message::TakeBack { client: self.client.id, id: id.clone() }).await;
+            let sessions: Vec<_> = lock(&self.sessions).iter().cloned().collect();
+            for session in sessions.into_iter().filter(|session| self.hub.is_live(session)) {
+                let message = Message::TakeBack { client: self.client.id, id: id.clone() };
+                let _ = self.hub.send(&session, message).await;
             }
             return;
         }
         let params = json::object(params);
-        let Some(session) = json::session_of(&params) else { return };
         if !self.client.drives() || self.client.terms().is_none() {
             return;
         }
+        let Some(session) = json::session_of(&params) else {
+            if let Err(error) = self.for_agent(None, method.to_owned(), params).await {
+                tracing::debug!(method, "a notification reaches nobody: {}", error.message());
+            }
+            return;
+        };
         let message = match method {
-            "session/cancel" => Message::Cancel,
+            "session/cancel" => {
+                let is_turn =
+                    json::noted(&params, "parlor/scope").is_some_and(|scope| scope.as_str() == "\"turn\"");
+                let scope = if is_turn { Scope::Turn } else { Scope::Session };
+                Message::Cancel { by: self.client.id, scope }
+            }
             _ => Message::Forward {
                 client: Arc::clone(&self.client),
                 id: None,
@@ -147,6 +252,7 @@ impl Connection {
         // Who only wants to know how the server is need not begin, which may start an agent.
         match method {
             "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
+            "_parlor/losses" => return list::losses(&self.hub, &self.client, id, &session(&params)?).await,
             "_parlor/search" => return search::search(&self.hub, &self.client, id, params).await,
             "_parlor/agents" => {
                 list::agents(&self.hub, &self.client, id);
@@ -159,42 +265,65 @@ impl Connection {
         };
         let dialect = terms.dialect;
         let client = || Arc::clone(&self.client);
+        if matches!(method, "session/new" | "session/load" | "session/resume" | "session/fork") {
+            check_directories(&params)?;
+        }
         match method {
             "session/list" => {
-                let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
-                return self.aside(async move { list::list(&hub, &client, &id, &params).await });
+                let (hub, client, request) = (Arc::clone(&self.hub), client(), id.clone());
+                return self
+                    .aside(Some(id), |_| async move { list::list(&hub, &client, &request, &params).await });
+            }
+            "session/status" => {
+                let session = session(&params)?;
+                return list::session_status(&self.hub, &self.client, id, &session).await;
             }
             "session/load" | "session/resume" => {
                 let from = from(method, &params, dialect)?;
                 let session = session(&params)?;
-                let join = |from| Message::Join { client: client(), id: id.clone(), from };
-                // Taking one over may take long, and is not waited for here.
-                if !self.hub.is_here(&session).await? {
-                    self.may_act()?;
-                    return self.adopt(id, params, session, join(from));
+                let client = client();
+                let cwd = json::absolute(&params, "cwd");
+                let join = Message::Join { client: Arc::clone(&client), id: id.clone(), from, cwd };
+                note_mcp_servers(&self.client, &params);
+                if self.is_ready(&session) {
+                    return self.reach(&session, join).await;
                 }
-                return self.reach(&session, join(from)).await;
+                // Opening one may take long, and is not waited for here.
+                let (hub, may_act) = (Arc::clone(&self.hub), self.may_act());
+                let target = session.clone();
+                return self.in_lane(&session, join.refusable(), |cancel| async move {
+                    if hub.is_here(&target).await? {
+                        return hub.send(&target, join).await;
+                    }
+                    may_act?;
+                    adopt::hand_over(&hub, &client, &params, &target, join, cancel).await
+                });
             }
             _ => {}
         }
         self.may_act()?;
+        if method == "session/fork" {
+            note_mcp_servers(&self.client, &params);
+        }
         match method {
             "session/new" => {
-                let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
-                let sid = SessionId::from(uuid::Uuid::now_v7().to_string().as_str());
+                let (hub, client, request) = (Arc::clone(&self.hub), client(), id.clone());
+                let sid = SessionId::from(uuid::Uuid::new_v4().to_string().as_str());
+                self.hub.make_room().await?;
                 self.touch(&sid)?;
-                self.aside(async move { begin::new_session(&hub, &client, &id, params, sid).await })
+                self.aside(Some(id), |cancel| async move {
+                    begin::new_session(&hub, &client, &request, params, sid, cancel).await;
+                })
             }
             _ => match (json::session_of(&params), to_session(method, params.clone(), client(), id)?) {
                 (
                     Some(session),
-                    message @ (Message::Close { .. } | Message::Unhold { .. } | Message::Forward { .. }),
+                    message @ (Message::Close { .. }
+                    | Message::WithdrawPrompt { .. }
+                    | Message::Forward { .. }),
                 ) => self.reach(&session, message).await,
-                (Some(session), message) => self.reach_any(id, session, message).await,
-                (None, Message::Forward { method, .. }) => {
-                    let (hub, client, id) = (Arc::clone(&self.hub), client(), id.clone());
-                    self.aside(async move { begin::for_agent(&hub, &client, &id, &method, &params).await })
-                }
+                (Some(session), message) => self.reach_any(&session, message).await,
+                (None, Message::Forward { method, .. }) => self.for_agent(Some(id), method, params).await,
                 (None, _) => session(&params).map(drop),
             },
         }
@@ -211,47 +340,97 @@ impl Connection {
         Err(error.with_data(data.to_json()))
     }
 
-    /// Hands a message to a session; one that is known to be an agent's alone is taken over first.
-    async fn reach_any(
+    /// Passes on what concerns the agent and no session, after all that the client said before. What it says later about
+    /// sessions comes after it, unless the agent has to be started first.
+    async fn for_agent(
         &mut self,
-        id: &RequestId,
-        session: SessionId,
-        message: Message,
+        id: Option<&RequestId>,
+        method: String,
+        params: Object,
     ) -> Result<(), RpcError> {
-        if adopt::is_foreign(&self.hub, &session).await? {
-            return self.adopt(id, Object::default(), session, message);
+        let touched = std::mem::take(&mut self.touched);
+        let (hub, client, request) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.cloned());
+        let said = async move || {
+            for session in touched.into_iter().filter(|session| hub.is_live(session)) {
+                let (told, waiting) = oneshot::channel();
+                let relay = Message::Relay { frame: Frame::updates(""), clients: Vec::new(), told };
+                if hub.send(&session, relay).await.is_ok() {
+                    let _ = waiting.await;
+                }
+            }
+        };
+        let (hub, call) = (Arc::clone(&self.hub), begin::Call { client, id: request, method, params });
+        self.drop_lanes();
+        if !self.lanes.contains_key(&None)
+            && let Some(agent) = begin::running(&hub, &call).await?
+        {
+            said().await;
+            // Until it is asked, nothing else is read of the client.
+            let (sent, is_sent) = oneshot::channel();
+            self.aside(id, |cancel| call.pass_on(agent, cancel, sent))?;
+            let _ = is_sent.await;
+            return Ok(());
         }
-        self.reach(&session, message).await
+        let (before, sent) = self.lane(None);
+        self.aside(id, |mut cancel| async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            said().await;
+            match cancel.unless(begin::agent_of(&hub, &call)).await.flatten() {
+                Ok(agent) => call.pass_on(agent, cancel, sent).await,
+                Err(error) => call.answer(Err(error)),
+            }
+        })
     }
 
-    /// Hands a message to a session that nobody here knows, if an agent does.
-    fn adopt(
-        &mut self,
-        id: &RequestId,
-        params: Object,
-        session: SessionId,
-        message: Message,
-    ) -> Result<(), RpcError> {
-        self.touch(&session)?;
-        let (hub, client, id) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.clone());
-        self.aside(async move { adopt::hand_over(&hub, &client, &id, &params, &session, message).await })
+    /// Hands a message to a session; one that is known to be an agent's alone is taken over first.
+    async fn reach_any(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
+        if self.is_ready(session) {
+            return self.reach(session, message).await;
+        }
+        let (hub, client, target) = (Arc::clone(&self.hub), Arc::clone(&self.client), session.clone());
+        self.in_lane(session, message.refusable(), |cancel| async move {
+            if adopt::is_foreign(&hub, &target).await? {
+                return adopt::hand_over(&hub, &client, &Object::default(), &target, message, cancel).await;
+            }
+            hub.send(&target, message).await
+        })
+    }
+
+    /// Whether a session can be sent something at once: it is open, and nothing waits for it.
+    fn is_ready(&mut self, session: &SessionId) -> bool {
+        self.drop_lanes();
+        !self.lanes.contains_key(&Some(session.clone())) && self.hub.is_live(session)
     }
 
     async fn reach(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
+        if !self.is_ready(session) {
+            let (hub, target) = (Arc::clone(&self.hub), session.clone());
+            return self
+                .in_lane(session, message.refusable(), |_| async move { hub.send(&target, message).await });
+        }
+        if matches!(message, Message::Fork(_)) {
+            self.hub.make_room().await?;
+        }
         self.touch(session)?;
+        if !self.touched.contains(session) && self.touched.len() < MAX_TOUCHED {
+            self.touched.push(session.clone());
+        }
         let sent = self.hub.send(session, message).await;
         if sent.is_err() {
-            self.sessions.remove(session);
+            lock(&self.sessions).remove(session);
         }
         sent
     }
 
-    fn touch(&mut self, session: &SessionId) -> Result<(), RpcError> {
-        if self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains(session) {
+    fn touch(&self, session: &SessionId) -> Result<(), RpcError> {
+        let mut sessions = lock(&self.sessions);
+        if sessions.len() >= MAX_SESSIONS && !sessions.contains(session) {
             let message = format!("one connection takes part in at most {MAX_SESSIONS} sessions");
             return Err(RpcError::new(code::INVALID_REQUEST, message));
         }
-        self.sessions.insert(session.clone());
+        sessions.insert(session.clone());
         Ok(())
     }
 
@@ -265,16 +444,41 @@ impl Connection {
         if !self.client.begins(dialect, params.clone()) {
             return Err(RpcError::new(code::INVALID_REQUEST, "`initialize` comes once"));
         }
-        let result = begin::initialized(&self.hub, &self.client, dialect).await?;
-        self.client.outbox.push(json::response(id, &result).into());
+        let mut result = begin::initialized(&self.hub, &self.client, dialect).await?;
+        // Who sent or withdrew a prompt is named by this number.
+        json::note(&mut result, "parlor/client", json::json(self.client.id.0.to_string()));
+        self.client.queue.push(Frame::response(id, &result));
         Ok(())
     }
+}
+
+/// Has the answers to the requests of a batch written together; whether there was room for that. If not, they are refused.
+pub(crate) fn batch(queue: &SendQueue, messages: &[Result<Rpc<'_>, Malformed>]) -> bool {
+    let requests = messages.iter().flatten().filter_map(|message| match &message.body {
+        Body::Request { id, .. } => Some(id.clone()),
+        Body::Notification { .. } | Body::Response { .. } => None,
+    });
+    let requests: Vec<_> = requests.collect();
+    let bad = messages.iter().filter_map(|message| message.as_ref().err()).filter_map(Frame::malformed);
+    let taken = queue.batch(requests.clone(), bad.collect());
+    if taken.is_err() {
+        let error =
+            RpcError::new(code::INTERNAL_ERROR, "too many batches wait for their answers: try again later");
+        let refused: Vec<_> = requests.iter().map(|id| Frame::error(id, &error)).collect();
+        queue.push(Frame::batch(&refused));
+    }
+    taken.is_ok()
 }
 
 /// A client that is gone leaves all its sessions. They go on.
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.client.outbox.close();
+        self.client.queue.close();
+        for asker in self.client.unanswered() {
+            if let Asker::Agent(request) = asker {
+                request.abandoned();
+            }
+        }
         self.hub.disconnected();
         let (hub, client) = (Arc::clone(&self.hub), self.client.id);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -283,9 +487,26 @@ impl Drop for Connection {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn session(params: &Object) -> Result<SessionId, RpcError> {
     json::session_of(params)
         .ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`sessionId` must be a string"))
+}
+
+/// A relative directory would be relative to where the server runs, which is the root as a rule.
+fn check_directories(params: &Object) -> Result<(), RpcError> {
+    let Some(list) = params.get("additionalDirectories").filter(|list| !list.is_null()) else {
+        return Ok(());
+    };
+    let is_absolute = |path| JsonStr::from_raw(path).is_some_and(|path| path.to_text().starts_with('/'));
+    let directories = parlor_json::elements(list.raw());
+    if directories.is_some_and(|directories| directories.into_iter().all(is_absolute)) {
+        return Ok(());
+    }
+    Err(RpcError::new(code::INVALID_PARAMS, "`additionalDirectories` must be a list of absolute paths"))
 }
 
 /// What a request of a driver's means to the session that it is about.
@@ -309,10 +530,10 @@ fn to_session(
         "session/archive" | "session/unarchive" | "_parlor/archive" => {
             Message::Archive { client, id, archived: title::archived(method, &params)? }
         }
-        "_parlor/unhold" => {
+        "_parlor/withdraw" => {
             let prompt = params.get("id").and_then(|id| id.as_str().trim_matches('"').parse().ok());
             let prompt = prompt.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`id` names a prompt"))?;
-            Message::Unhold { client, id, prompt: PromptId(prompt) }
+            Message::WithdrawPrompt { client, id, prompt: PromptId(prompt) }
         }
         _ if method.starts_with("_parlor/") => {
             return Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")));

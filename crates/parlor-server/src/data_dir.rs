@@ -18,7 +18,23 @@ pub struct DataDir(PathBuf);
 
 /// As long as it or a clone of it lives, no other server uses the directory.
 #[derive(Debug, Clone)]
-pub struct Lock(#[expect(dead_code, reason = "holding it is what it is for")] Arc<File>);
+pub struct Lock {
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Whether the directory is still there, with this lock in it. If it was deleted, what is written is lost, and another
+    /// server may use its name.
+    pub fn is_in_place(&self) -> bool {
+        let places = self.file.metadata().and_then(|ours| Ok((ours, fs::metadata(&self.path)?)));
+        match places {
+            Ok((ours, there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+            // Trouble with the disk does not mean that it is gone.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+}
 
 /// What clients show over HTTP to be let in.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,6 +51,9 @@ impl Tokens {
         is_token(driver).then(|| Self { driver: driver.to_owned(), observer: None })
     }
 }
+
+/// How many characters a token has at least.
+const MIN_TOKEN: usize = 16;
 
 /// Why a data directory cannot be used.
 #[derive(Debug)]
@@ -59,6 +78,8 @@ pub enum DataDirError {
     },
     /// A token holds what cannot be sent in a header.
     BadToken(PathBuf),
+    /// A token is so short that it could be guessed.
+    ShortToken(PathBuf),
     /// No directory is short enough for a socket.
     SocketTooLong(PathBuf),
     /// There is no home directory to put it in.
@@ -90,9 +111,13 @@ impl DataDir {
         Ok(Self(path))
     }
 
-    /// The directory as it is, for who only wants to look; nothing if it is not there.
-    pub fn look(path: &Path) -> Option<Self> {
-        path.is_dir().then(|| Self(path.to_owned()))
+    /// The directory as it is, for who only wants to look; nothing if it is not there, and an error if it cannot be read.
+    pub fn look(path: &Path) -> Result<Option<Self>, DataDirError> {
+        match fs::read_dir(path) {
+            Ok(_) => Ok(Some(Self(path.to_owned()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", path)(error)),
+        }
     }
 
     /// The directory itself.
@@ -142,17 +167,29 @@ impl DataDir {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(io_error("write", &path))?;
-        Ok(Lock(Arc::new(file)))
+        Ok(Lock { file: Arc::new(file), path })
     }
 
     /// The tokens, which are made when they are not there. `PARLOR_TOKEN` stands for the driver's, if it is given.
     pub fn tokens(&self, _lock: &Lock, env: Option<String>) -> Result<Tokens, DataDirError> {
         let driver = match env.filter(|token| !token.is_empty()) {
-            Some(token) if is_token(&token) => token,
-            Some(_) => return Err(DataDirError::BadToken("PARLOR_TOKEN".into())),
+            Some(token) => checked(&token, Path::new("PARLOR_TOKEN")).map(|()| token)?,
             None => token_in(&self.0.join("token"))?,
         };
         Ok(Tokens { driver, observer: Some(token_in(&self.0.join("token.read"))?) })
+    }
+
+    /// Notes which configuration file the server of this directory uses.
+    pub fn note_config(&self, _lock: &Lock, config: Option<&Path>) -> Result<(), DataDirError> {
+        let path = config.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
+        let path = path.unwrap_or_default();
+        replace(&self.0.join("config"), path.as_os_str().as_encoded_bytes())
+    }
+
+    /// Whether the server of this directory uses this configuration file.
+    pub fn uses_config(&self, config: &Path) -> bool {
+        let used = fs::read(self.0.join("config")).unwrap_or_default();
+        fs::canonicalize(config).is_ok_and(|path| path.as_os_str().as_encoded_bytes() == used)
     }
 
     /// Where the socket of this directory's server is, for who wants to join it.
@@ -272,22 +309,37 @@ fn fits(socket: &Path) -> bool {
 }
 
 fn token_in(path: &Path) -> Result<String, DataDirError> {
-    match fs::read_to_string(path) {
-        Ok(text) => {
-            let token = text.trim();
-            if !is_token(token) {
-                return Err(DataDirError::BadToken(path.to_owned()));
-            }
-            fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(io_error("close", path))?;
-            Ok(token.to_owned())
-        }
+    let mut file = match File::open(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let token = random_token().map_err(io_error("make", path))?;
             replace(path, format!("{token}\n").as_bytes())?;
-            Ok(token)
+            return Ok(token);
         }
-        Err(error) => Err(io_error("read", path)(error)),
+        Err(error) => return Err(io_error("read", path)(error)),
+    };
+    // Whoever owns the file knows the token, and can change it.
+    let owner = file.metadata().map_err(io_error("look at", path))?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        return Err(DataDirError::NotOurs(path.to_owned()));
     }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(io_error("read", path))?;
+    let token = text.trim();
+    checked(token, path)?;
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(io_error("close", path))?;
+    Ok(token.to_owned())
+}
+
+/// Whether a token can be used. `place` is where it is.
+fn checked(token: &str, place: &Path) -> Result<(), DataDirError> {
+    if !is_token(token) {
+        return Err(DataDirError::BadToken(place.to_owned()));
+    }
+    if token.len() < MIN_TOKEN {
+        return Err(DataDirError::ShortToken(place.to_owned()));
+    }
+    Ok(())
 }
 
 /// What may stand in a header and in the name of a WebSocket subprotocol alike.
@@ -323,6 +375,9 @@ impl fmt::Display for DataDirError {
             Self::BadToken(path) => {
                 write!(f, "the token in {} may only hold letters, digits and -._~", path.display())
             }
+            Self::ShortToken(path) => {
+                write!(f, "the token in {} is shorter than {MIN_TOKEN} characters", path.display())
+            }
             Self::SocketTooLong(path) => {
                 write!(f, "no place for a socket: {} is too long as well", path.display())
             }
@@ -338,6 +393,7 @@ impl std::error::Error for DataDirError {
             Self::NotOurs(_)
             | Self::Locked { .. }
             | Self::BadToken(_)
+            | Self::ShortToken(_)
             | Self::SocketTooLong(_)
             | Self::NoHome => None,
         }

@@ -10,8 +10,8 @@ use parlor_dialect::Dialect;
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
-use parlor_store::{Filter, SessionRow, Store, StoreError};
-use parlor_wire::{Frame, RpcError, code};
+use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
+use parlor_wire::{InputLine, RpcError, code};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use crate::agent::Registry;
@@ -19,8 +19,10 @@ use crate::client::Client;
 use crate::config::{AgentConfig, Agents};
 use crate::connection;
 use crate::json;
-use crate::outbox::{OutboxReader, outbox};
+use crate::losses::LossCounts;
 use crate::process::Watcher;
+use crate::resident::Resident;
+use crate::send_queue::{SendQueueReader, send_queue};
 use crate::session::{self, Bound, Inbox, Message};
 use crate::stored::{self, Opened};
 
@@ -78,9 +80,16 @@ pub struct Options {
     pub agents: Agents,
     /// Who ends the agents if this process is killed.
     pub watcher: Watcher,
-    /// How long a session that nobody needs is kept in memory.
+    /// How long a session that nobody needs is kept in memory, while there is enough of it.
     pub idle: Duration,
+    /// How many sessions may be in memory at a time.
+    pub live_sessions: usize,
+    /// Files and directories of the server's own, which no agent reads or writes through it.
+    pub private: Vec<PathBuf>,
 }
+
+/// How many sessions are in memory at a time, unless somebody says otherwise.
+pub const LIVE_SESSIONS: usize = 4096;
 
 /// All of a server but its doors.
 pub struct Hub {
@@ -96,11 +105,17 @@ pub(crate) struct Shared {
     peers: Mutex<HashMap<SessionId, Peer>>,
     /// Who takes part in a session that was made and is not in memory yet.
     expected: Mutex<HashMap<SessionId, Weak<Client>>>,
+    /// What could not be told to clients.
+    losses: LossCounts,
     next_client: AtomicU64,
     clients: AtomicU64,
     /// Whether the server has ended: no session begins or is opened any more.
     stopped: AtomicBool,
+    /// What no agent reads or writes through the server.
+    private: Vec<PathBuf>,
     idle: Duration,
+    max_live: usize,
+    resident: Arc<Resident>,
     started: Instant,
 }
 
@@ -114,23 +129,36 @@ const MAX_EXPECTED: usize = 10_000;
 /// How often sessions look whether they are still needed.
 const TICK: Duration = Duration::from_secs(15);
 
+/// How many busy sessions are read at once at startup.
+const BUSY_PAGE: usize = 1000;
+
+/// How often they do so when there are many.
+const TICK_UNDER_PRESSURE: Duration = Duration::from_secs(2);
+
+/// How long somebody who wants one more session waits for another to leave.
+const ROOM: Duration = Duration::from_secs(2);
+
 /// How long sessions may take to store what they have when the server ends.
 const END: Duration = Duration::from_secs(10);
 
 impl Hub {
     /// A server without doors. Sessions that the last one left in the middle of a turn are ended first.
     pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
-        let Options { store, agents, watcher, idle } = options;
+        let Options { store, agents, watcher, idle, live_sessions, private } = options;
         let shared = Arc::new(Shared {
             registry: Registry::new(agents, watcher, Arc::clone(&store)),
             store,
             sessions: Mutex::default(),
             peers: Mutex::default(),
             expected: Mutex::default(),
+            losses: LossCounts::default(),
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            private,
             idle,
+            max_live: live_sessions,
+            resident: Arc::default(),
             started: Instant::now(),
         });
         shared.end_busy().await?;
@@ -139,12 +167,17 @@ impl Hub {
         Ok(Arc::new(Self { shared }))
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// A client connects. What it is to be told comes out of the reader; when the connection is dropped, the client is
     /// gone.
-    pub fn connect(self: &Arc<Self>, peer: Peer) -> (Connection, OutboxReader) {
-        let (outbox, reader) = outbox();
+    pub fn connect(self: &Arc<Self>, peer: Peer) -> (Connection, SendQueueReader) {
+        let (queue, reader) = send_queue();
         let id = ClientId(self.shared.next_client.fetch_add(1, Ordering::Relaxed));
-        let client = Arc::new(Client::new(id, peer, outbox));
+        let client = Arc::new(Client::new(id, peer, queue));
         self.shared.clients.fetch_add(1, Ordering::Relaxed);
         (Connection(connection::Connection::new(Arc::clone(&self.shared), client)), reader)
     }
@@ -177,12 +210,15 @@ impl Hub {
             tracing::warn!("not all sessions could be ended in time");
         }
         self.shared.registry.stop_all().await;
+        // Tasks that are about to end may hold the store for a while.
+        let store = Arc::clone(&self.shared.store);
+        let _ = tokio::task::spawn_blocking(move || store.close()).await;
     }
 }
 
 impl Connection {
     /// The client said something. Waits while there is too much to do.
-    pub async fn said(&mut self, frame: Frame<'_>) {
+    pub async fn said(&mut self, frame: InputLine<'_>) {
         self.0.said(frame).await;
     }
 }
@@ -190,6 +226,10 @@ impl Connection {
 impl Shared {
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    pub(crate) fn losses(&self) -> &LossCounts {
+        &self.losses
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -200,8 +240,49 @@ impl Shared {
         self.registry.watcher()
     }
 
-    pub(crate) fn idle(&self) -> Duration {
-        self.idle
+    pub(crate) fn private(&self) -> &[PathBuf] {
+        &self.private
+    }
+
+    /// How long a session that nobody needs stays in memory. One whose agent could not bring it back stays as long as is
+    /// usual, also under pressure.
+    pub(crate) fn idle(&self, can_come_back: bool) -> Duration {
+        if can_come_back { self.resident.idle(self.idle, self.live_sessions()) } else { self.idle }
+    }
+
+    pub(crate) fn resident(&self) -> &Arc<Resident> {
+        &self.resident
+    }
+
+    /// Waits until one more session may be in memory: those that nobody needs leave for it.
+    pub(crate) async fn make_room(&self) -> Result<(), RpcError> {
+        if self.live_sessions() < self.max_live {
+            return Ok(());
+        }
+        let urgent = self.resident.urge();
+        let room = async {
+            loop {
+                let mut one_left = std::pin::pin!(urgent.one_left());
+                one_left.as_mut().enable();
+                if self.live_sessions() < self.max_live {
+                    return;
+                }
+                self.tick_sessions();
+                one_left.await;
+            }
+        };
+        tokio::time::timeout(ROOM, room).await.map_err(|_| {
+            let message = format!("{} sessions are in use already, and there may be no more", self.max_live);
+            RpcError::new(code::INTERNAL_ERROR, message)
+        })
+    }
+
+    /// Has all sessions look whether they are still needed.
+    fn tick_sessions(&self) {
+        let inboxes: Vec<_> = lock(&self.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
+        for inbox in inboxes {
+            let _ = inbox.try_send(Message::Tick);
+        }
     }
 
     pub(crate) fn uptime(&self) -> Duration {
@@ -345,11 +426,11 @@ impl Shared {
         let (hub, id) = (Arc::clone(self), id.clone());
         tokio::spawn(async move {
             for message in messages {
-                let asked = message.asked().map(|(client, request)| (Arc::clone(client), request.clone()));
+                let request = message.refusable();
                 if let Err(error) = hub.send(&id, message).await {
                     tracing::warn!(session = %id, "what came last is lost: {}", error.message());
-                    if let Some((client, request)) = asked {
-                        client.outbox.push(json::error(&request, &error).into());
+                    if let Some(request) = request {
+                        request.refuse(&error);
                     }
                 }
             }
@@ -381,8 +462,8 @@ impl Shared {
             let key = id.as_json().as_literal().to_owned();
             let opened = self.read(move |store| stored::open(store, &key)).await?;
             let opened = opened.ok_or_else(|| no_session(id))?;
-            let agent = bound.take().map(|bound| {
-                let result = bound.result.clone();
+            let agent = bound.take().map(|mut bound| {
+                let result = bound.take_result();
                 (bound, result)
             });
             Ok(session::start(Arc::clone(self), opened, agent, None))
@@ -413,13 +494,16 @@ impl Shared {
         }
         inbox.close();
         sessions.remove(id);
+        drop(sessions);
         lock(&self.peers).remove(id);
+        self.resident.left();
         true
     }
 
     pub(crate) fn forget_now(&self, id: &SessionId) {
         lock(&self.sessions).remove(id);
         lock(&self.peers).remove(id);
+        self.resident.left();
     }
 
     fn forget_inbox(&self, id: &SessionId, inbox: &Inbox) {
@@ -440,23 +524,35 @@ impl Shared {
 
     /// Ends the turns that the last server left running.
     async fn end_busy(self: &Arc<Self>) -> Result<(), StoreError> {
-        let store = Arc::clone(&self.store);
-        let busy = tokio::task::spawn_blocking(move || {
-            let filter = Filter { busy: Some(true), ..Filter::default() };
-            store.sessions(&filter, None, 10_000)
-        });
-        for row in busy.await.unwrap_or_else(|_| Ok(Vec::new()))? {
-            let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
-            // It is shown when its end is stored.
-            let (reply, shown) = oneshot::channel();
-            match self.send(&id, Message::Look { message: None, reply }).await {
-                Ok(()) => drop(shown.await),
-                Err(error) => {
-                    tracing::warn!(session = %id, "a session that was busy cannot be opened: {}", error.message());
-                }
+        let mut after: Option<Cursor> = None;
+        loop {
+            let (store, place) = (Arc::clone(&self.store), after.take());
+            let page = tokio::task::spawn_blocking(move || {
+                let filter = Filter { busy: Some(true), ..Filter::default() };
+                store.sessions(&filter, place.as_ref(), BUSY_PAGE)
+            });
+            let page = page.await.unwrap_or_else(|_| Ok(Vec::new()))?;
+            after = page.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
+            let is_last = page.len() < BUSY_PAGE;
+            for row in page {
+                self.end_turn_of(&row).await;
+            }
+            if is_last {
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    async fn end_turn_of(self: &Arc<Self>, row: &SessionRow) {
+        let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
+        // It is shown when its end is stored.
+        let (reply, shown) = oneshot::channel();
+        match self.send(&id, Message::Look { message: None, reply }).await {
+            Ok(()) => drop(shown.await),
+            Err(error) => {
+                tracing::warn!(session = %id, "a session that was busy cannot be opened: {}", error.message());
+            }
+        }
     }
 }
 
@@ -472,13 +568,10 @@ async fn tick(shared: Weak<Shared>) {
     let every =
         shared.upgrade().map_or(TICK, |shared| TICK.min(shared.idle.max(Duration::from_millis(50)) / 2));
     loop {
-        tokio::time::sleep(every).await;
+        let is_pressed = shared.upgrade().is_some_and(|shared| shared.idle(true) < shared.idle);
+        tokio::time::sleep(if is_pressed { every.min(TICK_UNDER_PRESSURE) } else { every }).await;
         let Some(shared) = shared.upgrade() else { return };
-        let inboxes: Vec<_> =
-            lock(&shared.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
-        for inbox in inboxes {
-            let _ = inbox.try_send(Message::Tick);
-        }
+        shared.tick_sessions();
         shared.registry.release_unused(Instant::now()).await;
     }
 }

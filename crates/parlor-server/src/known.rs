@@ -17,12 +17,37 @@ const INDEX: &str = "agents with sessions";
 /// How many agents' sessions are kept. The one that was asked the longest ago goes.
 const MAX_AGENTS: usize = 100;
 
-/// What the row of a session says that only its agent knows.
-const DATA: &str = r#"{"adopted":false}"#;
+/// How the data of a session's row begins that only its agent knows.
+const MARK: &str = r#"{"adopted":false"#;
+
+/// What is kept of such a session in a place of its own.
+const OWN: [&str; 5] = ["sessionId", "cwd", "title", "updatedAt", "archived"];
 
 /// Whether a listed session is one that only its agent knows.
 pub fn is_foreign(row: &SessionRow) -> bool {
-    row.data == DATA
+    row.data.starts_with(MARK)
+}
+
+/// What else its agent lists of such a session.
+pub(crate) fn listed(row: &SessionRow) -> Object {
+    let data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
+    json::member(&data, "info").unwrap_or_default()
+}
+
+/// The data of a row that has this.
+fn data(mut info: Object) -> String {
+    OWN.iter().for_each(|name| drop(info.remove(name)));
+    let meta = json::foreign_meta(&info);
+    if meta.is_empty() {
+        info.remove("_meta");
+    } else {
+        info.set("_meta", meta.to_json());
+    }
+    if info.is_empty() {
+        format!("{MARK}}}")
+    } else {
+        format!(r#"{MARK},"info":{}}}"#, info.to_json().as_str())
+    }
 }
 
 /// The row by which such a session is listed. `info` is how the agent lists it.
@@ -43,7 +68,7 @@ pub(crate) fn row(agent: &str, info: &Object) -> Option<SessionRow> {
         active_at: at,
         archived: false,
         busy: false,
-        data: DATA.to_owned(),
+        data: data(info.clone()),
     })
 }
 
@@ -168,8 +193,12 @@ fn text(rows: &[SessionRow]) -> String {
         if let Some(title) = &row.title {
             kept.set("title", json::json(title.clone()));
         }
-        if let Some(time) = json::time(row.active_at).filter(|_| row.active_at != 0) {
+        if let Some(time) = crate::stored::time(row.active_at).filter(|_| row.active_at != 0) {
             kept.set("updatedAt", time);
+        }
+        let info = listed(row);
+        if !info.is_empty() {
+            kept.set("info", info.to_json());
         }
         kept.to_json().as_str().to_owned()
     });
@@ -181,7 +210,8 @@ fn read(kept: &str) -> Vec<SessionRow> {
     let rows = kept.as_ref().and_then(|kept| parlor_json::elements(kept.raw())).unwrap_or_default();
     let one = |kept| {
         let kept = json::object(Some(kept));
-        row(&json::text(&kept, "agent")?, &kept)
+        let row = row(&json::text(&kept, "agent")?, &kept)?;
+        Some(SessionRow { data: data(json::member(&kept, "info").unwrap_or_default()), ..row })
     };
     let mut rows: Vec<_> = rows.into_iter().filter_map(one).collect();
     sort(&mut rows);

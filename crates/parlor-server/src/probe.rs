@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use parlor_dialect::Dialect;
 use parlor_json::Object;
-use parlor_wire::{RpcError, code};
+use parlor_wire::RpcError;
 
-use crate::agent;
+use crate::agent::{self, Startup};
 use crate::config::{AgentConfig, chosen_env};
 use crate::process::Watcher;
 
@@ -26,18 +26,11 @@ pub async fn probe(
     env: &[(String, String)],
     cwd: &Path,
     watcher: &Watcher,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Answered, RpcError> {
     let env = chosen_env(config, env);
-    // One that is given up on is dropped, which ends it.
-    let started = tokio::time::timeout(patience, agent::start(config, &env, cwd, None, watcher)).await;
-    let Ok(started) = started else {
-        let message =
-            format!("the agent '{}' does not say who it is in {} seconds", config.name, patience.as_secs());
-        return Err(RpcError::new(code::INTERNAL_ERROR, message));
-    };
-    let agent = started?;
-    let answered = Answered { dialect: agent.dialect, info: agent.info.clone() };
+    let agent = agent::start(config, &env, cwd, None, watcher, Startup::new(timeout)).await?;
+    let answered = Answered { dialect: agent.about.dialect, info: agent.about.initialize.clone() };
     agent.stop().await;
     Ok(answered)
 }

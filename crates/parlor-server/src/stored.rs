@@ -11,11 +11,11 @@ use crate::json;
 /// The slot in which a session keeps what is not in its transcript.
 pub(crate) const KEPT: &str = "session";
 
-/// The slot in which it keeps what people decided.
-pub(crate) const ANSWERS: &str = "answers";
-
 /// The slot in which it keeps under which other names clients were told of messages.
 pub(crate) const ALIASES: &str = "aliases";
+
+/// The slot in which it keeps what its agent said when it opened it.
+pub(crate) const OPENED: &str = "opened";
 
 /// The slot that has a session's title and metadata.
 const INFO: &str = "info";
@@ -32,10 +32,10 @@ pub struct Opened {
     pub transcript: Transcript,
     /// What the server keeps besides.
     pub kept: Option<Object>,
-    /// What people last decided.
-    pub answers: Option<String>,
     /// Under which other names clients were told of messages.
     pub aliases: Option<String>,
+    /// What its agent said when it opened it.
+    pub opened: Option<Object>,
 }
 
 /// What is remembered of an agent from its last start.
@@ -64,19 +64,19 @@ pub fn open(store: &dyn Store, id: &str) -> Result<Option<Opened>, StoreError> {
                 .map_err(damaged)?;
         }
     }
-    let (mut kept, mut answers, mut aliases) = (None, None, None);
+    let (mut kept, mut aliases, mut agents) = (None, None, None);
     for slot in store.slots(id, 0)? {
         if slot.name == KEPT {
             kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
-        } else if slot.name == ANSWERS {
-            answers = Some(slot.body);
         } else if slot.name == ALIASES {
             aliases = Some(slot.body);
+        } else if slot.name == OPENED {
+            agents = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
         } else {
             transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
         }
     }
-    Ok(Some(Opened { row, transcript, kept, answers, aliases }))
+    Ok(Some(Opened { row, transcript, kept, aliases, opened: agents }))
 }
 
 /// The metadata of a session.
@@ -102,6 +102,21 @@ pub fn title(row: &SessionRow) -> Option<JsonStr> {
     }
 }
 
+/// The time that the agent gave as the session's last activity, unless something happened since.
+pub fn updated_at(row: &SessionRow) -> Option<JsonStr> {
+    json::literal(&data(row), UPDATED_AT)
+}
+
+/// Keeps the time that the agent gave, or forgets it.
+pub(crate) fn set_updated_at(row: &mut SessionRow, time: Option<&JsonStr>) {
+    let mut data = data(row);
+    match time {
+        Some(time) => data.set(UPDATED_AT, time),
+        None => drop(data.remove(UPDATED_AT)),
+    }
+    data.to_json().as_str().clone_into(&mut row.data);
+}
+
 /// Keeps a title. One that was made of what was said is found by that, so that the store need not know it.
 pub(crate) fn set_title(row: &mut SessionRow, title: Option<&JsonStr>, is_made: bool) {
     row.title = title.filter(|_| !is_made).map(|title| title.as_literal().to_owned());
@@ -118,8 +133,21 @@ fn data(row: &SessionRow) -> Object {
     json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw))
 }
 
+/// A time as JSON, from milliseconds since 1970.
+pub(crate) fn time(millis: i64) -> Option<Json> {
+    Some(json::string(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
+}
+
+/// The key of the agent's own time.
+const UPDATED_AT: &str = "updatedAt";
+
 /// The key of a title that was made.
 const MADE_TITLE: &str = "madeTitle";
+
+/// The directories that it has besides its working directory.
+pub fn additional_directories(row: &SessionRow) -> Option<Json> {
+    json::member(&data(row), "params")?.get("additionalDirectories").cloned()
+}
 
 /// The message at which a session was forked from its parent.
 pub fn forked_at(row: &SessionRow) -> Option<JsonStr> {
@@ -127,8 +155,11 @@ pub fn forked_at(row: &SessionRow) -> Option<JsonStr> {
 }
 
 /// What an agent said of itself when it was last started.
-pub fn remembered(store: &dyn Store, config: &AgentConfig) -> Option<Remembered> {
-    let kept = store.value(&key_of(config)).ok()??;
+pub fn remembered(store: &dyn Store, config: &AgentConfig) -> Result<Option<Remembered>, StoreError> {
+    Ok(store.value(&key_of(config))?.and_then(decode_remembered))
+}
+
+fn decode_remembered(kept: String) -> Option<Remembered> {
     let kept = json::object(Some(Json::parse(kept).ok()?.raw()));
     let dialect = json::text(&kept, "dialect")?.parse().ok()?;
     Some(Remembered { dialect, info: json::member(&kept, "info")? })

@@ -34,7 +34,8 @@ fn everything_can_be_said() {
         version = 2
         dialect = "draft"
         idle_minutes = 5
-        patience = 90
+        startup_timeout = 90
+        cancel_timeout = 5
         [agents.short]
         command = "run 'two words' $HOME"
         [server]
@@ -56,7 +57,8 @@ fn everything_can_be_said() {
     assert_eq!(*short, AgentConfig::new("short", ["run", "two words", "$HOME"].map(str::to_owned).into()));
     assert_eq!(short.pass_env, DEFAULT_PASS_ENV);
     assert_eq!(short.idle, Duration::from_secs(30 * 60));
-    assert_eq!((mine.patience, short.patience), (Duration::from_secs(90), Duration::from_secs(60)));
+    let timeouts = |agent: &AgentConfig| (agent.startup_timeout.as_secs(), agent.cancel_timeout.as_secs());
+    assert_eq!((timeouts(mine), timeouts(short)), ((90, 5), (30, 30)));
     let http = config.server.http();
     assert_eq!((http.listen.port(), http.allow_remote), (0, true));
     assert_eq!(
@@ -83,7 +85,8 @@ fn mistakes_are_shown_with_their_line_and_what_is_allowed() {
         ),
         ("\n\ndefault = 1\n", "config.toml:3", &["`default`", "`default_agent`"]),
         ("[agents.a]\ncommands = 'x'\n", "config.toml:2", &["`commands`", "`command`", "`idle_minutes`"]),
-        ("[agents.a]\ncommand = 'x'\npatience = 0\n", "config.toml:3", &["at least 1 second"]),
+        ("[agents.a]\ncommand = 'x'\nstartup_timeout = 0\n", "config.toml:3", &["at least 1 second"]),
+        ("[agents.a]\ncommand = 'x'\ncancel_timeout = 0\n", "config.toml:3", &["at least 1 second"]),
         ("[agents.a]\ncommand = 7\n", "config.toml:2", &["a string, or a list of strings"]),
         ("[agents.a]\ncommand = ''\n", "config.toml:2", &["the command is empty"]),
         ("[agents.a]\ncommand = []\n", "config.toml:2", &["the command is empty"]),

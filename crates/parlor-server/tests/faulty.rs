@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parlor_server::config::{AgentConfig, Agents, Config};
 use parlor_server::doors::streams;
-use parlor_server::hub::{Door, Hub, Options, Peer, Role};
+use parlor_server::hub::{Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
 use parlor_store::{ErrorKind, FaultyStore, Filter, MemoryStore, Store};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -22,6 +22,33 @@ while read -r line; do
     *'"session/prompt"'*)
         echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"word"}}}}'
         result='{"stopReason":"end_turn"}' ;;
+    *) continue ;;
+    esac
+    echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
+done
+"#;
+
+/// A v2 agent that answers a prompt with 4 MB in chunks of one message and then replaces all of it.
+const REPLACING_AGENT: &str = r#"
+update() {
+    echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{'"$1"'}}}'
+}
+while read -r line; do
+    id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+    case "$line" in
+    *'"initialize"'*)
+        result='{"protocolVersion":2,"info":{"name":"replacing","version":"1"},"capabilities":{}}' ;;
+    *'"session/new"'*) result='{"sessionId":"s"}' ;;
+    *'"session/prompt"'*)
+        echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"messageId":"u"}}'
+        update '"sessionUpdate":"state_update","state":"running"'
+        text=$(printf '%65536s' '')
+        for n in $(seq 64); do
+            update '"sessionUpdate":"agent_message_chunk","messageId":"a","content":{"type":"text","text":"'"$text"'"}'
+        done
+        update '"sessionUpdate":"agent_message","messageId":"a","content":[{"type":"text","text":"redacted"}]'
+        update '"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"'
+        continue ;;
     *) continue ;;
     esac
     echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
@@ -108,14 +135,20 @@ impl Client {
 }
 
 async fn hub() -> (Arc<Hub>, Arc<FaultyStore<MemoryStore>>) {
+    hub_with(AGENT, 1).await
+}
+
+async fn hub_with(script: &str, version: u16) -> (Arc<Hub>, Arc<FaultyStore<MemoryStore>>) {
     let store = Arc::new(FaultyStore::new(MemoryStore::default()));
-    let mut agent = AgentConfig::new("words", ["sh", "-c", AGENT].map(str::to_owned).to_vec());
-    agent.version = Some(1);
+    let mut agent = AgentConfig::new("words", ["sh", "-c", script].map(str::to_owned).to_vec());
+    agent.version = Some(version);
     let options = Options {
         store: Arc::clone(&store) as Arc<dyn Store>,
         agents: Agents::new(vec![agent], &Config::default()).unwrap(),
         watcher: processes::watcher(),
         idle: Duration::from_secs(60),
+        live_sessions: LIVE_SESSIONS,
+        private: Vec::new(),
     };
     (Hub::new(options).await.unwrap(), store)
 }
@@ -239,5 +272,29 @@ async fn a_title_that_cannot_be_stored_is_not_acknowledged_or_shown() {
     assert_eq!(bob.call("session/set_title", title).await.unwrap()["title"], "Mine");
     let listed = alice.call("session/list", json!({})).await.unwrap();
     assert_eq!(listed["sessions"][0]["title"], "Mine");
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn an_alias_that_cannot_be_stored_is_not_sent() {
+    let (hub, store) = hub_with(REPLACING_AGENT, 2).await;
+    let (mut alice, mut bob) = (Client::connect(&hub, 2).await, Client::connect(&hub, 1).await);
+    let session = alice.call("session/new", new()).await.unwrap()["sessionId"].clone();
+    let load = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+    bob.call("session/load", load).await.unwrap();
+    // Bob reads nothing, so that he has received a part of the message and falls behind.
+    alice.prompt(&session, "one").await.unwrap();
+    assert_eq!(alice.until_idle().await["stopReason"], "end_turn");
+
+    store.fail_next(1, ErrorKind::Full);
+    bob.call("_parlor/status", json!({})).await.unwrap();
+    let idle = alice.until_idle().await;
+    assert_eq!(idle["stopReason"], "error");
+    is_about_the_store(&idle["error"]);
+    bob.call("_parlor/status", json!({})).await.unwrap();
+    let chunks = bob.heard.iter().filter(|line| line["params"]["update"]["content"]["text"].is_string());
+    let texts: Vec<_> = chunks.map(|line| line["params"]["update"]["content"]["text"].as_str()).collect();
+    assert!(texts.len() > 1, "he received a part of the message");
+    assert!(!texts.contains(&Some("redacted")), "the text comes under an alias, which is not stored");
     hub.stop().await;
 }

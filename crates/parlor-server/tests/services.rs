@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parlor_json::{Json, Object};
 use parlor_server::process::Watcher;
+use parlor_server::services::access::{FileAccess, FileScope};
 use parlor_server::services::files;
 use parlor_server::services::terminals::{MAX_TERMINALS, TerminalEvent, Terminals};
 use parlor_wire::{RpcError, code};
@@ -35,13 +36,37 @@ fn data(error: &RpcError) -> Value {
     error.data().map(value).unwrap_or_default()
 }
 
+/// All files that are served at all.
+fn all() -> FileScope {
+    FileScope::new(FileAccess::All, Vec::new(), Vec::new())
+}
+
 fn read(params: &Value) -> Result<String, RpcError> {
-    files::read(&object(params)).map(|json| value(&json)["content"].as_str().unwrap().to_owned())
+    read_in(&all(), params)
+}
+
+fn read_in(scope: &FileScope, params: &Value) -> Result<String, RpcError> {
+    files::read(&object(params), scope).map(|json| value(&json)["content"].as_str().unwrap().to_owned())
 }
 
 fn write(path: &Path, content: &str) -> Result<Value, RpcError> {
-    files::write(&object(&json!({ "sessionId": "s", "path": path, "content": content })))
-        .map(|json| value(&json))
+    write_in(&all(), path, content)
+}
+
+fn write_in(scope: &FileScope, path: &Path, content: &str) -> Result<Value, RpcError> {
+    let params = object(&json!({ "sessionId": "s", "path": path, "content": content }));
+    files::write(&params, scope).map(|json| value(&json))
+}
+
+#[test]
+fn a_file_whose_json_would_not_fit_is_refused_and_can_be_read_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    // Each line end is two characters as JSON.
+    fs::write(&path, "\n".repeat(40 << 20)).unwrap();
+    let refused = read(&json!({ "sessionId": "s", "path": path })).unwrap_err();
+    assert!(refused.code() == code::INTERNAL_ERROR && refused.message().contains("in parts"), "{refused:?}");
+    assert_eq!(read(&json!({ "sessionId": "s", "path": path, "line": 7, "limit": 3 })).unwrap(), "\n\n\n");
 }
 
 #[test]
@@ -71,6 +96,8 @@ fn what_cannot_be_read_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
     fs::write(place("binary"), b"ab\xffc").unwrap();
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, place("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
     fs::File::create(place("long")).unwrap().set_len(files::MAX_FILE + 1).unwrap();
     fs::File::create(place("longest")).unwrap().set_len(files::MAX_FILE).unwrap();
 
@@ -90,7 +117,8 @@ fn what_cannot_be_read_says_why() {
         (json!({ "path": place("binary"), "limit": -1 }), code::INVALID_PARAMS, "not -1"),
         (json!({ "path": "/a\u{0}b" }), code::INVALID_PARAMS, "cannot read"),
         (json!({ "path": folder.path() }), code::INTERNAL_ERROR, "directory"),
-        (json!({ "path": "/dev/zero" }), code::INTERNAL_ERROR, "not a regular file"),
+        (json!({ "path": "/dev/zero" }), code::INVALID_PARAMS, "are not served"),
+        (json!({ "path": place("pipe") }), code::INTERNAL_ERROR, "not a regular file"),
         (json!({ "path": place("long") }), code::INTERNAL_ERROR, "longer than 64 MiB"),
     ] {
         let error = read(&params).unwrap_err();
@@ -117,6 +145,7 @@ fn files_are_created_but_folders_are_not() {
     assert_eq!(write(Path::new("relative"), "").unwrap_err().code(), code::INVALID_PARAMS);
     let half = files::write(
         &Object::parse(Json::parse(r#"{"path":"/x","content":"\ud83d"}"#).unwrap().raw()).unwrap(),
+        &all(),
     );
     assert_eq!(half.unwrap_err().code(), code::INVALID_PARAMS);
     assert_eq!(names(folder.path()), ["new", "usual"], "nothing else is left");
@@ -160,6 +189,201 @@ fn links_stay_links() {
     }
     assert!(place("link").is_symlink() && place("dangling").is_symlink());
     assert_eq!(names(folder.path()), ["also", "dangling", "hard", "link", "other"]);
+}
+
+/// Why a file is not served.
+fn reason(refused: &RpcError) -> String {
+    assert_eq!(refused.code(), code::INVALID_PARAMS, "{refused}");
+    data(refused)["reason"].as_str().unwrap_or_else(|| panic!("{refused}")).to_owned()
+}
+
+#[test]
+fn only_files_of_the_session_are_served() {
+    let home = tempfile::tempdir().unwrap();
+    let place = |name: &str| home.path().join(name);
+    for folder in ["work/sub", "more", "other", "work/data/log"] {
+        fs::create_dir_all(place(folder)).unwrap();
+    }
+    for file in ["work/in", "work/sub/in", "more/in", "other/out", "work/data/token", "workshop"] {
+        fs::write(place(file), file).unwrap();
+    }
+    symlink(place("work"), place("alias")).unwrap();
+    symlink(place("other"), place("work/away")).unwrap();
+    symlink(place("other/out"), place("work/out")).unwrap();
+    symlink(place("other/new"), place("work/dangling")).unwrap();
+    symlink("../more/in", place("work/near")).unwrap();
+    symlink(place("work/data"), place("work/inner")).unwrap();
+    symlink(place("work/round"), place("work/round")).unwrap();
+    let directories = vec![place("alias"), place("more"), place("missing")];
+    let scope = FileScope::new(FileAccess::Workspace, directories, vec![place("work/data")]);
+    let read = |name: &str| read_in(&scope, &json!({ "path": place(name) }));
+    for (name, content) in [
+        ("work/in", "work/in"),
+        ("alias/in", "work/in"),
+        ("alias/sub/../in", "work/in"),
+        ("other/../work/sub/in", "work/sub/in"),
+        ("work/near", "more/in"),
+    ] {
+        assert_eq!(read(name).unwrap(), content, "{name}");
+    }
+    for name in [
+        "other/out",
+        "work/../other/out",
+        "work/away/out",
+        "work/away/missing",
+        "work/out",
+        "work/dangling",
+        "workshop",
+        "workshop/missing",
+        "missing/file",
+        "other/none/file",
+        "..",
+    ] {
+        assert_eq!(reason(&read(name).unwrap_err()), "outside", "{name}");
+        let written = write_in(&scope, &place(name), "changed");
+        assert_eq!(reason(&written.unwrap_err()), "outside", "{name}");
+    }
+    for name in
+        ["work/data/token", "work/inner/token", "work/data/log/new", "alias/data/none/x", "work/inner"]
+    {
+        let path = place(name);
+        assert_eq!(reason(&write_in(&scope, &path, "changed").unwrap_err()), "private", "{name}");
+        let everywhere = FileScope::new(FileAccess::All, Vec::new(), vec![place("work/data")]);
+        assert_eq!(reason(&write_in(&everywhere, &path, "changed").unwrap_err()), "private", "{name}");
+    }
+    assert_eq!(read("work/none").unwrap_err().code(), code::RESOURCE_NOT_FOUND);
+    assert_eq!(read("work/none/file").unwrap_err().code(), code::RESOURCE_NOT_FOUND);
+    assert_eq!(read("work/sub/..").unwrap_err().code(), code::INTERNAL_ERROR);
+    assert_eq!(read("work/round").unwrap_err().code(), code::INTERNAL_ERROR);
+    write_in(&scope, &place("work/sub/new"), "new").unwrap();
+    assert_eq!(read("alias/sub/new").unwrap(), "new");
+    assert_eq!(fs::read_to_string(place("other/out")).unwrap(), "other/out");
+    assert_eq!(names(&place("other")), ["out"]);
+
+    let off = FileScope::new(FileAccess::Off, vec![place("work")], Vec::new());
+    assert_eq!(
+        read_in(&off, &json!({ "path": place("work/in") })).unwrap_err().code(),
+        code::METHOD_NOT_FOUND
+    );
+    assert_eq!(write_in(&off, &place("work/in"), "").unwrap_err().code(), code::METHOD_NOT_FOUND);
+}
+
+#[test]
+fn an_editor_is_asked_only_for_files_that_are_inside_however_it_resolves_them() {
+    let home = tempfile::tempdir().unwrap();
+    let place = |name: &str| home.path().join(name);
+    for folder in ["work/sub/deep/er", "work/sub/other", "other"] {
+        fs::create_dir_all(place(folder)).unwrap();
+    }
+    for file in ["work/in", "work/sub/other/out", "other/out"] {
+        fs::write(place(file), file).unwrap();
+    }
+    symlink(place("other"), place("work/away")).unwrap();
+    symlink(place("other/new"), place("work/dangling")).unwrap();
+    symlink("../gone/../../other/out", place("work/sub/far")).unwrap();
+    symlink(place("work/new"), place("work/near")).unwrap();
+    symlink(place("work/sub/deep/er"), place("work/short")).unwrap();
+    symlink(place("work/round"), place("work/round")).unwrap();
+    let workspace = FileScope::new(FileAccess::Workspace, vec![place("work")], Vec::new());
+    let everywhere = FileScope::new(FileAccess::All, Vec::new(), vec![place("other")]);
+    let check = |scope: &FileScope, name: &str| files::check(&object(&json!({ "path": place(name) })), scope);
+    for name in [
+        "work/in",
+        "work/sub/../in",
+        "work/new",
+        "work/sub/../new",
+        "work/near",
+        "work/none/new",
+        "work/none/a/b",
+    ] {
+        check(&workspace, name).unwrap();
+        check(&everywhere, name).unwrap();
+    }
+    for (name, why) in [
+        ("other/out", "outside"),
+        ("work/away/out", "outside"),
+        ("work/dangling", "outside"),
+        ("work/none/../../other/out", "unresolved"),
+        ("work/none/../in", "unresolved"),
+        ("work/in/../../other/out", "unresolved"),
+        ("work/near/x", "unresolved"),
+        ("work/dangling/x", "unresolved"),
+        ("work/dangling/x/y", "unresolved"),
+        ("work/sub/far", "unresolved"),
+        ("work/round", "unresolved"),
+        ("work/round/x", "unresolved"),
+        ("work/short/../../../../other/out", "outside"),
+        // On the disk this is in the workspace; who drops names before `..` comes out elsewhere.
+        ("work/short/../../other/out", "outside"),
+    ] {
+        assert_eq!(reason(&check(&workspace, name).unwrap_err()), why, "{name}");
+    }
+    for name in [
+        "work/none/../../other/out",
+        "work/in/../../other/out",
+        "work/dangling/x",
+        "work/short/../../other/out",
+    ] {
+        check(&everywhere, name).unwrap_err();
+    }
+    let off = FileScope::new(FileAccess::Off, vec![place("work")], Vec::new());
+    assert_eq!(check(&off, "work/in").unwrap_err().code(), code::METHOD_NOT_FOUND);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_processes_and_devices_show_is_never_served() {
+    let folder = tempfile::tempdir().unwrap();
+    symlink("/proc/self", folder.path().join("me")).unwrap();
+    for scope in
+        [all(), FileScope::new(FileAccess::Workspace, vec!["/".into(), "/proc/self".into()], Vec::new())]
+    {
+        for path in
+            ["/proc/self/environ", "/proc/1/../self/environ", "/sys/kernel/mm", "/dev/null", "/dev/shm/x"]
+        {
+            assert_eq!(reason(&read_in(&scope, &json!({ "path": path })).unwrap_err()), "private", "{path}");
+            let path = Path::new(path);
+            assert_eq!(reason(&write_in(&scope, path, "").unwrap_err()), "private", "{}", path.display());
+        }
+        let path = folder.path().join("me/environ");
+        assert_eq!(reason(&read_in(&scope, &json!({ "path": path })).unwrap_err()), "private");
+    }
+}
+
+#[test]
+fn a_link_that_appears_meanwhile_is_not_followed() {
+    let home = tempfile::tempdir().unwrap();
+    let place = |name: &str| home.path().join(name);
+    for folder in ["work/real", "other"] {
+        fs::create_dir_all(place(folder)).unwrap();
+    }
+    fs::write(place("work/real/file"), "inside").unwrap();
+    fs::write(place("other/file"), "outside").unwrap();
+    symlink(place("other"), place("work/link")).unwrap();
+    let scope = FileScope::new(FileAccess::Workspace, vec![place("work")], Vec::new());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            // What is a directory at one moment is a link at the next.
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                fs::rename(place("work/real"), place("work/aside")).unwrap();
+                fs::rename(place("work/link"), place("work/real")).unwrap();
+                fs::rename(place("work/real"), place("work/link")).unwrap();
+                fs::rename(place("work/aside"), place("work/real")).unwrap();
+            }
+        });
+        for round in 0..2000 {
+            let path = place("work/real/file");
+            if let Ok(content) = read_in(&scope, &json!({ "path": path })) {
+                assert!(content == "inside" || content.starts_with("round"), "{content}");
+            }
+            let _ = write_in(&scope, &path, &format!("round {round}"));
+            let _ = write_in(&scope, &place("work/real/new"), "new");
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(fs::read_to_string(place("other/file")).unwrap(), "outside");
+    assert_eq!(names(&place("other")), ["file"]);
 }
 
 struct Session {

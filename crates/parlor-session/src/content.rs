@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use parlor_json::{Json, JsonStr, Members, Type};
+use parlor_json::{Json, JsonStr, Members, Type, Unit, Units};
 use serde_json::value::RawValue;
 
 /// A list of content items: the blocks of a message, what a tool call produced.
@@ -241,6 +241,28 @@ pub fn text_of(block: &str) -> Option<Cow<'_, str>> {
     escaped_text(&members)?;
     let text = JsonStr::from_raw(members.get("text")?)?;
     Some(Cow::Owned(text.to_text().into_owned()))
+}
+
+/// How the text of a text block begins: all of it, or a little more than `max` bytes; `None` for blocks of other types.
+pub fn text_beginning(block: &str, max: usize) -> Option<String> {
+    let mut text = String::new();
+    for unit in text_units(block)? {
+        if text.len() > max {
+            break;
+        }
+        text.push(match unit {
+            Unit::Char(c) => c,
+            Unit::Surrogate(_) => char::REPLACEMENT_CHARACTER,
+        });
+    }
+    Some(text)
+}
+
+/// The characters of any text block, with half surrogate pairs; `None` for blocks of other types.
+pub(crate) fn text_units(block: &str) -> Option<Units<'_>> {
+    let members = Members::parse(block)?;
+    escaped_text(&members)?;
+    Some(Units::of_literal(members.get("text")?.get()))
 }
 
 /// The escaped text of a text block's members, without its quotes.

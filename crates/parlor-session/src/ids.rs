@@ -50,6 +50,8 @@ ids! {
     TerminalId;
     /// Names one compaction of the context within a session.
     CompactionId;
+    /// Names one event within a session.
+    EventId;
     /// Names one session.
     SessionId;
 }

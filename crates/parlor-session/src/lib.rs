@@ -33,6 +33,7 @@
 
 mod body;
 mod content;
+mod event;
 mod ids;
 mod meta;
 mod naming;
@@ -45,8 +46,9 @@ mod transcript;
 mod update;
 
 pub use body::{Body, Upsert};
-pub use content::{Content, Item, plain_text, plain_text_in, text_of};
-pub use ids::{CompactionId, MessageId, PlanId, SessionId, TerminalId, ToolCallId};
+pub use content::{Content, Item, plain_text, plain_text_in, text_beginning, text_of};
+pub use event::{Decider, Decision, Event, EventKind, UnixMillis};
+pub use ids::{CompactionId, EventId, MessageId, PlanId, SessionId, TerminalId, ToolCallId};
 pub use meta::MetaPatch;
 pub use naming::{Namer, Naming};
 pub use patch::Patch;

@@ -55,6 +55,7 @@ impl Namer {
             | EntryId::Compaction(_)
             | EntryId::Subagent(_)
             | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
             | EntryId::Note(_) => {}
         }
     }

@@ -163,6 +163,7 @@ fn slot_name(slot: Slot) -> &'static str {
         Slot::Commands => "commands",
         Slot::Options => "options",
         Slot::Mode => "mode",
+        Slot::Model => "model",
     }
 }
 
@@ -198,13 +199,15 @@ impl Transcript {
     /// Takes a slot that was kept. One with a name nobody knows is left alone.
     pub fn restore_slot(&mut self, name: &str, seq: u64, body: &str) -> Result<(), BadRow> {
         let bad = || BadRow(format!("slot {name}"));
-        let kept = Json::parse(body).ok().and_then(|body| Object::parse(body.raw()).ok()).ok_or_else(bad)?;
+        let object =
+            || Json::parse(body).ok().and_then(|body| Object::parse(body.raw()).ok()).ok_or_else(bad);
         if name == STATE {
-            self.put_state(seq, read_state(&kept).ok_or_else(bad)?);
+            self.put_state(seq, read_state(&object()?).ok_or_else(bad)?);
         } else if let Some(slot) = Slot::ALL.into_iter().find(|slot| slot_name(*slot) == name) {
-            let (body, news) = read_body(&kept, seq).ok_or_else(bad)?;
+            let (body, news) = read_body(&object()?, seq).ok_or_else(bad)?;
             self.put_slot(slot, seq, body, news);
         }
+        // A slot that this version does not know may hold anything.
         Ok(())
     }
 }
@@ -247,6 +250,7 @@ fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
         EntryId::Compaction(id) => ("compaction", id.as_json().into()),
         EntryId::Subagent(id) => ("subagent", id.as_json().into()),
         EntryId::SessionMessage(id) => ("message", id.as_json().into()),
+        EntryId::Event(id) => ("event", id.as_json().into()),
         EntryId::Note(seq) => ("note", number(*seq)),
     };
     head.set("kind", &JsonStr::new(kind));
@@ -273,6 +277,7 @@ fn entry_id(head: &Object) -> Option<EntryId> {
         "compaction" => EntryId::Compaction(text()?.into()),
         "subagent" => EntryId::Subagent(text()?.into()),
         "message" => EntryId::SessionMessage(text()?.into()),
+        "event" => EntryId::Event(text()?.into()),
         "note" => EntryId::Note(id.as_str().parse().ok()?),
         _ => return None,
     })

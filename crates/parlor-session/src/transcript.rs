@@ -1,11 +1,11 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use parlor_json::JsonStr;
+use parlor_json::{JsonStr, Object};
 
 use crate::body::Patched;
 use crate::news::News;
-use crate::{Body, Change, Content, EntryId, Slot, State, TITLE, Target, Update, Upsert};
+use crate::{Body, Change, Content, EntryId, MetaPatch, Slot, State, TITLE, Target, Update, Upsert};
 
 /// A session's conversation: its entries in order of first appearance, its slots and its state.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +14,7 @@ pub struct Transcript {
     entries: Vec<Entry>,
     /// The change that made each entry. Entries are in that order, so it leads to the place of one.
     created: HashMap<EntryId, u64>,
-    /// Where the last change went: a stream of chunks finds its entry without a look-up.
+    /// Where the last change went, unless it was an event: a stream of chunks finds its entry without a look-up.
     latest: usize,
     slots: [Tracked; Slot::COUNT],
     state: Option<Stamped<State>>,
@@ -92,6 +92,10 @@ pub enum Refused {
         /// How many that is.
         limit: usize,
     },
+    /// Only parlor itself writes events.
+    ReservedEntry,
+    /// An agent that takes prompts one by one reported a state: its turns end with the answers to its prompts.
+    UnexpectedState,
 }
 
 /// A value with the number of its last change.
@@ -123,7 +127,8 @@ impl Transcript {
             Update::Upsert { target: Target::Slot(_), .. } | Update::State(_) => None,
         };
         let created = entry.map_or(0, |entry| self.get(&entry).map_or(seq, Entry::created));
-        let change = Change { seq, created, update };
+        let meta_before = self.meta_before(&update);
+        let change = Change { seq, created, update, meta_before };
         self.apply(&change)?;
         Ok(change)
     }
@@ -183,13 +188,16 @@ impl Transcript {
                     let target = Target::Entry(entry.id.clone());
                     Update::Upsert { target, upsert: entry.body().to_upsert() }
                 };
-                Change { seq, created: entry.created, update }
+                Change { seq, created: entry.created, update, meta_before: None }
             }
             Changed::Slot(slot) => {
                 let upsert = self.slots[slot.place()].value.to_upsert();
-                Change { seq, created: 0, update: Update::Upsert { target: Target::Slot(slot), upsert } }
+                let update = Update::Upsert { target: Target::Slot(slot), upsert };
+                Change { seq, created: 0, update, meta_before: None }
             }
-            Changed::State(state) => Change { seq, created: 0, update: Update::State(state.clone()) },
+            Changed::State(state) => {
+                Change { seq, created: 0, update: Update::State(state.clone()), meta_before: None }
+            }
         })
     }
 
@@ -201,6 +209,11 @@ impl Transcript {
     /// The number of the last change.
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// How many bytes all entries take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The entries in order of first appearance, removed ones included.
@@ -241,7 +254,7 @@ impl Transcript {
         Some(&self.entries[place])
     }
 
-    /// The entry that changed last.
+    /// The entry that changed last, events apart: a message is still being written when somebody decides meanwhile.
     pub(crate) fn latest(&self) -> Option<&Entry> {
         self.entries.get(self.latest)
     }
@@ -265,6 +278,18 @@ impl Transcript {
     pub(crate) fn put_state(&mut self, seq: u64, state: State) {
         self.state = Some(Stamped { seq, value: state });
         self.seq = self.seq.max(seq);
+    }
+
+    /// The metadata that an update is about to patch.
+    fn meta_before(&self, update: &Update) -> Option<Object> {
+        let Update::Upsert { target, upsert } = update else { return None };
+        if upsert.meta == MetaPatch::Keep {
+            return None;
+        }
+        match target {
+            Target::Entry(id) => self.get(id)?.body().meta.clone(),
+            Target::Slot(slot) => self.slot(*slot)?.meta.clone(),
+        }
     }
 
     /// The update as this transcript will take it.
@@ -344,8 +369,11 @@ impl Transcript {
     }
 
     fn place_or_new(&mut self, id: &EntryId, created: u64) -> Result<usize, Refused> {
+        let is_event = matches!(id, EntryId::Event(_));
         if let Some(place) = self.place(id) {
-            self.latest = place;
+            if !is_event {
+                self.latest = place;
+            }
             return Ok(place);
         }
         if self.entries.len() >= self.limits.entries {
@@ -356,7 +384,11 @@ impl Transcript {
         let place = self.entries.partition_point(|entry| entry.created <= created);
         self.entries.insert(place, Entry { id: id.clone(), created, body: Tracked::default() });
         self.created.insert(id.clone(), created);
-        self.latest = place;
+        if !is_event {
+            self.latest = place;
+        } else if place <= self.latest {
+            self.latest += 1;
+        }
         Ok(place)
     }
 }
@@ -407,8 +439,9 @@ impl Entry {
 
 impl Slot {
     /// All of them.
-    pub const ALL: [Self; Self::COUNT] = [Self::Info, Self::Usage, Self::Commands, Self::Options, Self::Mode];
-    const COUNT: usize = 5;
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Info, Self::Usage, Self::Commands, Self::Options, Self::Mode, Self::Model];
+    const COUNT: usize = 6;
 
     const fn place(self) -> usize {
         self as usize
@@ -467,6 +500,8 @@ impl fmt::Display for Refused {
                 write!(f, "the transcript would be {bytes} bytes, the limit is {limit}")
             }
             Self::TooManyEntries { limit } => write!(f, "the transcript has {limit} entries, the limit"),
+            Self::ReservedEntry => f.write_str("an agent cannot write events"),
+            Self::UnexpectedState => f.write_str("an agent of version 1 cannot report states"),
         }
     }
 }

@@ -1,6 +1,6 @@
 use parlor_json::{Json, JsonStr, Object};
 
-use crate::{CompactionId, MessageId, PlanId, SessionId, TerminalId, ToolCallId, Upsert};
+use crate::{CompactionId, EventId, MessageId, PlanId, SessionId, TerminalId, ToolCallId, Upsert};
 
 /// The one field name this crate reads: the title of a session, cut to a limit.
 pub const TITLE: &str = "title";
@@ -35,6 +35,8 @@ pub enum EntryId {
     Subagent(SessionId),
     /// A message to or from another session.
     SessionMessage(MessageId),
+    /// An event: parlor wrote it, not the agent.
+    Event(EventId),
     /// Something without an id of its own (a notice, an update nobody here knows), named by the number of
     /// the change that brought it.
     Note(u64),
@@ -53,6 +55,8 @@ pub enum Slot {
     Options,
     /// The mode that the agent works in.
     Mode,
+    /// The model that the agent works with, where it is not an option.
+    Model,
 }
 
 /// What an [`Upsert`] is about.
@@ -144,6 +148,8 @@ pub struct Change {
     pub created: u64,
     /// What happened.
     pub update: Update,
+    /// The metadata of the patched target as it was before this change, where the change patches metadata.
+    pub meta_before: Option<Object>,
 }
 
 impl Change {

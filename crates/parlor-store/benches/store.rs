@@ -32,6 +32,7 @@ fn main() {
         ("fork", fork),
         ("forks", forks),
         ("lists", lists),
+        ("long", long),
         ("search", search),
     ] {
         if chosen.is_empty() || chosen.iter().any(|chosen| chosen == name) {
@@ -194,6 +195,56 @@ fn many(n: usize) -> SessionRow {
         data: "d".repeat(300),
         ..row(&format!("\"sess_{n:020}\""))
     }
+}
+
+/// What a long message costs those who write it and everybody else: 50 MB of text, and a screenshot as agents send it.
+fn long() {
+    let dir = dir();
+    let store = opened(&dir);
+    write(&store, vec![session("s"), session("long"), entry("s", 1, 1, "h", "")]);
+    let screenshot =
+        format!(r#"{{"type":"image","mimeType":"image/png","data":"{}"}}"#, "iVBORw0K".repeat(500_000));
+    let text = PIECE.repeat(50_000_000 / PIECE.len());
+    let mut seq = 1;
+    let mut others = |name: &str| {
+        measure(&format!("  a message of another session, {name}"), 2000, |_| {
+            seq += 1;
+            write(&store, vec![entry("s", seq, seq, "h", PIECE), append("s", seq, seq, PIECE)]);
+        });
+        measure("  reading it", 200, |_| {
+            assert_eq!(store.entries("s", 0, seq - 1, usize::MAX).unwrap().len(), 1);
+        });
+    };
+    others("before");
+    for (name, content, runs) in [("a screenshot of 4 MB", &screenshot, 20), ("a message of 50 MB", &text, 3)]
+    {
+        let mut created = runs * 1000;
+        measure(&format!("{name}, written at once"), runs, |_| {
+            created += 1;
+            write(&store, vec![entry("long", created, created, "h", content)]);
+        });
+        others("after that");
+        measure("  reading the long one", runs, |_| {
+            assert_eq!(store.entries("long", 0, created - 1, 0).unwrap()[0].content.len(), content.len());
+        });
+        measure("  replacing it", runs, |_| {
+            write(&store, vec![entry("long", created, created, "h", "redacted")]);
+            write(&store, vec![entry("long", created, created, "h", content)]);
+        });
+    }
+    measure("a message of 50 MB, in pieces of 4 KiB", 1, |_| {
+        write(&store, vec![entry("long", 1, 1, "h", "")]);
+        for piece in text.as_bytes().chunks(4096) {
+            let piece = std::str::from_utf8(piece).unwrap();
+            let batch = Batch { writes: vec![append("long", 1, 2, piece)], durable: false };
+            store.write(batch, Box::new(|result| result.unwrap()));
+        }
+        write(&store, Vec::new());
+    });
+    others("after that");
+    measure("deleting the session of long ones", 1, |_| {
+        write(&store, vec![Write::Delete { session: "long".to_owned() }]);
+    });
 }
 
 /// How many different words there are beside those that are searched for.

@@ -30,6 +30,13 @@ pub(crate) fn title(row: &SessionRow) -> Option<String> {
     Some(title.to_text().into_owned())
 }
 
+/// Whether a batch may replace or delete something, of which an older copy is in the log then.
+pub(crate) fn may_replace(batch: &Batch) -> bool {
+    let only_adds =
+        |write: &Write| matches!(write, Write::Append { .. } | Write::Copy { .. } | Write::Indexed { .. });
+    !batch.writes.iter().all(only_adds)
+}
+
 /// About how many bytes a batch is.
 pub(crate) fn size(batch: &Batch) -> usize {
     batch.writes.iter().map(size_of_write).sum()

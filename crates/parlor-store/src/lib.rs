@@ -5,7 +5,8 @@
 //! business of who writes them; a store only concatenates what was appended.
 //!
 //! Writes are handed over in [`Batch`]es, each of which is taken as a whole or not at all, in the order of the calls.
-//! A backend gathers batches that wait for it into one commit. Reads see every batch that was reported as done.
+//! A backend takes batches that wait for it together. Reads see every batch that was reported as done. A batch that need
+//! not be durable may be reported before a durable one that was handed in earlier.
 //!
 //! Ids and texts are JSON or made of JSON, so that they carry no raw U+0000 and half surrogate pairs stand in them as
 //! escapes: every backend can keep them as text.
@@ -42,8 +43,9 @@ pub use words::{Word, words};
 pub trait Store: Send + Sync + 'static {
     /// Takes a batch. `done` is called, from any thread, when it is committed or has failed.
     ///
-    /// Batches wait in memory until the backend gets to them. When too much waits, the call waits too, so that a slow
-    /// disk slows down those who write instead of filling the memory.
+    /// The call may do the work itself, and take as long as a disk does. Batches wait in memory while the backend is busy
+    /// with others. When too much waits, the call waits too, so that a slow disk slows down those who write instead of
+    /// filling the memory.
     fn write(&self, batch: Batch, done: Done);
 
     /// One session.
@@ -83,6 +85,10 @@ pub trait Store: Send + Sync + 'static {
     /// Sessions whose words were never handed in, because they are from before there was a search. They stay here until
     /// [`Write::Indexed`] says that they were.
     fn unindexed(&self, limit: usize) -> Result<Vec<String>, StoreError>;
+
+    /// Waits until all that was handed in is written, and lets others have the data. What is written afterwards may be
+    /// refused as [closed](ErrorKind::Closed). This blocks.
+    fn close(&self) {}
 }
 
 /// Called once with what came of a batch. It runs where the backend works, so it must be quick; it may write again,
@@ -95,7 +101,7 @@ pub struct Batch {
     /// What to write, in this order.
     pub writes: Vec<Write>,
     /// Whether it must be safe from a power cut before it is reported as done, and not only from the end of the
-    /// process.
+    /// process. If making it safe fails, that is reported, although what it writes may be there.
     pub durable: bool,
 }
 
@@ -340,6 +346,8 @@ pub enum ErrorKind {
     Io,
     /// What is there cannot be read: it is damaged or of a later version.
     Format,
+    /// What is there has the format of an earlier version; opening it for writing upgrades it.
+    Outdated,
     /// What was asked makes no sense, like an entry of a session that is not there.
     Invalid,
     /// The store was closed.
@@ -362,6 +370,7 @@ impl fmt::Display for StoreError {
             ErrorKind::Full => "the disk is full",
             ErrorKind::Io => "the disk cannot be read or written",
             ErrorKind::Format => "the stored data cannot be read",
+            ErrorKind::Outdated => "the stored data is of an earlier version",
             ErrorKind::Invalid => "the store was asked for something impossible",
             ErrorKind::Closed => "the store is closed",
         };

@@ -146,13 +146,34 @@ fn counts_are_right(path: &Path) -> bool {
         SELECT content FROM counted LEFT JOIN shared USING (content)
             WHERE counted.entries <> coalesce(shared.entries, 1)
         UNION ALL SELECT content FROM shared WHERE content NOT IN (SELECT content FROM counted)
-        UNION ALL SELECT content FROM segments WHERE content NOT IN (SELECT content FROM counted)
+        UNION ALL SELECT key >> 20 FROM segments WHERE key >> 20 NOT IN (SELECT content FROM counted)
         UNION ALL SELECT w.content FROM words AS w LEFT JOIN entries AS e USING (session, created)
             WHERE w.content > 0 AND w.content IS NOT e.content
         UNION ALL SELECT content FROM words WHERE content < 0 AND -content NOT IN (SELECT key FROM sessions)
         UNION ALL SELECT id FROM word_index_docsize WHERE id NOT IN (SELECT content FROM words)
+        UNION ALL SELECT content FROM words WHERE content NOT IN (SELECT content FROM indexed_texts)
+        UNION ALL SELECT content FROM indexed_texts WHERE content NOT IN (SELECT id FROM word_index_docsize)
         UNION ALL SELECT session FROM families WHERE session NOT IN (SELECT key FROM sessions)";
     !conn.prepare(wrong).unwrap().exists([]).unwrap()
+}
+
+/// Whether the index has exactly the words of the texts that are in it, each in its place.
+fn index_is_right(path: &Path) -> bool {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    let check = "CREATE VIRTUAL TABLE temp.instances USING fts5vocab(main, word_index, instance);
+        INSERT INTO word_index (word_index) VALUES ('integrity-check');";
+    conn.execute_batch(check).unwrap();
+    let all = |sql: &str| -> Vec<(i64, String)> {
+        let mut rows = conn.prepare(sql).unwrap();
+        let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let found = all("SELECT doc, term FROM instances ORDER BY doc, offset");
+    let texts = all("SELECT content, text FROM indexed_texts ORDER BY content");
+    let words = texts
+        .iter()
+        .flat_map(|(content, text)| text.split_terminator(' ').map(|word| (*content, word.to_owned())));
+    found == words.collect::<Vec<_>>()
 }
 
 proptest! {
@@ -171,8 +192,12 @@ proptest! {
                 prop_assert!(reads(&memory) == reads(&sqlite), "after a batch that ended as {:?}", result);
             }
         }
+        let left = common::snapshot(&path);
         drop(sqlite);
+        let left = SqliteStore::open(&left.path().join("db")).unwrap();
+        prop_assert!(reads(&memory) == reads(&left), "after it was killed");
         prop_assert!(counts_are_right(&path), "a content is counted wrong or belongs to nobody");
+        prop_assert!(index_is_right(&path), "the index has other words than the texts");
         prop_assert!(reads(&memory) == reads(&SqliteStore::open(&path).unwrap()), "after opening it again");
     }
 }

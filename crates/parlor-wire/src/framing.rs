@@ -10,21 +10,21 @@ const KEPT_CAPACITY: usize = 64 * 1024;
 /// Cuts a stream of bytes into lines, without doing any reading itself.
 ///
 /// Bytes go in with [`extend`](Lines::extend) as they come, frames come out of
-/// [`next_frame`](Lines::next_frame) until it has none. Each byte is searched for a line end once.
+/// [`next_line`](Lines::next_line) until it has none. Each byte is searched for a line end once.
 /// Whoever takes all frames before adding bytes never holds more than the limit (and the `\r` of a line
 /// end) and what was added last: a longer line is dropped as it comes in, and only its length is kept.
 ///
 /// ```
-/// use parlor_wire::{Frame, Lines};
+/// use parlor_wire::{InputLine, Lines};
 ///
 /// let mut lines = Lines::new(8);
 /// lines.extend(b"first\r\nmuch too long\n la");
-/// assert_eq!(lines.next_frame(), Some(Frame::Line("first")));
-/// assert_eq!(lines.next_frame(), Some(Frame::TooLong { bytes: 13, limit: 8 }));
-/// assert_eq!(lines.next_frame(), None);
+/// assert_eq!(lines.next_line(), Some(InputLine::Line("first")));
+/// assert_eq!(lines.next_line(), Some(InputLine::TooLong { bytes: 13, limit: 8 }));
+/// assert_eq!(lines.next_line(), None);
 /// lines.extend(b"st");
 /// lines.finish();
-/// assert_eq!(lines.next_frame(), Some(Frame::Line(" last")));
+/// assert_eq!(lines.next_line(), Some(InputLine::Line(" last")));
 /// ```
 #[derive(Debug)]
 pub struct Lines {
@@ -39,7 +39,7 @@ pub struct Lines {
 
 /// What a line turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub enum InputLine<'a> {
     /// A line, without its end (`\n` or `\r\n`).
     Line(&'a str),
     /// A line over the limit. Its content is gone.
@@ -97,10 +97,10 @@ impl Lines {
     }
 
     /// The next line, or `None` until more bytes are added.
-    pub fn next_frame(&mut self) -> Option<Frame<'_>> {
+    pub fn next_line(&mut self) -> Option<InputLine<'_>> {
         if let Skip::Done { bytes } = self.skip {
             self.skip = Skip::No;
-            return Some(Frame::TooLong { bytes, limit: self.limit });
+            return Some(InputLine::TooLong { bytes, limit: self.limit });
         }
         let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
             self.wait();
@@ -171,7 +171,7 @@ impl Default for Lines {
     }
 }
 
-impl<'a> Frame<'a> {
+impl<'a> InputLine<'a> {
     /// The line, or what is wrong with it.
     pub fn line(self) -> Result<&'a str, Malformed> {
         let (reason, excerpt) = match self {
@@ -189,16 +189,16 @@ impl<'a> Frame<'a> {
     }
 }
 
-fn frame(line: &[u8], limit: usize) -> Frame<'_> {
+fn frame(line: &[u8], limit: usize) -> InputLine<'_> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() > limit {
-        return Frame::TooLong { bytes: line.len() as u64, limit };
+        return InputLine::TooLong { bytes: line.len() as u64, limit };
     }
     if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
-        return Frame::Blank;
+        return InputLine::Blank;
     }
     match std::str::from_utf8(line) {
-        Ok(line) => Frame::Line(line),
-        Err(_) => Frame::NotUtf8 { excerpt: excerpt_of_bytes(line) },
+        Ok(line) => InputLine::Line(line),
+        Err(_) => InputLine::NotUtf8 { excerpt: excerpt_of_bytes(line) },
     }
 }

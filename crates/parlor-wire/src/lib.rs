@@ -19,7 +19,7 @@
 //! let (mut to_agent, mut to_client) = (Vec::new(), Vec::new());
 //!
 //! from_client.extend(b"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"session/new\",\"params\":{\"n\": 1.0}}\noops\n");
-//! while let Some(frame) = from_client.next_frame() {
+//! while let Some(frame) = from_client.next_line() {
 //!     match frame.parse(Batches::Refuse) {
 //!         Ok(Incoming::One(message)) => match &message.body {
 //!             Body::Request { id, .. } => {
@@ -51,7 +51,7 @@ mod splice;
 pub mod write;
 
 pub use error::{RpcError, code};
-pub use framing::{DEFAULT_LINE_LIMIT, Frame, Lines};
+pub use framing::{DEFAULT_LINE_LIMIT, InputLine, Lines};
 pub use id::{InvalidId, RequestId};
 pub use malformed::{EXCERPT_CHARS, Malformed, Reason};
 pub use message::{Batches, Body, Incoming, MAX_BATCH, Message, Outcome, parse};

@@ -100,6 +100,11 @@ impl Malformed {
         self.answer_to.is_some()
     }
 
+    /// The request to which the answer is due, if one is; `null` if nobody can tell which it was.
+    pub fn answer_to(&self) -> Option<&RequestId> {
+        self.answer_to.as_ref()
+    }
+
     /// The line that tells the peer, or `None` if no answer is due.
     pub fn answer(&self) -> Option<String> {
         Some(write::error_response(self.answer_to.as_ref()?, &self.to_error()))

@@ -77,6 +77,11 @@ impl<T> Asked<T> {
         self.waiting.remove(&id.as_u64()?)
     }
 
+    /// What the answer to an open request is for.
+    pub fn get(&self, id: &RequestId) -> Option<&T> {
+        self.waiting.get(&id.as_u64()?)
+    }
+
     /// The line that takes back an open request. The request stays open, because the peer still answers it.
     pub fn cancel(&self, id: &RequestId) -> Option<String> {
         self.waiting.contains_key(&id.as_u64()?).then(|| cancel_line(id))

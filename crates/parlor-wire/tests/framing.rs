@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use parlor_wire::{DEFAULT_LINE_LIMIT, Frame, Lines, Reason, RequestId, code};
+use parlor_wire::{DEFAULT_LINE_LIMIT, InputLine, Lines, Reason, RequestId, code};
 
 /// The frames of some bytes, said as text.
 fn frames(limit: usize, input: &[u8]) -> Vec<String> {
@@ -10,12 +10,12 @@ fn frames(limit: usize, input: &[u8]) -> Vec<String> {
     lines.extend(input);
     lines.finish();
     let mut said = Vec::new();
-    while let Some(frame) = lines.next_frame() {
+    while let Some(frame) = lines.next_line() {
         said.push(match frame {
-            Frame::Line(line) => format!("line {line:?}"),
-            Frame::TooLong { bytes, limit } => format!("{bytes} over {limit}"),
-            Frame::NotUtf8 { excerpt } => format!("not text {excerpt:?}"),
-            Frame::Blank => "blank".to_owned(),
+            InputLine::Line(line) => format!("line {line:?}"),
+            InputLine::TooLong { bytes, limit } => format!("{bytes} over {limit}"),
+            InputLine::NotUtf8 { excerpt } => format!("not text {excerpt:?}"),
+            InputLine::Blank => "blank".to_owned(),
         });
     }
     said
@@ -55,13 +55,13 @@ fn a_line_over_the_limit_is_not_kept_and_reported_once() {
     for _ in 0..1000 {
         lines.extend(&[b'x'; READ]);
         most = most.max(lines.memory());
-        assert_eq!(lines.next_frame(), None);
+        assert_eq!(lines.next_line(), None);
     }
     assert!(most <= LIMIT + READ, "{most} bytes were held");
     lines.extend(b"\nnext\n");
-    assert_eq!(lines.next_frame(), Some(Frame::TooLong { bytes: 1000 * READ as u64, limit: LIMIT }));
-    assert_eq!(lines.next_frame(), Some(Frame::Line("next")));
-    assert_eq!(lines.next_frame(), None);
+    assert_eq!(lines.next_line(), Some(InputLine::TooLong { bytes: 1000 * READ as u64, limit: LIMIT }));
+    assert_eq!(lines.next_line(), Some(InputLine::Line("next")));
+    assert_eq!(lines.next_line(), None);
 }
 
 #[test]
@@ -69,15 +69,15 @@ fn memory_is_given_back_after_a_long_line() {
     let mut lines = Lines::default();
     for _ in 0..1000 {
         lines.extend(&[b'x'; 10_000]);
-        assert_eq!(lines.next_frame(), None);
+        assert_eq!(lines.next_line(), None);
     }
     assert!(lines.memory() >= 10_000_000);
     lines.extend(b"\nshort");
-    assert!(matches!(lines.next_frame(), Some(Frame::Line(line)) if line.len() == 10_000_000));
-    assert_eq!(lines.next_frame(), None);
+    assert!(matches!(lines.next_line(), Some(InputLine::Line(line)) if line.len() == 10_000_000));
+    assert_eq!(lines.next_line(), None);
     assert!(lines.memory() <= 64 * 1024, "{} bytes are still held", lines.memory());
     lines.finish();
-    assert_eq!(lines.next_frame(), Some(Frame::Line("short")));
+    assert_eq!(lines.next_line(), Some(InputLine::Line("short")));
 }
 
 /// Searching each byte again with each read, or moving all that waits with each line, would take minutes.
@@ -87,16 +87,16 @@ fn the_work_is_linear() {
     let mut sizes = BTreeSet::new();
     for _ in 0..1_000_000 {
         lines.extend(b"0123456789abcdef");
-        assert_eq!(lines.next_frame(), None);
+        assert_eq!(lines.next_line(), None);
         sizes.insert(lines.memory());
     }
     assert!(sizes.len() < 30, "the buffer moved {} times", sizes.len());
     lines.finish();
-    assert!(matches!(lines.next_frame(), Some(Frame::Line(line)) if line.len() == 16_000_000));
+    assert!(matches!(lines.next_line(), Some(InputLine::Line(line)) if line.len() == 16_000_000));
 
     lines.extend(&b"a\n".repeat(4_000_000));
     for _ in 0..4_000_000 {
-        assert_eq!(lines.next_frame(), Some(Frame::Line("a")));
+        assert_eq!(lines.next_line(), Some(InputLine::Line("a")));
         lines.extend(b"b\n");
     }
     assert!(lines.memory() <= 32_000_000, "{} bytes are held for 8 MB of lines", lines.memory());
@@ -106,34 +106,34 @@ fn the_work_is_linear() {
 fn finishing_is_harmless_when_nothing_is_open() {
     let mut lines = Lines::new(8);
     lines.finish();
-    assert_eq!(lines.next_frame(), None);
+    assert_eq!(lines.next_line(), None);
     lines.extend(b"a\nb");
     lines.finish();
     lines.finish();
-    assert_eq!(lines.next_frame(), Some(Frame::Line("a")));
+    assert_eq!(lines.next_line(), Some(InputLine::Line("a")));
     lines.finish();
-    assert_eq!(lines.next_frame(), Some(Frame::Line("b")));
+    assert_eq!(lines.next_line(), Some(InputLine::Line("b")));
     lines.finish();
-    assert_eq!(lines.next_frame(), None);
+    assert_eq!(lines.next_line(), None);
 }
 
 #[test]
 fn a_broken_frame_is_reported_like_any_malformed_line() {
-    let answer = |frame: Frame<'_>| {
+    let answer = |frame: InputLine<'_>| {
         let malformed = frame.line().unwrap_err();
         assert_eq!(malformed.id, None::<RequestId>);
         (malformed.code(), malformed.answer())
     };
-    assert_eq!(Frame::Line("a").line().unwrap(), "a");
-    assert_eq!(answer(Frame::Blank), (code::PARSE_ERROR, None));
+    assert_eq!(InputLine::Line("a").line().unwrap(), "a");
+    assert_eq!(answer(InputLine::Blank), (code::PARSE_ERROR, None));
     assert_eq!(
-        answer(Frame::TooLong { bytes: 9, limit: 8 }),
+        answer(InputLine::TooLong { bytes: 9, limit: 8 }),
         (
             code::INVALID_REQUEST,
             Some(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"line of 9 bytes is longer than the limit of 8"}}"#.to_owned())
         )
     );
-    let not_text = Frame::NotUtf8 { excerpt: "a�".to_owned() };
+    let not_text = InputLine::NotUtf8 { excerpt: "a�".to_owned() };
     assert_eq!(not_text.clone().line().unwrap_err().reason, Reason::NotUtf8);
     assert_eq!(
         answer(not_text),

@@ -1,6 +1,6 @@
 //! What holds for every input.
 
-use parlor_wire::{Batches, Body, Frame, Incoming, Lines, Malformed, Message, Outcome, RequestId, parse};
+use parlor_wire::{Batches, Body, Incoming, InputLine, Lines, Malformed, Message, Outcome, RequestId, parse};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -17,11 +17,11 @@ enum Seen {
 
 fn drain(lines: &mut Lines, at_most: usize, seen: &mut Vec<Seen>) {
     for _ in 0..at_most {
-        match lines.next_frame() {
-            Some(Frame::Line(line)) => seen.push(Seen::Line(line.to_owned())),
-            Some(Frame::TooLong { bytes, .. }) => seen.push(Seen::TooLong(bytes)),
-            Some(Frame::NotUtf8 { .. }) => seen.push(Seen::NotUtf8),
-            Some(Frame::Blank) => seen.push(Seen::Blank),
+        match lines.next_line() {
+            Some(InputLine::Line(line)) => seen.push(Seen::Line(line.to_owned())),
+            Some(InputLine::TooLong { bytes, .. }) => seen.push(Seen::TooLong(bytes)),
+            Some(InputLine::NotUtf8 { .. }) => seen.push(Seen::NotUtf8),
+            Some(InputLine::Blank) => seen.push(Seen::Blank),
             None => return,
         }
     }

@@ -2,14 +2,21 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::select_all;
-use parlor_client::{Choice, Question};
-use parlor_json::text;
+use parlor_client::{Choice, Object, Question};
+use parlor_session::Transcript;
+use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
 
-use crate::output::{BOLD, DIM};
-use crate::render::safe;
+use crate::form::{Filled, Form};
+use crate::output::DIM;
+use crate::request::Request;
+
+/// How many lines wait here. More stay at the terminal.
+const MAX_TYPED: usize = 16;
 
 /// Who decides whether an agent may do what it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,17 +34,45 @@ pub(crate) enum Decider {
 /// The questions that are open, the first of which is on the terminal.
 pub(crate) struct Questions {
     decider: Decider,
-    open: VecDeque<(Question, Vec<Choice>)>,
-    typed: Option<mpsc::UnboundedReceiver<String>>,
+    /// Whether a person is there, whatever the flags decide: a form needs one.
+    is_attended: bool,
+    open: VecDeque<Open>,
+    typed: Option<Typed>,
+}
+
+/// Lines that are typed.
+struct Typed {
+    /// Each with the number of the question that was on the terminal when it was read.
+    lines: mpsc::Receiver<(u64, String)>,
+    shown: Arc<AtomicU64>,
+}
+
+/// A question that a person is to answer.
+struct Open {
+    question: Question,
+    about: About,
+}
+
+enum About {
+    Permission(Request, Vec<Choice>),
+    Form(Form),
 }
 
 /// What is decided about a question.
 pub(crate) struct Decision {
     question: Question,
-    /// Without a choice it is cancelled.
-    choice: Option<Choice>,
+    outcome: Outcome,
     /// What the person is told.
     pub(crate) told: Option<String>,
+}
+
+enum Outcome {
+    Choice(Choice),
+    Answer(Object),
+    /// Nothing is chosen, which mostly ends the turn.
+    Cancel,
+    /// Others may be asked.
+    Decline,
 }
 
 /// What happens while questions are open.
@@ -54,7 +89,7 @@ impl Decider {
         match (yes, no) {
             (true, _) => Self::Yes,
             (_, true) => Self::No,
-            _ if io::stdin().is_terminal() && io::stderr().is_terminal() => Self::Person,
+            _ if is_attended() => Self::Person,
             _ => Self::Nobody,
         }
     }
@@ -73,7 +108,7 @@ impl Decider {
         match (self, choice) {
             (_, Some(choice)) => format!("{title}: {}", choice.name),
             (Self::Nobody, None) => {
-                format!("{title}: nobody is here to decide, so it is cancelled (--yes and --no decide)")
+                format!("{title}: no terminal to ask on, left to other clients (--yes and --no decide)")
             }
             (Self::Yes | Self::No | Self::Person, None) => {
                 format!("{title}: no such answer is offered, so it is cancelled")
@@ -83,33 +118,83 @@ impl Decider {
 }
 
 impl Decision {
+    fn new(question: Question, outcome: Outcome, told: Option<String>) -> Self {
+        Self { question, outcome, told }
+    }
+
+    /// The question, if it is left to others.
+    pub(crate) fn left_to_others(&self) -> Option<&Question> {
+        matches!(self.outcome, Outcome::Decline).then_some(&self.question)
+    }
+
     /// Tells who asked.
     pub(crate) async fn tell(self) {
-        match &self.choice {
-            Some(choice) => self.question.choose(choice).await,
-            None => self.question.cancel().await,
+        match self.outcome {
+            Outcome::Choice(choice) => self.question.choose(&choice).await,
+            Outcome::Answer(answer) => self.question.answer(answer).await,
+            Outcome::Cancel => self.question.cancel().await,
+            Outcome::Decline => self.question.decline().await,
         }
     }
 }
 
 impl Questions {
     pub(crate) fn new(decider: Decider) -> Self {
-        Self { decider, open: VecDeque::new(), typed: None }
+        Self { decider, is_attended: is_attended(), open: VecDeque::new(), typed: None }
     }
 
     /// An agent asks. It is decided at once unless a person is to choose.
-    pub(crate) fn asked(&mut self, question: Question) -> io::Result<Option<Decision>> {
-        let choices = question.choices();
-        if self.decider == Decider::Person {
-            self.open.push_back((question, choices));
-            if self.open.len() == 1 {
-                self.show()?;
+    pub(crate) fn asked(
+        &mut self,
+        question: Question,
+        transcript: &Transcript,
+        cwd: &str,
+    ) -> io::Result<Option<Decision>> {
+        match question.method() {
+            "session/request_permission" => {
+                let (request, choices) = (Request::of(&question, transcript, cwd), question.choices());
+                if self.decider == Decider::Person {
+                    return self.put(question, About::Permission(request, choices)).map(|()| None);
+                }
+                let choice = self.decider.choice(&choices);
+                let told = Some(self.decider.told(&request.summary(), choice));
+                let outcome = match (self.decider, choice) {
+                    (_, Some(choice)) => Outcome::Choice(choice.clone()),
+                    (Decider::Nobody, None) => Outcome::Decline,
+                    (Decider::Yes | Decider::No | Decider::Person, None) => Outcome::Cancel,
+                };
+                Ok(Some(Decision::new(question, outcome, told)))
             }
-            return Ok(None);
+            "elicitation/create" => match Form::read(question.params()) {
+                Some(form) if self.is_attended && self.decider != Decider::No => {
+                    self.put(question, About::Form(form)).map(|()| None)
+                }
+                form => {
+                    let message = form.as_ref().map_or("a form", |form| form.message());
+                    let why = match (&form, self.decider) {
+                        (_, Decider::No) => "declined (--no)",
+                        (None, _) => "it cannot be filled in here, left to other clients",
+                        (Some(_), _) => "no terminal to fill it in on, left to other clients",
+                    };
+                    let told = Some(format!("{message}: {why}"));
+                    let outcome = match self.decider {
+                        Decider::No => Outcome::Answer(declined()),
+                        Decider::Yes | Decider::Person | Decider::Nobody => Outcome::Decline,
+                    };
+                    Ok(Some(Decision::new(question, outcome, told)))
+                }
+            },
+            method => {
+                let told = Some(format!("the agent asks {method}, which this client cannot answer"));
+                Ok(Some(Decision::new(question, Outcome::Decline, told)))
+            }
         }
-        let choice = self.decider.choice(&choices);
-        let told = Some(self.decider.told(&title(&question), choice));
-        Ok(Some(Decision { choice: choice.cloned(), question, told }))
+    }
+
+    /// Puts a question to the person, after those that are open.
+    fn put(&mut self, question: Question, about: About) -> io::Result<()> {
+        self.open.push_back(Open { question, about });
+        if self.open.len() == 1 { self.show_another() } else { Ok(()) }
     }
 
     /// Waits for the person; without an open question for ever. A call that is given up loses nothing.
@@ -117,27 +202,34 @@ impl Questions {
         loop {
             match self.event().await {
                 Event::Typed(typed) => {
-                    let Some((_, choices)) = self.open.front() else { continue };
-                    let choice = match typed.as_deref().map(str::trim) {
+                    let Some(open) = self.open.front_mut() else { continue };
+                    let outcome = match (&mut open.about, typed) {
                         // The end of the input decides nothing, so nothing is allowed.
-                        None => None,
-                        Some(typed) => match typed.parse::<usize>().ok().and_then(|n| n.checked_sub(1)) {
-                            Some(place) if place < choices.len() => Some(choices[place].clone()),
-                            Some(_) | None => {
+                        (_, None) => Outcome::Cancel,
+                        (About::Permission(_, choices), Some(typed)) => match chosen(choices, &typed) {
+                            Some(choice) => Outcome::Choice(choice.clone()),
+                            None => {
+                                self.show()?;
+                                continue;
+                            }
+                        },
+                        (About::Form(form), Some(typed)) => match form.typed(&typed) {
+                            Filled::Done(answer) => Outcome::Answer(answer),
+                            Filled::Open => {
                                 self.show()?;
                                 continue;
                             }
                         },
                     };
-                    let Some((question, _)) = self.open.pop_front() else { continue };
-                    self.show()?;
-                    return Ok(Decision { question, choice, told: None });
+                    let Some(open) = self.open.pop_front() else { continue };
+                    self.show_another()?;
+                    return Ok(Decision::new(open.question, outcome, None));
                 }
                 Event::Withdrawn(place) => {
                     self.open.remove(place);
                     if place == 0 {
                         writeln!(anstream::stderr(), "{DIM}decided elsewhere{DIM:#}")?;
-                        self.show()?;
+                        self.show_another()?;
                     }
                 }
                 // Who watches the turn says so.
@@ -150,32 +242,74 @@ impl Questions {
         if self.open.is_empty() {
             return std::future::pending().await;
         }
-        let typed = self.typed.get_or_insert_with(read_lines);
-        let withdrawn = self.open.iter_mut().map(|(question, _)| Box::pin(question.withdrawn()));
+        let typed = self.typed.get_or_insert_with(Typed::read);
+        let withdrawn = self.open.iter_mut().map(|open| Box::pin(open.question.withdrawn()));
         tokio::select! {
-            typed = typed.recv() => Event::Typed(typed),
+            typed = typed.next() => Event::Typed(typed),
             (is_so, place, _) = select_all(withdrawn) => if is_so { Event::Withdrawn(place) } else { Event::Gone },
         }
     }
 
+    /// Shows the first question when it was another before. What was typed until now was not meant for it.
+    fn show_another(&self) -> io::Result<()> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        // Only a terminal has something to forget.
+        let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        if let Some(typed) = &self.typed {
+            typed.shown.fetch_add(1, Ordering::SeqCst);
+        }
+        self.show()
+    }
+
     fn show(&self) -> io::Result<()> {
-        let Some((question, choices)) = self.open.front() else { return Ok(()) };
+        let Some(open) = self.open.front() else { return Ok(()) };
         let mut err = anstream::stderr();
-        writeln!(err, "{BOLD}? {}{BOLD:#}", safe(&title(question)))?;
-        let description = question.params().get("description").and_then(|value| text(value.raw()));
-        for line in description.iter().flat_map(|text| text.lines()) {
-            writeln!(err, "  {DIM}{}{DIM:#}", safe(line))?;
+        match &open.about {
+            About::Permission(request, choices) => {
+                request.write(&mut err)?;
+                for (place, choice) in choices.iter().enumerate() {
+                    let key = key_of(choices, place).map_or(' ', |(key, _)| key);
+                    writeln!(err, "  {} {key}  {}", place + 1, crate::render::safe(&choice.name))?;
+                }
+                write!(err, "Answer (1-{}): ", choices.len())?;
+            }
+            About::Form(form) => form.show(&mut err)?,
         }
-        for (place, choice) in choices.iter().enumerate() {
-            writeln!(err, "  {} {}", place + 1, safe(&choice.name))?;
-        }
-        write!(err, "Choose a number: ")?;
         err.flush()
     }
 }
 
-fn title(question: &Question) -> String {
-    question.title().unwrap_or_else(|| "Permission".to_owned())
+/// The keys that stand for kinds of choices.
+const KEYS: [(char, &str); 4] =
+    [('y', "allow_once"), ('a', "allow_always"), ('n', "reject_once"), ('N', "reject_always")];
+
+/// The key of a choice: it stands for the first of its kind.
+fn key_of(choices: &[Choice], place: usize) -> Option<(char, &'static str)> {
+    let kind = &choices.get(place)?.kind;
+    let is_first = choices.iter().position(|choice| choice.kind == *kind) == Some(place);
+    KEYS.into_iter().find(|(_, of)| of == kind).filter(|_| is_first)
+}
+
+/// The choice that was typed, by its number or its key.
+fn chosen<'a>(choices: &'a [Choice], typed: &str) -> Option<&'a Choice> {
+    let typed = typed.trim();
+    if let Some((_, kind)) = KEYS.iter().find(|(key, _)| typed.chars().eq([*key])) {
+        return choices.iter().find(|choice| choice.kind == *kind);
+    }
+    choices.get(typed.parse::<usize>().ok()?.checked_sub(1)?)
+}
+
+/// Whether a person can be asked.
+fn is_attended() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+fn declined() -> Object {
+    let mut answer = Object::default();
+    answer.set("action", &parlor_json::JsonStr::new("decline"));
+    answer
 }
 
 /// The first choice that allows or rejects, once rather than always.
@@ -184,22 +318,36 @@ fn of_kind<'a>(choices: &'a [Choice], kind: &str) -> Option<&'a Choice> {
     find(format!("{kind}_once")).or_else(|| find(format!("{kind}_always")))
 }
 
-/// Lines that are typed. Reading them cannot be interrupted, so a thread does it that ends with the process.
-fn read_lines() -> mpsc::UnboundedReceiver<String> {
-    let (sender, typed) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in io::stdin().lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
+impl Typed {
+    /// Reads lines. That cannot be interrupted, so a thread does it that ends with the process.
+    fn read() -> Self {
+        let (sender, lines) = mpsc::channel(MAX_TYPED);
+        let shown = Arc::new(AtomicU64::new(0));
+        let current = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            for line in io::stdin().lines().map_while(Result::ok) {
+                if sender.blocking_send((current.load(Ordering::SeqCst), line)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { lines, shown }
+    }
+
+    /// The next line that was typed for the question that is shown; `None` at the end of the input.
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            let (question, line) = self.lines.recv().await?;
+            if question == self.shown.load(Ordering::SeqCst) {
+                return Some(line);
             }
         }
-    });
-    typed
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use parlor_json::{Json, Object};
+    use parlor_json::Json;
 
     use super::*;
 
@@ -221,6 +369,25 @@ mod tests {
         let (choice, told) = asked(Decider::Nobody, options);
         assert_eq!(choice, None);
         assert!(told.contains("--yes"), "{told}");
+    }
+
+    #[test]
+    fn a_person_chooses_by_number_or_by_key() {
+        let options = r#"{"options":[
+            {"optionId":"a","name":"Allow","kind":"allow_once"},
+            {"optionId":"b","name":"Allow this too","kind":"allow_once"},
+            {"optionId":"r","name":"Reject","kind":"reject_once"},
+            {"optionId":"rr","name":"Never","kind":"reject_always"}]}"#;
+        let choices = Choice::all_in(&Object::parse(Json::parse(options).unwrap().raw()).unwrap());
+        for (typed, id) in [("1", "a"), ("2", "b"), (" y ", "a"), ("n", "r"), ("N", "rr"), ("4", "rr")] {
+            assert_eq!(chosen(&choices, typed).unwrap().id.inner(), id);
+        }
+        // Enter alone decides nothing, and neither does what is not offered.
+        for typed in ["", "0", "5", "a", "yes", "-1"] {
+            assert_eq!(chosen(&choices, typed), None, "{typed}");
+        }
+        let keys: Vec<_> = (0..4).map(|place| key_of(&choices, place).map(|(key, _)| key)).collect();
+        assert_eq!(keys, [Some('y'), None, Some('n'), Some('N')]);
     }
 
     #[test]

@@ -5,17 +5,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use parlor_dialect::LossKind;
 use parlor_json::JsonStr;
 use parlor_server::config::{AgentConfig, Agents, Config, PRESETS, program_at};
 use parlor_server::data_dir::DataDir;
 use parlor_server::probe::probe;
 use parlor_server::process::Watcher;
-use parlor_store::{Filter, SqliteStore, Store};
+use parlor_server::stored;
+use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
 use crate::commands::acp;
 use crate::commands::doctor::Check;
 use crate::commands::status;
 use crate::failure::Failure;
+use crate::library::id_of;
 use crate::output::{count, short_path};
 use crate::server;
 use crate::setup::{self, Common};
@@ -23,15 +26,22 @@ use crate::setup::{self, Common};
 /// How long the default agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How many of the latest sessions are read, and about how many of the others, unless all are.
+const SAMPLE: usize = 100;
+
+/// How many sessions that cannot be read are named.
+const SHOWN: usize = 5;
+
 /// Looks at everything.
-pub(crate) fn all(common: &Common) -> Result<Vec<Check>, Failure> {
+pub(crate) fn all(common: &Common, full: bool) -> Result<Vec<Check>, Failure> {
     let mut checks = vec![home()];
     let path = common.data_dir()?;
     checks.push(directory(&path));
-    if let Some(data) = DataDir::look(&path) {
-        checks.push(database(&data));
+    // What cannot be read has failed already.
+    if let Ok(Some(data)) = DataDir::look(&path) {
+        checks.extend(database(&data, full));
         checks.extend(["token", "token.read"].into_iter().filter_map(|name| token(&data, name)));
-        checks.push(running(&data));
+        checks.extend(running(&data));
     }
     match Config::load(common.config.clone(), std::env::var_os("PARLOR_CONFIG")) {
         Ok(config) => {
@@ -70,16 +80,15 @@ fn home() -> Check {
 fn directory(path: &Path) -> Check {
     let name = "data directory";
     let shown = short_path(&path.display().to_string());
-    let Ok(found) = fs::metadata(path) else {
-        return Check::warn(name, format!("{shown} is not there"), "the first server makes it");
+    let found = match DataDir::look(path).map(|_| fs::metadata(path)) {
+        Ok(Ok(found)) => found,
+        Ok(Err(_)) => return Check::warn(name, format!("{shown} is not there"), "the first server makes it"),
+        Err(_) if path.is_file() => {
+            let message = format!("{shown} is no directory");
+            return Check::fail(name, message, "move it away, or choose another with --data");
+        }
+        Err(error) => return Check::fail(name, error.to_string(), "choose another with --data"),
     };
-    if !found.is_dir() {
-        return Check::fail(
-            name,
-            format!("{shown} is no directory"),
-            "move it away, or choose another with --data",
-        );
-    }
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Check::fail(name, format!("{shown} belongs to another user"), "choose another with --data");
     }
@@ -93,32 +102,94 @@ fn directory(path: &Path) -> Check {
     }
 }
 
-fn database(data: &DataDir) -> Check {
+fn database(data: &DataDir, full: bool) -> Vec<Check> {
     let name = "database";
     let path = data.database();
     let shown = short_path(&path.display().to_string());
-    if !path.exists() {
-        return Check::ok(name, "not there yet");
+    if let Ok(false) = path.try_exists() {
+        return vec![Check::ok(name, "not there yet")];
     }
-    let opened = SqliteStore::open_read_only(&path).and_then(|store| {
-        let version = store.format_version()?;
-        let sessions = store.sessions(&Filter::default(), None, 100_000)?.len();
-        Ok((version, sessions))
-    });
-    match opened {
-        Err(error) => Check::fail(
-            name,
-            format!("{shown}: {error}"),
-            "if there is no backup, move the file away: the next server begins a new one",
-        ),
-        Ok((version, sessions)) => match mode_of(&path) {
+    let store = match SqliteStore::open_read_only(&path) {
+        Ok(store) => store,
+        Err(error) if error.kind == ErrorKind::Outdated => {
+            return vec![Check::warn(name, format!("{shown}: {error}"), "`parlor serve` upgrades it")];
+        }
+        Err(error) => return vec![unreadable(&path, &shown, &error)],
+    };
+    let looked = store.format_version().and_then(|version| Ok((version, store.damage(full)?)));
+    let file = match looked {
+        Err(error) => unreadable(&path, &shown, &error),
+        Ok((_, damage)) if !damage.is_empty() => damaged(&shown, &damage.join("; ")),
+        Ok((version, _)) => match mode_of(&path) {
             Some(mode) if mode & 0o077 != 0 => {
                 Check::fail(name, format!("{shown} has mode {mode:04o}: others may read it"), "chmod 600")
             }
-            Some(_) | None => {
-                Check::ok(name, format!("{}, format version {version}", count(sessions, "session")))
-            }
+            Some(_) | None => Check::ok(name, format!("{shown}, format version {version}")),
         },
+    };
+    vec![file, sessions(&store, full)]
+}
+
+/// Says what to do about a database that cannot be read: it must not be given up for what passes, or for its journal.
+fn unreadable(path: &Path, shown: &str, error: &StoreError) -> Check {
+    let journal = format!("{}.journal", path.display());
+    if error.kind != ErrorKind::Format {
+        Check::fail("database", format!("{shown}: {error}"), "")
+    } else if error.message.contains(&journal) {
+        let hint = "move the journal away: the last changes in it are lost, and the database stays";
+        Check::fail("database", format!("{shown}: {error}"), hint)
+    } else {
+        damaged(shown, error)
+    }
+}
+
+fn damaged(path: &str, error: &dyn std::fmt::Display) -> Check {
+    let hint = "if there is no backup, move the file away: the next server begins a new one";
+    Check::fail("database", format!("{path}: {error}"), hint)
+}
+
+/// Reads sessions as a server would.
+fn sessions(store: &SqliteStore, full: bool) -> Check {
+    let name = "sessions";
+    let hint = "they are left as they are; `parlor rm` deletes one";
+    let rows = match all_sessions(store) {
+        Ok(rows) => rows,
+        Err(error) => return Check::fail(name, error.to_string(), ""),
+    };
+    // Those at the beginning are the latest, the others are chosen evenly.
+    let step = if full { 1 } else { rows.len().saturating_sub(SAMPLE).div_ceil(SAMPLE).max(1) };
+    let sample = rows.iter().enumerate().filter(|(n, _)| *n < SAMPLE || n % step == 0).map(|(_, row)| row);
+    let (mut read, mut unreadable) = (0, Vec::new());
+    for row in sample {
+        match stored::open(store, &row.id) {
+            // One that was deleted meanwhile.
+            Ok(_) => read += 1,
+            Err(error) => unreadable.push(format!("{}: {error}", id_of(row))),
+        }
+    }
+    if !unreadable.is_empty() {
+        let all = unreadable.len();
+        unreadable.truncate(SHOWN);
+        let what = count(all, "session");
+        return Check::fail(name, format!("{what} cannot be read: {}", unreadable.join("; ")), hint);
+    }
+    let all = count(rows.len(), "session");
+    if read < rows.len() {
+        return Check::ok(name, format!("read {read} of {all}; --full reads every one"));
+    }
+    Check::ok(name, format!("read {all}"))
+}
+
+fn all_sessions(store: &SqliteStore) -> Result<Vec<SessionRow>, StoreError> {
+    const PAGE: usize = 1000;
+    let mut rows: Vec<SessionRow> = Vec::new();
+    loop {
+        let after = rows.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
+        let page = store.sessions(&Filter::default(), after.as_ref(), PAGE)?;
+        if page.is_empty() {
+            return Ok(rows);
+        }
+        rows.extend(page);
     }
 }
 
@@ -149,25 +220,55 @@ fn mode_of(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().map(|found| found.mode() & 0o777)
 }
 
-fn running(data: &DataDir) -> Check {
+fn running(data: &DataDir) -> Vec<Check> {
     let name = "server";
     let socket = data.socket();
-    if server::answers(&socket) {
-        return match status::ask(&socket) {
-            Err(failure) => Check::fail(name, failure.to_string(), "stop it and start it again"),
-            Ok(server) if server.version != env!("CARGO_PKG_VERSION") => Check::warn(
-                name,
-                format!(
-                    "process {} is parlor {}, this is {}",
-                    server.pid,
-                    server.version,
-                    env!("CARGO_PKG_VERSION")
-                ),
-                "stop it; the next command starts one of this version",
-            ),
-            Ok(server) => Check::ok(name, format!("runs as process {}", server.pid)),
-        };
+    if !server::answers(&socket) {
+        return vec![stopped(data, &socket)];
     }
+    let server = match status::ask(&socket) {
+        Ok(server) => server,
+        Err(failure) => return vec![Check::fail(name, failure.to_string(), "stop it and start it again")],
+    };
+    let process = if server.version == env!("CARGO_PKG_VERSION") {
+        Check::ok(name, format!("runs as process {}", server.pid))
+    } else {
+        let message = format!(
+            "process {} is parlor {}, this is {}",
+            server.pid,
+            server.version,
+            env!("CARGO_PKG_VERSION")
+        );
+        Check::warn(name, message, "stop it; the next command starts one of this version")
+    };
+    let mut checks = vec![process];
+    checks.extend(losses(&server));
+    checks
+}
+
+/// What clients of the running server could not be told, and what it refused of agents, by kind.
+fn losses(server: &status::Server) -> Vec<Check> {
+    let (refused, untold): (Vec<_>, Vec<_>) =
+        server.losses_by_kind().into_iter().partition(|loss| loss.kind == LossKind::UpdateRefused.name());
+    let text = |losses: &[status::LossCount]| {
+        let kinds: Vec<_> =
+            losses.iter().map(|loss| format!("{} {}: {}", loss.count, loss.kind, loss.meaning)).collect();
+        format!("since the server started: {}", kinds.join(" "))
+    };
+    let mut checks = Vec::new();
+    if !untold.is_empty() {
+        checks.push(Check::ok("losses", text(&untold)));
+    }
+    if !refused.is_empty() {
+        let hint =
+            "the agent is at fault; `parlor status` names the sessions, the server's log says what is wrong";
+        checks.push(Check::warn("refused updates", text(&refused), hint));
+    }
+    checks
+}
+
+fn stopped(data: &DataDir, socket: &Path) -> Check {
+    let name = "server";
     if is_locked(data) {
         let message = "a server has the directory and does not answer";
         return Check::fail(

@@ -14,8 +14,14 @@ use crate::render::safe;
 pub(crate) struct Failure {
     kind: Kind,
     message: String,
+    /// The end of what an agent wrote to its standard error, if the message does not say it all.
+    stderr: Vec<String>,
     hint: Option<String>,
 }
+
+/// How many lines of an agent's standard error are shown, and how much of each.
+const STDERR_LINES: usize = 8;
+const STDERR_CHARS: usize = 400;
 
 /// What sort of failure it is; each has its exit code.
 #[derive(Debug, Clone, Copy)]
@@ -36,17 +42,17 @@ impl Display for Failure {
 
 impl Failure {
     pub(crate) fn failed(message: impl Display) -> Self {
-        Self { kind: Kind::Failed, message: message.to_string(), hint: None }
+        Self { kind: Kind::Failed, message: message.to_string(), stderr: Vec::new(), hint: None }
     }
 
     pub(crate) fn bad_input(message: impl Display) -> Self {
-        Self { kind: Kind::BadInput, message: message.to_string(), hint: None }
+        Self { kind: Kind::BadInput, message: message.to_string(), stderr: Vec::new(), hint: None }
     }
 
     /// What writing to standard output came to.
     pub(crate) fn writing(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { kind: Kind::ReaderGone, message: String::new(), hint: None };
+            return Self { kind: Kind::ReaderGone, message: String::new(), stderr: Vec::new(), hint: None };
         }
         Self::failed(format_args!("cannot write the output: {error}"))
     }
@@ -59,8 +65,12 @@ impl Failure {
             Error::Refused(_) | Error::Rpc(_) | Error::Odd(_) | Error::Busy | _ => Self::failed(error),
         };
         let Error::Rpc(rpc) = error else { return failure };
-        let hint = rpc.data().and_then(|data| Members::of(data.raw()).ok()?.get("hint").and_then(text));
-        match hint {
+        let data = rpc.data().and_then(|data| Members::of(data.raw()).ok()).unwrap_or_default();
+        let failure = match data.get("stderr").and_then(text) {
+            Some(stderr) => Self { stderr: last_lines(&stderr), ..failure },
+            None => failure,
+        };
+        match data.get("hint").and_then(text) {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
@@ -89,9 +99,21 @@ impl Failure {
             Kind::ReaderGone => return ExitCode::SUCCESS,
         };
         eprintln!("parlor: {}", safe(&self.message));
+        // One line is in the message.
+        if self.stderr.len() > 1 {
+            eprintln!("  its standard error ends with:");
+            self.stderr.iter().for_each(|line| eprintln!("    {}", safe(line)));
+        }
         if let Some(hint) = &self.hint {
             eprintln!("  hint: {}", safe(hint));
         }
         ExitCode::from(code)
     }
+}
+
+/// The last lines of a text that say something.
+fn last_lines(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let lines: Vec<_> = lines.map(|line| line.chars().take(STDERR_CHARS).collect()).collect();
+    lines[lines.len().saturating_sub(STDERR_LINES)..].to_vec()
 }

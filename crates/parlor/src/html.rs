@@ -6,13 +6,14 @@
 mod markdown;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use parlor_dialect::event;
 use parlor_json::{Json, Members, elements, text};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript, text_of};
 use parlor_store::SessionRow;
 
 use crate::library::{id_of, title_of};
 use crate::output::timestamp;
-use crate::render::{block_text, field, mark, members_of, tool_text};
+use crate::render::{block_text, field, mark, members_of, push_visible, raw_input, tool_text};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -76,6 +77,14 @@ fn entry(entry: &Entry) -> Markup {
         EntryId::SessionMessage(_) => {
             html! { section.message { h2 { "Message of another session" } (content(&body.content)) } }
         }
+        EntryId::Event(id) => {
+            let at = clean(&field(body, "at").unwrap_or_default());
+            html! {
+                p.note id=(clean(&id.to_string())) {
+                    (clean(&event::sentence(body))) " " time datetime=(at) { (at) }
+                }
+            }
+        }
         EntryId::Note(_) => match field(body, "title") {
             Some(title) => {
                 let more = field(body, "description").unwrap_or_default();
@@ -114,6 +123,7 @@ fn tool_call(id: &str, body: &Body) -> Markup {
     html! {
         details.tool.(state(&status)) id=(format!("tool-{}", clean(id))) {
             summary { span.mark { (mark(&status).0) } " " strong { (title) } " " span.kind { (kind) " " (status) } }
+            @if let Some(input) = raw_input(body) { (code(input.as_str(), "json")) }
             @for (text, language) in &parts { (code(text, language)) }
         }
     }
@@ -227,7 +237,15 @@ fn escaped(text: &str) -> String {
 fn clean(text: &str) -> String {
     let is_meant = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     let text = text.replace("\r\n", "\n");
-    text.chars().map(|c| if is_meant(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_meant(c) {
+            push_visible(c, &mut clean);
+        } else {
+            clean.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+    clean
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ fn read(
         } else {
             lines.extend(&buffer[..count]);
         }
-        while let Some(frame) = lines.next_frame() {
+        while let Some(frame) = lines.next_line() {
             number += 1;
             take(Line { text: frame.line(), number, file })?;
         }

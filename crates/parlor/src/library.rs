@@ -6,7 +6,6 @@ use std::time::Duration;
 use parlor_dialect::live::{self, Listener, Telling};
 use parlor_dialect::{Dialect, Fold, Losses};
 use parlor_json::{JsonStr, Object};
-use parlor_server::data_dir::DataDir;
 use parlor_server::known;
 use parlor_server::search;
 use parlor_server::stored::{self, Opened};
@@ -26,7 +25,7 @@ pub(crate) struct Library {
 /// How many sessions are read at once.
 const PAGE: usize = 1000;
 
-/// How many characters of an id are shown at least. Ids begin with the time, which is the same for a while.
+/// How many characters of an id are shown at least.
 const SHORTEST: usize = 8;
 
 /// How many entries are looked through for the first prompt.
@@ -34,12 +33,19 @@ const FIRST: usize = 16;
 
 impl Library {
     pub(crate) fn open(common: &Common) -> Result<Self, Failure> {
-        let path = common.data_dir()?;
-        let database = DataDir::look(&path).map(|data| data.database()).filter(|path| path.exists());
-        let Some(database) = database else { return Ok(Self { store: None }) };
+        let Some(data) = common.look()? else { return Ok(Self { store: None }) };
+        let database = data.database();
+        // One that is there and cannot be looked at is opened, and the error says why.
+        if let Ok(false) = database.try_exists() {
+            return Ok(Self { store: None });
+        }
         let store = read_only(&database).map_err(|error| {
-            Failure::failed(format_args!("{}: {error}", database.display()))
-                .hint("`parlor doctor` looks for what is wrong")
+            let hint = if error.kind == ErrorKind::Outdated {
+                "`parlor serve` upgrades it, and so does every command that starts a server"
+            } else {
+                "`parlor doctor` looks for what is wrong"
+            };
+            Failure::failed(format_args!("{}: {error}", database.display())).hint(hint)
         })?;
         Ok(Self { store: Some(store) })
     }
@@ -108,6 +114,15 @@ impl Library {
         Ok(one.filter(known::is_foreign))
     }
 
+    /// The archived session that is meant, as in [`find`](Self::find): `latest` is the latest that is archived.
+    pub(crate) fn find_archived(&self, name: &str) -> Result<SessionRow, Failure> {
+        if name != "latest" {
+            return self.find(name);
+        }
+        let filter = Filter { archived: Some(true), ..Filter::default() };
+        self.sessions(&filter, 1)?.pop().ok_or_else(|| Failure::bad_input("no session is archived"))
+    }
+
     /// The session that is meant: by its id, by the beginning of its id if no other begins so, or the `latest`.
     pub(crate) fn find(&self, name: &str) -> Result<SessionRow, Failure> {
         if name == "latest" {
@@ -152,12 +167,7 @@ impl Library {
     /// What a server would answer to `_parlor/search`.
     pub(crate) fn search(&self, params: &Object) -> Result<Object, Failure> {
         let Some(store) = &self.store else { return Ok(Object::default()) };
-        if store.format_version().map_err(reading)? < 2 {
-            let failure =
-                Failure::failed("the sessions were stored by an earlier version, which had no search");
-            return Err(failure.hint("`parlor serve` makes them searchable"));
-        }
-        search::answer(store, params, output::now())
+        search::answer(store, params, output::now(), str::to_owned)
             .map_err(|error| Failure::asking(&parlor_client::Error::Rpc(error)))
     }
 
@@ -209,7 +219,9 @@ impl Library {
 fn read_only(path: &Path) -> Result<SqliteStore, StoreError> {
     let mut opened = SqliteStore::open_read_only(path);
     for _ in 0..10 {
-        if !opened.as_ref().is_err_and(|error| error.kind == ErrorKind::Format) {
+        let may_be_unfinished =
+            |error: &StoreError| matches!(error.kind, ErrorKind::Format | ErrorKind::Outdated);
+        if !opened.as_ref().is_err_and(may_be_unfinished) {
             break;
         }
         std::thread::sleep(Duration::from_millis(30));
@@ -250,7 +262,7 @@ const UPDATE: usize = 1 << 20;
 pub(crate) fn updates(opened: &Opened) -> Vec<String> {
     let transcript = &opened.transcript;
     let from = stored::dialect_of(&opened.row).unwrap_or(Dialect::V1);
-    let mut listener = Listener::new(Dialect::V2, &Object::default());
+    let mut listener = Listener::new(Dialect::V2, &Object::default()).with_events();
     let mut losses = Losses::default();
     let mut fresh = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };
     let mut reading = Reading::new(0, transcript.seq());

@@ -6,12 +6,16 @@ mod checks;
 mod commands;
 mod demo;
 mod failure;
+mod form;
+#[cfg(test)]
+mod hostile;
 mod html;
 mod input;
 mod library;
 mod markdown;
 mod output;
 mod render;
+mod request;
 mod screen;
 mod script;
 mod server;
@@ -59,6 +63,8 @@ enum Command {
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
     Watch(commands::watch::Watch),
+    #[command(hide = true)]
+    Detach(commands::detach::Detach),
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 translated with losses.";
@@ -87,6 +93,7 @@ fn main() -> ExitCode {
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::Watch(watch) => watch.run(),
+        Command::Detach(detach) => detach.run(),
     };
     done.unwrap_or_else(|failure: Failure| failure.report())
 }

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use parlor_dialect::event;
 use parlor_json::{Json, Members, elements, text};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript};
 use parlor_store::SessionRow;
 
 use crate::library::{id_of, title_of};
 use crate::output::timestamp;
-use crate::render::{block_text, field, mark, members_of, tool_text};
+use crate::render::{block_text, field, mark, members_of, push_visible, raw_input, tool_text};
 
 /// All of a session, with what is known of it on top.
 pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
@@ -56,6 +57,10 @@ fn entry(entry: &Entry, out: &mut String) {
             let title = field(body, "title").unwrap_or_else(|| id.to_string());
             let _ = writeln!(out, "**Subagent** {}", line(&title));
         }
+        EntryId::Event(_) => {
+            let at = field(body, "at").unwrap_or_default();
+            let _ = writeln!(out, "*{}* ({})", line(&event::sentence(body)), line(&at));
+        }
         EntryId::Note(_) => match field(body, "title") {
             Some(title) => {
                 let _ = writeln!(out, "*{}*", line(&title));
@@ -71,6 +76,10 @@ fn tool_call(id: &str, body: &Body, out: &mut String) {
     let status = field(body, "status").unwrap_or_else(|| "pending".to_owned());
     let kind = field(body, "kind").map(|kind| format!("{kind}, ")).unwrap_or_default();
     let _ = writeln!(out, "{} **{}** ({})", mark(&status).0, line(&title), line(&format!("{kind}{status}")));
+    if let Some(input) = raw_input(body) {
+        out.push('\n');
+        fenced(input.as_str(), "json", out);
+    }
     for item in body.content.iter() {
         let (text, language) = tool_text(item.json);
         if !text.trim().is_empty() {
@@ -130,5 +139,7 @@ fn line(text: &str) -> String {
 
 /// Control characters have no meaning in Markdown, and one on a terminal.
 fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || *c == '\t').collect()
+    let mut clean = String::with_capacity(text.len());
+    text.chars().filter(|c| !c.is_control() || *c == '\t').for_each(|c| push_visible(c, &mut clean));
+    clean
 }

@@ -43,6 +43,11 @@ pub(crate) fn print_text(json: &str) -> Result<(), Failure> {
     written.and_then(|()| out.flush()).map_err(|error| Failure::writing(&error))
 }
 
+/// JSON without control characters, for a terminal; as it is for a pipe.
+pub(crate) fn for_stdout(json: &str) -> std::borrow::Cow<'_, str> {
+    if io::stdout().is_terminal() { escaped(json).into() } else { json.into() }
+}
+
 fn escaped(json: &str) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(json.len());

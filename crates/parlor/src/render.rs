@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use parlor_dialect::view;
+use parlor_dialect::{event, view};
 use parlor_json::{Json, Members, Type, elements, text, type_of};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Slot, State, Transcript, text_of};
 
@@ -59,8 +59,19 @@ fn entry(entry: &Entry, out: &mut impl Write) -> io::Result<()> {
         EntryId::SessionMessage(id) => {
             let name = |field_name| field(body, field_name).unwrap_or_else(|| "?".to_owned());
             let (from, to) = (name("senderSessionId"), name("recipientSessionId"));
-            writeln!(out, "{BOLD}message{BOLD:#} {} -> {} {DIM}{id}{DIM:#}", safe(&from), safe(&to))?;
+            writeln!(
+                out,
+                "{BOLD}message{BOLD:#} {} -> {} {DIM}{}{DIM:#}",
+                safe(&from),
+                safe(&to),
+                safe(&id.to_string())
+            )?;
             content(&body.content, "  ", out)
+        }
+        EntryId::Event(_) => {
+            let Line { text, style, .. } = event_line(body);
+            let at = field(body, "at").unwrap_or_default();
+            writeln!(out, "{style}{text}{style:#} {DIM}{}{DIM:#}", safe(&at))
         }
         EntryId::Note(_) => note(entry, out),
     }
@@ -97,6 +108,17 @@ pub(crate) fn plan_line(body: &Body) -> Line {
     Line { text, style: DIM, is_open: false }
 }
 
+/// An event in one line.
+pub(crate) fn event_line(body: &Body) -> Line {
+    let (mark, style) = match field(body, "type").as_deref() {
+        Some("turn_failed") => mark("failed"),
+        Some("turn_refused" | "turn_cancelled") => mark("cancelled"),
+        Some(_) | None => ("·", DIM),
+    };
+    let text = safe(&format!("{mark} {}", event::sentence(body).replace('\n', " ")));
+    Line { text, style, is_open: false }
+}
+
 /// A notice in one line.
 pub(crate) fn notice_line(body: &Body) -> Line {
     let severity = field(body, "severity").unwrap_or_else(|| "notice".to_owned());
@@ -124,10 +146,18 @@ fn tool_call(id: &str, body: &Body, out: &mut impl Write) -> io::Result<()> {
         safe(&title),
         safe(&status)
     )?;
+    if let Some(input) = raw_input(body) {
+        indented(&format!("input {}", input.as_str()), "  ", out)?;
+    }
     for item in body.content.iter() {
         tool_item(item.json, out)?;
     }
     Ok(())
+}
+
+/// The input of a tool call, if it has any.
+pub(crate) fn raw_input(body: &Body) -> Option<&Json> {
+    body.fields.get("rawInput").filter(|input| !matches!(input.as_str(), "null" | "{}"))
 }
 
 fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
@@ -278,7 +308,30 @@ pub(crate) fn members_of(object: &str) -> Members<'_> {
     Members::parse(object).unwrap_or_default()
 }
 
-/// Text that an agent wrote, made safe to print: nothing in it can move the cursor or change the terminal.
+/// Text that an agent wrote, made safe to print: nothing in it can move the cursor, change the terminal, or show characters
+/// in another order than they have. Bidirectional controls are made visible.
 pub(crate) fn safe(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\t' {
+            safe.push(char::REPLACEMENT_CHARACTER);
+        } else {
+            push_visible(c, &mut safe);
+        }
+    }
+    safe
+}
+
+/// Adds a character, as `‹U+202E›` if it changes the order in which others are shown.
+pub(crate) fn push_visible(c: char, text: &mut String) {
+    if is_bidi(c) {
+        let _ = std::fmt::Write::write_fmt(text, format_args!("‹U+{:04X}›", u32::from(c)));
+    } else {
+        text.push(c);
+    }
+}
+
+/// Whether a character changes the order in which others are shown.
+pub(crate) fn is_bidi(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use anstyle::Style;
 use parlor_dialect::view;
 use parlor_json::Json;
-use parlor_session::{Content, EntryId, Patch, Role, Target, Transcript, Update};
+use parlor_session::{Body, Content, EntryId, Patch, Role, Target, Transcript, Update};
 use terminal_size::terminal_size_of;
 
 use crate::output::{DIM, PLAIN, YELLOW};
@@ -104,6 +104,7 @@ impl Screen {
             | EntryId::Compaction(_)
             | EntryId::Subagent(_)
             | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
             | EntryId::Note(_) => return Ok(()),
         };
         self.close()?;
@@ -130,6 +131,9 @@ impl Screen {
         let line = match id {
             EntryId::ToolCall(call) => render::tool_line(&call.to_string(), entry.body()),
             EntryId::Plan(_) => render::plan_line(entry.body()),
+            // How this turn ended is said where it ends.
+            EntryId::Event(_) if is_turn_end(entry.body()) => return Ok(()),
+            EntryId::Event(_) => render::event_line(entry.body()),
             EntryId::Note(_) if view::kind_name(entry).inner() == "notice" => {
                 render::notice_line(entry.body())
             }
@@ -202,4 +206,9 @@ pub(crate) fn error_of(state: &parlor_session::State) -> Option<String> {
     let error = state.fields.get("error").map(Json::raw)?;
     let message = parlor_json::Members::of(error).ok()?.get("message").and_then(parlor_json::text)?;
     Some(message.into_owned())
+}
+
+/// Whether an event says how a turn ended.
+fn is_turn_end(body: &Body) -> bool {
+    render::field(body, "type").is_some_and(|kind| kind.starts_with("turn_"))
 }

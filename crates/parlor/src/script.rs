@@ -65,6 +65,11 @@ pub(crate) fn parts<S>(prompt: &str, commands: &[Command<S>]) -> Vec<Part<S>> {
     parts
 }
 
+/// Whether a text block is a conversation that parlor hands to an agent that was not there, and no script.
+pub(crate) fn is_conversation(text: &str) -> bool {
+    text.starts_with("<conversation id=\"")
+}
+
 fn command_of<S>(line: &str, commands: &[Command<S>]) -> Option<Part<S>> {
     // Clients that show commands send them with a slash.
     let line = line.strip_prefix('/').unwrap_or(line);

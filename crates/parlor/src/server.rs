@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use parlor_client::{Client, Connection, Connector, Error, Hello, Object, Version};
+use parlor_client::{Client, Connection, Connector, Error, Hello, Json, Object, Version};
 use parlor_server::data_dir::DataDir;
 
 use crate::failure::Failure;
@@ -17,6 +17,14 @@ pub(crate) fn answers(socket: &Path) -> bool {
 /// Connects to a server and begins the protocol. That may start an agent.
 pub(crate) async fn connect(data: &DataDir, hello: &Hello) -> Result<Client, Error> {
     let connector = Connector::new("parlor", env!("CARGO_PKG_VERSION")).only(Version::V2);
+    connector.socket(&data.socket(), hello).await.map(|(client, _)| client)
+}
+
+/// Connects to a server for a person or a script that prompts: it is asked to fill in forms as well.
+pub(crate) async fn connect_to_prompt(data: &DataDir, hello: &Hello) -> Result<Client, Error> {
+    let connector = Connector::new("parlor", env!("CARGO_PKG_VERSION")).only(Version::V2);
+    let modes = Json::parse(r#"{"form":{},"url":{}}"#).expect("it is JSON");
+    let connector = connector.capability("elicitation", modes);
     connector.socket(&data.socket(), hello).await.map(|(client, _)| client)
 }
 

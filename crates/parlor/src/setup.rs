@@ -1,13 +1,14 @@
 //! What commands that run or find a server share.
 
-use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use parlor_server::config::Config;
 use parlor_server::data_dir::{self, DataDir};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
@@ -28,9 +29,23 @@ impl Common {
         data_dir::path(self.data.clone(), std::env::var_os("PARLOR_DATA_DIR")).map_err(Failure::failed)
     }
 
+    /// The data directory as it is, if it is there.
+    pub(crate) fn look(&self) -> Result<Option<DataDir>, Failure> {
+        DataDir::look(&self.data_dir()?).map_err(|error| {
+            Failure::failed(error)
+                .hint("`parlor doctor` looks for what is wrong; --data names another directory")
+        })
+    }
+
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(Failure::bad_input)
     }
+}
+
+/// A directory that somebody named, as sessions have it: from the root on, without links and `..`. One that is not there is
+/// taken as it is written.
+pub(crate) fn directory(path: &Path) -> Result<PathBuf, Failure> {
+    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).map_err(Failure::bad_input)
 }
 
 /// A runtime for a server or a client of one.
@@ -58,8 +73,14 @@ pub(crate) fn log(data: &DataDir) -> Result<(), Failure> {
     if std::fs::metadata(&path).is_ok_and(|file| file.len() > LOG_LIMIT) {
         let _ = std::fs::rename(&path, path.with_extension("old.log"));
     }
-    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).and_then(|file| {
+        // One of an earlier version may be open to others.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        Ok(file)
+    });
     let file = file.map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+    let old = path.with_extension("old.log");
+    let _ = std::fs::set_permissions(old, Permissions::from_mode(0o600));
     let filter = EnvFilter::try_from_env("PARLOR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -69,10 +90,30 @@ pub(crate) fn log(data: &DataDir) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The signals that ask this process to end. From the moment that they are caught, none of them ends it in the middle of
+/// something.
+pub(crate) struct StopSignals(Vec<Signal>);
+
+impl StopSignals {
+    pub(crate) fn catch() -> Self {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        Self(kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect())
+    }
+
+    /// Waits for one of them, also if it came before.
+    pub(crate) async fn wait(&mut self) {
+        let any = self.0.iter_mut().map(|signal| Box::pin(signal.recv()));
+        futures_util::future::select_all(any).await;
+    }
+}
+
 /// Waits until somebody wants this process to end.
 pub(crate) async fn asked_to_stop() {
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
-    let any = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
-    futures_util::future::select_all(any).await;
+    StopSignals::catch().wait().await;
+}
+
+/// A file that may grow no further is an error for whoever writes to it, as on a full disk, and no reason to end.
+pub(crate) fn survive_file_size_limit() {
+    // A signal that is caught does not end the process. Nobody needs to hear of it: the write fails.
+    let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }

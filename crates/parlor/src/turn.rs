@@ -3,12 +3,13 @@
 use std::io;
 use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt;
-use parlor_client::{Error, News, Question, Session};
+use parlor_client::{Error, News, Object, Question, Session};
 use parlor_dialect::view;
-use parlor_session::{Activity, EntryId, Reading, Role, State, Transcript, Update};
+use parlor_session::{Activity, EntryId, Reading, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -60,9 +61,34 @@ struct Turn<'a> {
     /// How many updates could not be read, as far as the person knows.
     unread: u64,
     questions: Questions,
+    /// The turn of the prompt, once the agent has taken it.
+    own: Option<parlor_client::Turn>,
+    /// Up to where the session was known when the prompt was sent, if it was idle then: what the agent asks before it says that
+    /// it has taken the prompt is asked for it, as long as nobody else has prompted.
+    idle_at: Option<u64>,
+    /// The requests that were left to other clients and that nobody has decided yet, by tool call and title.
+    undecided: Vec<(Option<String>, String)>,
+    /// Where the session works.
+    cwd: &'a str,
     screen: Screen,
     interrupts: Signal,
     interrupted: bool,
+}
+
+/// What a person is told before a turn.
+pub(crate) struct Told<'a> {
+    /// Something to know first.
+    pub(crate) note: Option<&'a str>,
+    /// The agent that may have to start, if its name is known.
+    pub(crate) agent: Option<&'a str>,
+}
+
+/// How long an agent may take before a person is told that it is waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How an agent is called.
+pub(crate) fn agent_name(agent: Option<&str>) -> String {
+    agent.map_or_else(|| "the agent".to_owned(), |agent| format!("agent '{agent}'"))
 }
 
 /// What happens while a turn is watched.
@@ -73,6 +99,8 @@ enum Event {
     Asked(Question),
     Decided(Decision),
     Interrupted,
+    /// The agent has not taken the prompt for some time.
+    Slow,
     Gone,
 }
 
@@ -82,13 +110,14 @@ fn written<T>(done: io::Result<T>) -> Result<T, Failure> {
 
 impl Watching {
     /// Watches a turn to its end. It begins with a prompt; without one it has begun already. The person is told the note
-    /// first. What the agent asks has to be listened to from before the session is joined.
+    /// first, and about the agent should it take long. What the agent asks has to be listened to from before the session is joined.
     pub(crate) async fn watch(
         &self,
         session: &Session,
         asked: parlor_client::Questions,
-        note: Option<&str>,
+        told: Told<'_>,
         prompt: Option<&str>,
+        cwd: &str,
     ) -> Result<ExitCode, Failure> {
         let mut turn = Turn {
             session,
@@ -98,20 +127,32 @@ impl Watching {
             transcript: Transcript::default(),
             unread: 0,
             questions: Questions::new(Decider::new(self.yes, self.no)),
+            own: None,
+            idle_at: session.read(|transcript| {
+                let is_idle = transcript.state().is_none_or(|state| state.activity == Activity::Idle);
+                is_idle.then(|| transcript.seq())
+            }),
+            undecided: Vec::new(),
+            cwd,
             screen: Screen::new(!self.json),
             interrupts: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
             interrupted: false,
         };
-        if let Some(note) = note {
+        if let Some(note) = told.note {
             written(turn.screen.note(note, DIM))?;
         }
-        turn.run(prompt, self.json).await
+        turn.run(prompt, told.agent, self.json).await
     }
 }
 
 impl Turn<'_> {
-    async fn run(mut self, prompt: Option<&str>, json: bool) -> Result<ExitCode, Failure> {
-        let state = self.watch(prompt).await?;
+    async fn run(
+        mut self,
+        prompt: Option<&str>,
+        agent: Option<&str>,
+        json: bool,
+    ) -> Result<ExitCode, Failure> {
+        let state = self.watch(prompt, agent).await?;
         written(self.screen.rest(&self.transcript))?;
         written(self.screen.end())?;
         let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned());
@@ -124,11 +165,15 @@ impl Turn<'_> {
             let line = format!("the turn ended with {}{why}", reason.unwrap_or_default());
             written(self.screen.note(&line, RED))?;
         }
-        Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        for (_, title) in &self.undecided {
+            let line = format!("{title}: nobody decided, so it was declined (--yes and --no decide)");
+            written(self.screen.note(&line, RED))?;
+        }
+        Ok(if is_done && self.undecided.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Watches until the turn has ended: in which state.
-    async fn watch(&mut self, prompt: Option<&str>) -> Result<State, Failure> {
+    async fn watch(&mut self, prompt: Option<&str>, agent: Option<&str>) -> Result<State, Failure> {
         let session = self.session;
         let mut prompting = pin!(async {
             match prompt {
@@ -136,6 +181,10 @@ impl Turn<'_> {
                 None => std::future::pending().await,
             }
         });
+        let is_free = session
+            .read(|transcript| transcript.state().is_none_or(|state| state.activity == Activity::Idle));
+        let mut slow = pin!(tokio::time::sleep(PATIENCE));
+        let mut is_told = false;
         loop {
             let waits = self.news.is_none();
             // In this order: what is to be taken back is asked first, and a question is shown after what was said before.
@@ -146,8 +195,10 @@ impl Turn<'_> {
                 update = next(&mut self.news) => update.map_or(Event::Gone, Event::News),
                 decision = self.questions.decided() => Event::Decided(written(decision)?),
                 question = self.asked.next() => question.map_or(Event::Gone, Event::Asked),
+                // Where a turn runs, it is known what the prompt waits for.
+                () = &mut slow, if waits && is_free && !is_told => Event::Slow,
             };
-            // What was said before a question may have come since it was looked for.
+            // The prompt may have been taken since it was looked at.
             if waits
                 && matches!(event, Event::Asked(_) | Event::Gone)
                 && let Some(taken) = prompting.as_mut().now_or_never()
@@ -169,6 +220,12 @@ impl Turn<'_> {
                     decision.tell().await;
                     None
                 }
+                Event::Slow => {
+                    is_told = true;
+                    let line = format!("waiting for {} to accept the prompt ...", agent_name(agent));
+                    written(self.screen.note(&line, DIM))?;
+                    None
+                }
                 Event::Interrupted => {
                     self.interrupt().await?;
                     None
@@ -181,9 +238,20 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether the turn of the prompt is the next, so that what the agent asks is asked for it.
+    fn is_next(&self) -> bool {
+        let Some(seq) = self.idle_at else { return false };
+        let is_prompt = |id: &EntryId| matches!(id, EntryId::Message(Role::User, _));
+        self.session.read(|transcript| {
+            let later = transcript.entries().iter().rev().take_while(|entry| entry.created() > seq);
+            !later.into_iter().any(|entry| is_prompt(entry.id()))
+        })
+    }
+
     /// The prompt was taken. What was said before belongs to others.
     fn taken(&mut self, turn: &parlor_client::Turn) {
         self.news = Some(turn.news());
+        self.own = Some(turn.clone());
         self.message = turn.message().map(ToString::to_string);
         self.unread = self.session.unread().map_or(0, |(count, _)| count);
     }
@@ -205,6 +273,9 @@ impl Turn<'_> {
             | Update::Remove { .. }
             | Update::Note { .. } => None,
         };
+        if let Update::Upsert { target: Target::Entry(EntryId::Event(_)), upsert } = update {
+            self.decided(&upsert.fields);
+        }
         // What the session has taken is taken here.
         let _ = self.transcript.push(update.clone());
         written(self.screen.show(update, &self.transcript))?;
@@ -222,18 +293,41 @@ impl Turn<'_> {
     }
 
     async fn asked(&mut self, question: Question) -> Result<(), Failure> {
-        if question.method() != "session/request_permission" {
+        let is_ours = match (&self.own, &self.news) {
+            (Some(own), _) => own.has_asked(&question),
+            (None, None) => self.is_next(),
+            // Nobody else has prompted in a session that has just begun.
+            (None, Some(_)) => true,
+        };
+        if !is_ours {
+            // It is for others to decide. They need not wait for who waits for them.
             question.decline().await;
             return Ok(());
         }
         written(self.screen.end())?;
-        if let Some(decision) = written(self.questions.asked(question))? {
+        if let Some(decision) = written(self.questions.asked(question, &self.transcript, self.cwd))? {
             if let Some(told) = &decision.told {
                 written(self.screen.note(told, YELLOW))?;
+            }
+            if let Some(question) = decision.left_to_others() {
+                self.undecided.push(about(question));
             }
             decision.tell().await;
         }
         Ok(())
+    }
+
+    /// An event says that somebody decided something.
+    fn decided(&mut self, event: &Object) {
+        let text = |name: &str| parlor_json::text(event.get(name)?.raw()).map(std::borrow::Cow::into_owned);
+        if text("type").as_deref() != Some("decision") {
+            return;
+        }
+        let (call, title) = (text("toolCallId"), text("title"));
+        let is_it = |(about, name): &(Option<String>, String)| *about == call && Some(name) == title.as_ref();
+        if let Some(place) = self.undecided.iter().position(is_it) {
+            self.undecided.remove(place);
+        }
     }
 
     async fn interrupt(&mut self) -> Result<(), Failure> {
@@ -244,7 +338,7 @@ impl Turn<'_> {
         written(self.screen.note("cancelling; Ctrl-C again leaves at once", DIM))?;
         let cancelled = match &self.news {
             None => self.session.take_back().await,
-            Some(_) => self.session.cancel().await,
+            Some(_) => self.session.cancel_turn().await,
         };
         cancelled.map_err(|error| Failure::server(&error))
     }
@@ -267,6 +361,17 @@ impl Turn<'_> {
         };
         RawValue::from_string(output::to_json(&done)).expect("it was just written")
     }
+}
+
+/// What a question is about, as the event of its decision names it: the tool call, and the title.
+fn about(question: &Question) -> (Option<String>, String) {
+    let member = |holder: &Object, name: &str| Object::parse(holder.get(name)?.raw()).ok();
+    let text = |holder: &Object, name: &str| Some(parlor_json::text(holder.get(name)?.raw())?.into_owned());
+    let params = question.params();
+    let subject = member(params, "subject").unwrap_or_default();
+    let call = member(params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or(subject);
+    let title = question.title().or_else(|| text(params, "message"));
+    (text(&call, "toolCallId"), title.unwrap_or_default())
 }
 
 /// The same transcript, however its text was cut into pieces on the way.

@@ -113,7 +113,7 @@ fn entry(entry: &Entry) -> Option<String> {
     let field = |name: &str| body.fields.get(name).map_or("", |value| value.as_str());
     let words = body.content.to_text();
     Some(match entry.id() {
-        EntryId::Message(parlor_client::Role::User, _) => return None,
+        EntryId::Message(parlor_client::Role::User, _) | EntryId::Event(_) => return None,
         EntryId::Message(role, _) if words.is_empty() => format!("{role:?} {}", kinds(body)),
         EntryId::Message(role, _) => format!("{role:?}: {words}"),
         EntryId::ToolCall(_) => format!("tool {} {} {}", field("title"), field("status"), kinds(body)),

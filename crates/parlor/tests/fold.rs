@@ -120,8 +120,8 @@ fn a_transcript_is_printed_as_one_json_object() {
         CHUNK,
         0,
         &expect![[r#"
-        {"messages":[{"messageId":"m1","role":"agent","content":[{"type":"text","text":"Hi"}]}],"toolCalls":[],"plans":[],"terminals":[],"info":{},"state":null,"usage":null,"commands":[],"configOptions":[],"modes":null,"other":[],"order":[{"kind":"agent_message","id":"m1"}]}
-    "#]],
+            {"messages":[{"messageId":"m1","role":"agent","content":[{"type":"text","text":"Hi"}]}],"toolCalls":[],"plans":[],"terminals":[],"info":{},"state":null,"usage":null,"commands":[],"configOptions":[],"modes":null,"other":[],"events":[],"order":[{"kind":"agent_message","id":"m1"}]}
+        "#]],
         &expect![""],
     );
     check(
@@ -129,8 +129,8 @@ fn a_transcript_is_printed_as_one_json_object() {
         "",
         0,
         &expect![[r#"
-        {"messages":[],"toolCalls":[],"plans":[],"terminals":[],"info":{},"state":null,"usage":null,"commands":[],"configOptions":[],"modes":null,"other":[],"order":[]}
-    "#]],
+            {"messages":[],"toolCalls":[],"plans":[],"terminals":[],"info":{},"state":null,"usage":null,"commands":[],"configOptions":[],"modes":null,"other":[],"events":[],"order":[]}
+        "#]],
         &expect![""],
     );
 }

@@ -75,6 +75,13 @@ fn the_help_of_test_agent() {
 
                       [default: load,resume,list,close,delete]
 
+                  --quirks <LIST>
+                      Do what some real agents do, see docs/test-agent.md: forgets-settings, silent-settings,
+                      refuses-settings, mode-option, models, fork-replays, fork-replays-late, same-id,
+                      slow-close, restore-fails, or none
+
+                      [default: none]
+
                   --state <DIR>
                       Keep sessions in files in this folder, so that another process can load them
 
@@ -99,6 +106,7 @@ fn the_help_of_test_agent() {
               redact [clear]             says something and replaces (or clears) it; v2
               tool [TITLE]               a tool call from pending to completed, with a diff
               ask [TITLE]                a tool call that needs permission
+              ask-open [TITLE]           the same, and leaves the tool call open when it is cancelled
               elicit                     asks the user to fill in a form
               plan A;B;C                 a plan that is worked off
               unplan                     removes the plan; v2
@@ -116,7 +124,7 @@ fn the_help_of_test_agent() {
               later MS TEXT              says TEXT by itself, so long after the turn has ended
               background N               N updates by itself after the turn has ended
               stream N SIZE [RATE|each]  N chunks of SIZE bytes, RATE a second or one write each
-              stamp N RATE               N chunks, RATE a second, each with the time at which it was written
+              stamp N RATE [SIZE [AT]]   N chunks, RATE a second, each with the time at which it was written
               big N                      one chunk of N bytes
               fail CODE TEXT             ends the turn with this error
               refuse                     ends the turn with the stop reason refusal
@@ -124,6 +132,7 @@ fn the_help_of_test_agent() {
               crash [CODE]               writes what was said and a word to stderr, and exits with CODE (1)
               crash-silently             exits with 1, without a word and without writing what was said
               garbage                    writes a line that is no JSON and one that is no message
+              raw PARAMS                 sends a session/update with these params; SESSION is the id
               stderr TEXT                writes to standard error
               env NAME                   says an environment variable
               pid                        says the process id

@@ -49,20 +49,43 @@ pub(crate) fn state_text(state: &State, dialect: Dialect) -> String {
     text.members(&state.fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()
 }
 
-/// All options of a session, with its modes among them where the agent has modes and no option for them.
-pub(crate) fn option_list(options: Option<&Json>, modes: Option<&Object>, losses: &mut Losses) -> Json {
-    let mut list = match options.and_then(|options| parlor_json::elements(options.raw())) {
+/// All options of a session, with its modes and models among them where the agent has these and no options for them.
+pub(crate) fn option_list(
+    options: Option<&Json>,
+    modes: Option<&Object>,
+    models: Option<&Object>,
+    losses: &mut Losses,
+) -> Json {
+    let list = match options.and_then(|options| parlor_json::elements(options.raw())) {
         Some(options) => options.into_iter().map(Json::from).collect(),
         None => Vec::new(),
     };
     let listed = options::to_v2(&shape::list_of(&list), losses);
-    if options::mode_option(&listed).is_some() {
-        return listed;
+    let modes = modes.filter(|_| options::mode_option(&listed).is_none());
+    let made = [modes.and_then(options::modes_to_option), made_model(&listed, models)];
+    with_options(listed, made.into_iter().flatten())
+}
+
+/// The option for the models of an agent that has none among these options.
+fn made_model(options: &Json, models: Option<&Object>) -> Option<Object> {
+    let models = models.filter(|_| !options::has_choice_of(options, options::MODEL));
+    models.and_then(options::models_to_option)
+}
+
+fn with_options(list: Json, more: impl Iterator<Item = Object>) -> Json {
+    let mut more = more.peekable();
+    if more.peek().is_none() {
+        return list;
     }
-    let Some(made) = modes.and_then(options::modes_to_option) else { return listed };
-    list = parlor_json::elements(listed.raw()).unwrap_or_default().into_iter().map(Json::from).collect();
-    list.push(made.to_json());
+    let mut list: Vec<_> =
+        parlor_json::elements(list.raw()).unwrap_or_default().into_iter().map(Json::from).collect();
+    list.extend(more.map(|option| option.to_json()));
     shape::list_of(&list)
+}
+
+/// The options of a list, and the models of an agent that has no option for them.
+pub(crate) fn with_models(options: &Json, models: Option<&Object>) -> Json {
+    with_options(options.clone(), made_model(options, models).into_iter())
 }
 
 /// An item of tool content from an agent of this dialect.
@@ -106,7 +129,11 @@ fn append(entry: &EntryId, item: &Json, extra: Option<&Json>, from: Dialect) -> 
         EntryId::SessionMessage(id) => {
             chunk("session_message_chunk", "messageId", id.as_json(), item.as_str(), extra)
         }
-        EntryId::Plan(_) | EntryId::Terminal(_) | EntryId::Subagent(_) | EntryId::Note(_) => return None,
+        EntryId::Plan(_)
+        | EntryId::Terminal(_)
+        | EntryId::Subagent(_)
+        | EntryId::Event(_)
+        | EntryId::Note(_) => return None,
     })
 }
 
@@ -151,6 +178,9 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
             .string("messageId", id.as_json())
             .members(fields)
             .maybe("content", content().as_deref()),
+        Target::Entry(EntryId::Event(id)) => {
+            ObjectText::update(crate::event::UPDATE).string("eventId", id.as_json()).members(fields)
+        }
         Target::Entry(EntryId::Note(_)) => return vec![fields.to_json().as_str().to_owned()],
         Target::Slot(Slot::Info) => ObjectText::update("session_info_update").members(fields),
         Target::Slot(Slot::Usage) => ObjectText::update("usage_update").members(fields),
@@ -162,21 +192,22 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
             ObjectText::update("available_commands_update").members(&fields)
         }
         // A mode is one of the options, so either report tells of all of them.
-        Target::Slot(slot @ (Slot::Options | Slot::Mode)) => {
+        Target::Slot(slot @ (Slot::Options | Slot::Mode | Slot::Model)) => {
             let options = cx.slot_field(Slot::Options, "configOptions").cloned();
             let modes = cx.transcript.slot(Slot::Mode).map(|body| body.fields.clone());
-            let mut list = option_list(options.as_ref(), modes.as_ref(), cx.losses);
-            if *slot == Slot::Mode {
+            let models = cx.transcript.slot(Slot::Model).map(|body| body.fields.clone());
+            let mut list = option_list(options.as_ref(), modes.as_ref(), models.as_ref(), cx.losses);
+            if let (Slot::Mode, Some(current)) = (slot, fields.get("currentModeId")) {
                 // Where the agent has an option for its modes, that is the one that changed.
-                let current = fields.get("currentModeId").cloned().unwrap_or_else(Json::null);
-                let Some(changed) = options::with_mode(&list, &current) else {
+                let Some(changed) = options::with_mode(&list, current) else {
                     cx.losses.add(LossKind::Mode);
                     return Vec::new();
                 };
                 list = changed;
             }
             let text = ObjectText::update("config_option_update").raw("configOptions", list.as_str());
-            let known = ["configOptions", "currentModeId", "availableModes"];
+            let known =
+                ["configOptions", "currentModeId", "availableModes", "currentModelId", "availableModels"];
             let mut rest = fields.clone();
             known.iter().for_each(|name| drop(rest.remove(name)));
             text.members(&rest)
@@ -185,7 +216,7 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
     // A report has metadata or none; only what is patched can have it cleared.
     let is_report = matches!(
         target,
-        Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode)
+        Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode | Slot::Model)
             | Target::Entry(EntryId::Plan(_))
     );
     vec![text.maybe("_meta", meta.as_deref().filter(|meta| !is_report || *meta != "null")).finish()]

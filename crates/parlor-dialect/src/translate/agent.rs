@@ -48,6 +48,9 @@ impl Translator {
             Err(Unsayable(loss)) => return self.refuse(Side::Agent, id, method, loss, out),
         };
         if self.mode.hears_both() {
+            if let Some(session) = &session {
+                self.end_echo(session, out);
+            }
             let asked = Asked { what, session: session.clone(), value: None };
             let _ = self.agent_asked.begin(id.clone(), asked);
             if let Some(session) = session.filter(|_| what != What::Same)
@@ -68,6 +71,9 @@ impl Translator {
         out: &mut Output,
     ) {
         if asked.what == What::Prompt {
+            if let Some(session) = &asked.session {
+                self.end_echo(session, out);
+            }
             if let Some(session) = asked.session
                 && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
             {
@@ -219,7 +225,7 @@ impl Session {
     fn with_v2_options(&self, result: &Object, losses: &mut Losses) -> Object {
         let options = self.transcript.slot(Slot::Options).and_then(|body| body.fields.get("configOptions"));
         let modes = self.transcript.slot(Slot::Mode).map(|body| &body.fields);
-        let list = v2::option_list(options, modes, losses);
+        let list = v2::option_list(options, modes, None, losses);
         let mut result = result.clone();
         // The option says all that the modes did.
         if result.get("modes").is_some() && options::mode_option(&list).is_some() {

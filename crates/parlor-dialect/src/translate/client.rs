@@ -10,7 +10,7 @@ use super::requests::{
 };
 use super::{Mode, Output, Translator, Way, envelope, result_of, session_of};
 use crate::encode::v1::Features;
-use crate::fold::fresh_id;
+use crate::fold::GeneratedIds;
 use crate::values::permission;
 use crate::{Dialect, Side};
 
@@ -124,7 +124,13 @@ impl Translator {
         {
             known.decoder.turn_boundary();
             known.stale.clear();
-            let spare = fresh_id(&known.transcript, "parlor", &mut self.named);
+            // A v1 agent never names the message of its prompt, so that the client has this id at once.
+            let spare = match self.agent.from {
+                Dialect::V1 => known.generated.new_id(&known.transcript, "parlor", &mut self.named),
+                Dialect::V2 | Dialect::Draft => {
+                    GeneratedIds::unused_id(&known.transcript, "parlor", &mut self.named)
+                }
+            };
             known.turn.prompted(id, content.clone(), spare, self.agent, &mut out.turn(&session));
         }
     }

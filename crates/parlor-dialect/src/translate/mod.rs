@@ -2,6 +2,7 @@
 
 mod agent;
 mod client;
+mod echo;
 pub(crate) mod questions;
 pub(crate) mod requests;
 pub(crate) mod turns;
@@ -25,7 +26,7 @@ use self::requests::What;
 use self::turns::Turn;
 use crate::encode::v1::{Features, Heard};
 use crate::encode::{Context, v2};
-use crate::fold::fresh_id;
+use crate::fold::GeneratedIds;
 use crate::hot::UpdateLine;
 use crate::text::ObjectText;
 use crate::{Decoder, Dialect, LineProblem, Loss, LossKind, Losses, Side};
@@ -75,7 +76,7 @@ pub struct Translation<'a> {
     /// What could not be said.
     pub losses: Vec<Loss>,
     /// What was wrong with optional parts of the line. The rest was translated.
-    pub problem: Option<LineProblem>,
+    pub problems: Vec<LineProblem>,
 }
 
 /// One line that somebody says.
@@ -123,6 +124,7 @@ struct Session {
     /// which must not be added to what is there.
     stale: HashSet<EntryId>,
     turn: Turn,
+    generated: GeneratedIds,
 }
 
 /// Translation on its way.
@@ -130,7 +132,7 @@ struct Session {
 struct Output {
     lines: Vec<Said<'static>>,
     losses: Losses,
-    problem: Option<LineProblem>,
+    problems: Vec<LineProblem>,
 }
 
 impl Translator {
@@ -181,7 +183,7 @@ impl Translator {
                 Incoming::Batch(messages) => self.batch(by, messages, &mut out),
             },
         }
-        Ok(Translation { lines: out.lines, losses: out.losses.into_vec(), problem: out.problem })
+        Ok(Translation { lines: out.lines, losses: out.losses.into_vec(), problems: out.problems })
     }
 
     fn way(&self, by: Side) -> Way {
@@ -200,7 +202,7 @@ impl Translator {
             problems.extend(done.err());
         }
         if !problems.is_empty() {
-            out.problem = Some(LineProblem::Batch(problems));
+            out.problems.push(LineProblem::Batch(problems));
         }
     }
 
@@ -290,18 +292,32 @@ impl Translator {
     ) -> Result<(), LineProblem> {
         let id = JsonStr::from_raw(session).map(SessionId::from);
         let id = id.ok_or(LineProblem::NoUpdate("`sessionId` must be a string"))?;
-        let Self { named, agent, features, mode, .. } = self;
-        let (to, both, features) = (agent.to, mode.hears_both(), *features);
+        let both = self.mode.hears_both();
+        if both && self.agent.from == Dialect::V1 {
+            let known = session_of(&mut self.sessions, &id, self.agent)?;
+            let line = || {
+                let update = Object::from(&update).to_json();
+                notification(&id, update.as_str(), rest, extra)
+            };
+            let Some(held) = known.turn.hears_echo(&update, line) else { return Ok(()) };
+            self.say_held(&held, out);
+        }
+        let Self { named, agent, features, .. } = self;
+        let (to, features) = (agent.to, *features);
         let known = session_of(&mut self.sessions, &id, *agent)?;
-
-        let decoded =
-            known.decoder.decode_members(update, &mut || fresh_id(&known.transcript, "parlor", named));
-        let decoded = decoded.map_err(LineProblem::BadUpdate)?;
-        out.problem = decoded.ignored.map(LineProblem::Ignored);
+        let Session { decoder, transcript, generated, turn, .. } = &mut *known;
+        let decoded = decoder.decode_members(update, &mut || generated.new_id(transcript, "parlor", named));
+        let mut decoded = decoded.map_err(LineProblem::BadUpdate)?;
+        if let Some((ours, theirs)) = generated.set_apart(&mut decoded, transcript, named) {
+            turn.name(ours, theirs);
+        }
+        if !decoded.ignored.is_empty() {
+            out.problems.push(LineProblem::Ignored(decoded.ignored));
+        }
         let meta_before = known.meta_before(&decoded.update);
         let is_new = known.is_new(&decoded.update);
         known.take(&decoded.update, decoded.naming).map_err(LineProblem::Refused)?;
-        let Session { transcript, heard, turn, stale, .. } = known;
+        let Session { transcript, heard, turn, stale, generated, .. } = known;
         if both {
             turn.before(&decoded.update, is_new, *agent, heard, &mut out.turn(&id));
         }
@@ -309,13 +325,13 @@ impl Translator {
             from: agent.from,
             transcript,
             meta_before: meta_before.as_ref(),
-            fresh: &mut || fresh_id(transcript, "parlor-alias", named),
+            fresh: &mut || generated.new_id(transcript, "parlor-alias", named),
             losses: &mut out.losses,
         };
         let mut updates = Vec::new();
         match (&decoded.update, to) {
             (Update::State(state), Dialect::V1) => {
-                let implied = both && turn.implies(state);
+                let implied = both && turn.implies(state, cx.losses);
                 if !implied {
                     cx.losses.add(LossKind::State);
                 }
@@ -331,9 +347,26 @@ impl Translator {
             out.say(Side::Agent, notification(&id, update, rest, extra));
         }
         if both {
-            known.turn.after(&decoded.update, *agent, &mut out.turn(&id));
+            turn.after(&decoded.update, *agent, &mut out.turn(&id));
         }
         Ok(())
+    }
+}
+
+impl Translator {
+    /// Translates updates that were held back because they might have been an echo.
+    fn say_held(&mut self, lines: &[String], out: &mut Output) {
+        for line in lines {
+            let done = UpdateLine::read(line)
+                .map_or(Ok(()), |line| self.update(line.session, line.update, &line.rest, &[], out));
+            out.problems.extend(done.err());
+        }
+    }
+
+    /// Nothing that the agent says from here on repeats its prompt.
+    fn end_echo(&mut self, session: &SessionId, out: &mut Output) {
+        let held = self.sessions.get_mut(session).map(|known| known.turn.end_echo());
+        self.say_held(&held.unwrap_or_default(), out);
     }
 }
 
@@ -441,6 +474,7 @@ fn session_of<'a>(
             heard: Heard::default(),
             stale: HashSet::new(),
             turn: Turn::default(),
+            generated: GeneratedIds::default(),
         })),
     }
 }

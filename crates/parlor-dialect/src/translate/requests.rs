@@ -126,7 +126,11 @@ pub(crate) fn request_for_v1(
         "session/fork" => request("session/fork", What::Session, session_for_v1(params, losses)),
         "session/prompt" => {
             if let Some(prompt) = params.get("prompt").cloned() {
-                params.set("prompt", blocks::list_to_v1(&prompt, losses));
+                let known = blocks::list_to_v1(&prompt, losses);
+                if known.as_str() == "[]" && prompt != known {
+                    return Err(Unsayable(LossKind::ContentBlockType));
+                }
+                params.set("prompt", known);
             }
             request("session/prompt", What::Prompt, params)
         }
@@ -145,6 +149,9 @@ pub(crate) fn request_for_v1(
             params.remove("type");
             let params = shape::renamed(&params, "value", "modeId");
             request("session/set_mode", What::SetModeOption, params)
+        }
+        "session/set_config_option" if is_made_model(&params, transcript) => {
+            request("session/set_model", What::Same, model_for_v1(params))
         }
         "session/set_config_option" => match options::set_to_v1(&params, losses) {
             Some(params) => request("session/set_config_option", What::SetOption, params),
@@ -175,11 +182,55 @@ fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
 /// Whether params set the option that was made of a v1 agent's modes.
 fn is_made_mode(params: &Object, transcript: Option<&Transcript>) -> bool {
     let Some(transcript) = transcript else { return false };
-    let has_modes = transcript.slot(Slot::Mode).is_some();
+    let has_modes = transcript.slot(Slot::Mode).is_some_and(|body| !body.fields.is_empty());
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
     let own = options.and_then(options::mode_option);
     let sets_mode = shape::text(params, "configId").as_deref() == Some(MODE);
     has_modes && own.is_none() && sets_mode && shape::is(params, "value", Type::String)
+}
+
+/// Whether params set the option that was made of a v1 agent's models.
+fn is_made_model(params: &Object, transcript: Option<&Transcript>) -> bool {
+    let Some(transcript) = transcript else { return false };
+    let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
+    let has_own = options.is_some_and(|options| options::has_choice_of(options, options::MODEL));
+    let sets_model = shape::text(params, "configId").as_deref() == Some(options::MODEL);
+    transcript.slot(Slot::Model).is_some_and(|body| !body.fields.is_empty())
+        && !has_own
+        && sets_model
+        && shape::is(params, "value", Type::String)
+}
+
+fn model_for_v1(mut params: Object) -> Object {
+    params.remove("configId");
+    params.remove("type");
+    shape::renamed(&params, "value", "modelId")
+}
+
+/// What a v1 client sets, for a v1 agent that was shown to it otherwise than it shows itself: an option that was made of
+/// models, modes that were made of an option. `None` if it is the same.
+pub(crate) fn setting_for_v1(
+    method: &str,
+    params: &Object,
+    transcript: Option<&Transcript>,
+) -> Option<Request> {
+    match method {
+        "session/set_config_option" if is_made_model(params, transcript) => {
+            let params = model_for_v1(params.clone());
+            Some(Request { method: "session/set_model", what: What::Same, params })
+        }
+        "session/set_mode" => {
+            let transcript = transcript?;
+            let modes = transcript.slot(Slot::Mode).map(|body| &body.fields);
+            let has_own = modes.is_some_and(|modes| modes.get("availableModes").is_some());
+            let option = mode_option(transcript).filter(|_| !has_own)?;
+            let id = option.get("configId").or_else(|| option.get("id"))?.clone();
+            let mut params = shape::renamed(params, "modeId", "value");
+            params.set("configId", id);
+            Some(Request { method: "session/set_config_option", what: What::SetMode, params })
+        }
+        _ => None,
+    }
 }
 
 /// What kind of answer a request gets that needs no translation.

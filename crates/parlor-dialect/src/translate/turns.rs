@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_json::{Json, JsonStr, Members, Object, Type};
 use parlor_session::{Activity, EntryId, MessageId, Role, SessionId, State, Target, Update};
 use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 
+use super::echo::{Echo, Heard as EchoHeard};
 use super::{Said, Way, envelope, notification};
 use crate::encode::v1::Heard;
 use crate::encode::v2;
@@ -15,7 +16,7 @@ use crate::text::ObjectText;
 use crate::{Dialect, LossKind, Losses, Side, shape};
 
 /// The metadata key that says whether token counts are of one turn or of the session: v1 and v2 differ.
-const USAGE: &str = "parlor/usage";
+pub(crate) const USAGE: &str = "parlor/usage";
 
 /// The metadata key under which the answer to a v1 prompt may name its message, which has no other place there.
 pub(crate) const MESSAGE: &str = "parlor/messageId";
@@ -32,6 +33,10 @@ pub(super) struct Turn {
     blocked: usize,
     /// What a v2 client calls messages of its own, and what the v1 agent calls them.
     names: VecDeque<(MessageId, MessageId)>,
+    /// What a v1 agent may repeat of the prompt that it was sent last.
+    echo: Option<Echo>,
+    /// Whether the agent reported `requires_action` and has not asked anything since.
+    unasked_action: bool,
 }
 
 #[derive(Debug)]
@@ -114,6 +119,50 @@ impl Turn {
         self.names.iter().rev().find(|(ours, _)| ours == id).map(|(_, theirs)| theirs)
     }
 
+    /// Remembers that the agent has another id for a message than the client.
+    pub(super) fn name(&mut self, ours: MessageId, theirs: MessageId) {
+        if self.names.len() >= MAX_NAMES {
+            self.names.pop_front();
+        }
+        self.names.push_back((ours, theirs));
+    }
+
+    /// Takes an update that a v1 agent may repeat its prompt with. `Some` has the lines that were held back and turned
+    /// out to be no echo; they come before this update. `None` means that the update adds nothing, or not yet.
+    pub(super) fn hears_echo(
+        &mut self,
+        update: &Members<'_>,
+        line: impl FnOnce() -> String,
+    ) -> Option<Vec<String>> {
+        let Some(echo) = &mut self.echo else { return Some(Vec::new()) };
+        match echo.hears(update) {
+            EchoHeard::Beside => Some(Vec::new()),
+            EchoHeard::Prefix => {
+                let lines = echo.hold(line()).err()?;
+                self.echo = None;
+                Some(lines)
+            }
+            EchoHeard::Whole => {
+                self.end_echo();
+                None
+            }
+            EchoHeard::Other => Some(self.end_echo()),
+        }
+    }
+
+    /// Nothing that follows repeats the prompt. The lines that were held back and are no echo come back.
+    pub(super) fn end_echo(&mut self) -> Vec<String> {
+        let Some(echo) = self.echo.take() else { return Vec::new() };
+        match echo.end() {
+            Ok(Some((ours, theirs))) => {
+                self.name(ours, theirs);
+                Vec::new()
+            }
+            Ok(None) => Vec::new(),
+            Err(lines) => lines,
+        }
+    }
+
     /// Whether the turn of a prompt runs.
     fn runs(&self) -> bool {
         self.prompts.iter().any(Prompt::is_inserted)
@@ -123,6 +172,7 @@ impl Turn {
     fn begin(&mut self, agent: Way, out: &mut TurnOutput<'_>) {
         if let Some(prompt) = self.prompts.first_mut() {
             prompt.begin(agent, out);
+            self.echo = Some(Echo::of(&prompt.spare, &prompt.content));
             out.state(self.activity(), agent.to);
         }
     }
@@ -217,10 +267,7 @@ impl Turn {
         }
         let (ended, named) = ended(outcome);
         if let Some(named) = named {
-            if self.names.len() >= MAX_NAMES {
-                self.names.pop_front();
-            }
-            self.names.push_back((prompt.spare, named));
+            self.name(prompt.spare, named);
         }
         out.update(&v2::state_text(&ended, agent.to));
         if self.runs() {
@@ -294,11 +341,20 @@ impl Turn {
         }
     }
 
-    /// Whether a v1 client knows of a state without being told.
-    pub(super) fn implies(&self, state: &State) -> bool {
+    /// Whether a v1 client knows of a state without being told. `requires_action` is known by the request that goes
+    /// with it, which may come after it: if none came before the next state, that is reported then.
+    pub(super) fn implies(&mut self, state: &State, losses: &mut Losses) -> bool {
+        if std::mem::take(&mut self.unasked_action) {
+            losses.add(LossKind::State);
+        }
         let says_more = state.meta.is_some() || !state.fields.is_empty();
         match state.activity {
-            Activity::Running | Activity::RequiresAction => !self.prompts.is_empty() && !says_more,
+            Activity::Running => !self.prompts.is_empty() && !says_more,
+            Activity::RequiresAction => {
+                let is_known = !self.prompts.is_empty() && !says_more;
+                self.unasked_action = is_known && self.blocked == 0;
+                is_known
+            }
             Activity::Idle => !self.prompts.is_empty(),
             Activity::Other(_) => false,
         }
@@ -307,6 +363,7 @@ impl Turn {
     /// The agent asks a person something.
     pub(super) fn blocks(&mut self, agent: Way, out: &mut TurnOutput<'_>) {
         self.blocked += 1;
+        self.unasked_action = false;
         if agent.from == Dialect::V1 {
             out.state(Activity::RequiresAction, agent.to);
         }
@@ -415,11 +472,10 @@ pub(crate) fn turn_result(
     }
     let known = match reason.as_deref() {
         Some(known @ ("end_turn" | "max_tokens" | "max_turn_requests" | "refusal" | "cancelled")) => known,
-        Some(_) => {
+        Some(_) | None => {
             losses.add(LossKind::StopReason);
             "end_turn"
         }
-        None => "end_turn",
     };
     let mut result = Object::default();
     result.set("stopReason", shape::string(known));

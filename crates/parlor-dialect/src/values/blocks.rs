@@ -1,6 +1,8 @@
 //! Content blocks. v2 has more types, and lets a block name readers that v1 does not know.
 
-use parlor_json::{Json, Members, Object, text};
+use parlor_json::{Json, Members, Object, Type, text, type_of};
+use parlor_session::plain_text;
+use serde_json::value::RawValue;
 
 use crate::{LossKind, Losses, shape};
 
@@ -13,6 +15,29 @@ pub(crate) enum ForV1 {
     Changed(Json),
     /// It cannot parse it.
     Unknown,
+}
+
+/// Whether a content block has what its type must have. Types that nobody here knows have no rules.
+pub(crate) fn is_block(block: &RawValue) -> bool {
+    if plain_text(block.get()).is_some() {
+        return true;
+    }
+    let Ok(block) = Members::of(block) else { return false };
+    let Some(type_) = block.get("type").and_then(text) else { return false };
+    let is_string = |holder: &Members<'_>, name: &str| {
+        holder.get(name).is_some_and(|value| type_of(value) == Type::String)
+    };
+    match type_.as_ref() {
+        "text" => is_string(&block, "text"),
+        "image" | "audio" => is_string(&block, "data") && is_string(&block, "mimeType"),
+        "resource_link" => is_string(&block, "name") && is_string(&block, "uri"),
+        "resource" => {
+            block.get("resource").and_then(|resource| Members::of(resource).ok()).is_some_and(|resource| {
+                is_string(&resource, "uri") && (is_string(&resource, "text") || is_string(&resource, "blob"))
+            })
+        }
+        _ => true,
+    }
 }
 
 /// Looks at a block whose members were read already.
@@ -30,9 +55,7 @@ pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
     shape::within(&mut block, "annotations", |mut annotations| {
         let readers = annotations.get("audience").and_then(|readers| parlor_json::elements(readers.raw()));
         if let Some(readers) = readers {
-            let known = |reader: &&serde_json::value::RawValue| {
-                matches!(text(reader).as_deref(), Some("user" | "assistant"))
-            };
+            let known = |reader: &&RawValue| matches!(text(reader).as_deref(), Some("user" | "assistant"));
             let kept: Vec<_> = readers.iter().copied().filter(known).map(Json::from).collect();
             if kept.len() < readers.len() {
                 losses.add(LossKind::Audience);

@@ -11,6 +11,12 @@ const BOOLEAN: &str = "parlor/boolean";
 /// Marks an option that was made of a v1 agent's modes.
 const MODES: &str = "parlor/modes";
 
+/// Marks an option that was made of a v1 agent's models.
+const MODELS: &str = "parlor/models";
+
+/// The id and the category of the option for the model.
+pub(crate) const MODEL: &str = "model";
+
 /// A list of v1 options as v2 says it.
 pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
     shape::each(options, |option| {
@@ -130,6 +136,22 @@ pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
     Some(option)
 }
 
+/// The option that stands for the models of a v1 agent that has no option for them; `None` if there is none to choose.
+pub(crate) fn models_to_option(models: &Object) -> Option<Object> {
+    let available = models.get("availableModels")?;
+    elements(available.raw()).filter(|models| !models.is_empty())?;
+    let values = shape::each(available, |model| Some(shape::renamed(&model, "modelId", "value")));
+
+    let mut option = Object::default();
+    for (name, value) in [("configId", MODEL), ("name", "Model"), ("category", MODEL), ("type", "select")] {
+        option.set(name, shape::string(value));
+    }
+    option.set("currentValue", models.get("currentModelId")?.clone());
+    option.set("options", values);
+    shape::note(&mut option, MODELS, boolean(true));
+    Some(option)
+}
+
 /// The v1 modes that an option of either version stands for, if it is a choice of category `mode`.
 pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
     if !is_mode(option) {
@@ -170,6 +192,12 @@ pub(crate) fn mode_option(options: &Json) -> Option<Object> {
     elements(options.raw())?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
 }
 
+/// Whether a list of options has a choice of this category.
+pub(crate) fn has_choice_of(options: &Json, category: &str) -> bool {
+    let options = elements(options.raw()).unwrap_or_default().into_iter();
+    options.filter_map(|option| Object::parse(option).ok()).any(|option| is_choice_of(&option, category))
+}
+
 /// A list of options in which the mode is another one; `None` if no option is for modes.
 pub(crate) fn with_mode(options: &Json, mode: &Json) -> Option<Json> {
     mode_option(options)?;
@@ -182,8 +210,26 @@ pub(crate) fn with_mode(options: &Json, mode: &Json) -> Option<Json> {
 }
 
 fn is_mode(option: &Object) -> bool {
-    shape::text(option, "category").as_deref() == Some("mode")
+    is_choice_of(option, "mode")
+}
+
+/// Whether an option is a choice of this category.
+pub(crate) fn is_choice_of(option: &Object, category: &str) -> bool {
+    shape::text(option, "category").as_deref() == Some(category)
         && shape::text(option, "type").as_deref() == Some("select")
+}
+
+/// The values that a choice offers, also those in groups.
+pub(crate) fn values_of(option: &Object) -> Vec<Json> {
+    let list = |holder: &Object| -> Vec<Object> {
+        let list = holder.get("options").and_then(|list| elements(list.raw())).unwrap_or_default();
+        list.into_iter().filter_map(|value| Object::parse(value).ok()).collect()
+    };
+    let each = list(option).into_iter().flat_map(|value| match value.get("value") {
+        Some(_) => vec![value],
+        None => list(&value),
+    });
+    each.filter_map(|value| value.get("value").cloned()).collect()
 }
 
 /// Groups are the elements of a choice that have options of their own.

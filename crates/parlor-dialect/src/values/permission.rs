@@ -18,8 +18,19 @@ pub(crate) fn request_to_v2(
     convert_tool_call: ConvertToolCall<'_>,
     losses: &mut Losses,
 ) -> Object {
-    let Some(call) = shape::member(params, "toolCall") else { return params.clone() };
+    let Some(mut call) = shape::member(params, "toolCall") else { return params.clone() };
     let mut said = params.clone();
+    let asked =
+        shape::take_note(&mut said, ASKED).and_then(|asked| shape::object(&asked)).unwrap_or_default();
+    if let Some(title) = asked.get("title").filter(|title| call.get("title") == Some(*title)) {
+        // The tool call had none, and was given it on the way to v1.
+        said.set("title", title.clone());
+        call.remove("title");
+    }
+    for (name, value) in asked.iter() {
+        said.set(name.clone(), value.clone());
+    }
+    let params = &said.clone();
     if !shape::is(params, "title", Type::String) {
         let title = call.get("title").filter(|title| title.type_of() == Type::String).cloned();
         said.set("title", title.unwrap_or_else(|| shape::string(known_title.unwrap_or("Permission"))));
@@ -50,7 +61,7 @@ pub(crate) fn request_to_v2(
 /// A v2 permission request as v1 can parse it.
 ///
 /// v1 asks only about tool calls. For any other subject one is made up, with the id that the subject names or
-/// else `made_id`. The title, the description and what v1 has no place for stay beside it.
+/// else `made_id`. The title is the tool call's if it has none; what v1 has no place for stands in the metadata.
 pub(crate) fn request_to_v1(
     params: &Object,
     made_id: &str,
@@ -66,7 +77,7 @@ pub(crate) fn request_to_v1(
     let mut subject = shape::member(params, "subject");
     let asked = subject.as_mut().filter(|s| shape::text(s, "type").as_deref() == Some("tool_call"));
     let asked = asked.and_then(|subject| Some((shape::member(subject, "toolCall")?, subject)));
-    let (call, beside) = if let Some((call, subject)) = asked {
+    let (mut call, beside) = if let Some((call, subject)) = asked {
         subject.remove("toolCall");
         subject.remove("type");
         // The way back makes the plain subject again; only what else it says must be kept.
@@ -79,16 +90,29 @@ pub(crate) fn request_to_v1(
         (call, Some(params.get("subject").cloned().unwrap_or_else(Json::null)))
     };
 
-    if call.get("title").is_some() && call.get("title") == said.get("title") {
-        said.remove("title");
+    let mut asked = Object::default();
+    if let Some(title) = said.remove("title").filter(|title| call.get("title") != Some(title)) {
+        if call.get("title").is_none_or(Json::is_null) {
+            call.set("title", title.clone());
+        }
+        asked.set("title", title);
+    }
+    if let Some(description) = said.remove("description") {
+        asked.set("description", description);
+    }
+    if let Some(beside) = beside {
+        asked.set("subject", beside);
     }
     said = shape::renamed(&said, "subject", "toolCall");
     said.set("toolCall", call.to_json());
-    if let Some(beside) = beside {
-        said.set("subject", beside);
+    if !asked.is_empty() {
+        shape::note(&mut said, ASKED, asked.to_json());
     }
     said
 }
+
+/// The metadata of a v1 request that has what v2 says at its root: title, description and subject.
+const ASKED: &str = "parlor/permission";
 
 /// A tool call that stands for what permission is asked for. It shows all that the user must know to answer.
 fn made_call(params: &Object, subject: &Object, made_id: &str) -> Object {
@@ -321,28 +345,27 @@ mod tests {
 
     #[test]
     fn tool_calls_go_both_ways() {
-        for (v1_text, known_title, v2_text, v1_unknown) in [
+        for (v1_text, known_title, v2_text) in [
             (
                 r#"{"sessionId":"s","toolCall":{"toolCallId":"c","title":"Run it"},OPTIONS,"_meta":{"k":1}}"#,
                 Some("other"),
                 r#"{"sessionId":"s","title":"Run it","subject":{"type":"tool_call",
                     "toolCall":{"toolCallId":"c","title":"Run it"}},OPTIONS,"_meta":{"k":1}}"#,
-                &[][..],
             ),
             (
-                r#"{"sessionId":"s","toolCall":{"toolCallId":"c"},OPTIONS,"title":"Edit a file"}"#,
+                r#"{"sessionId":"s","toolCall":{"toolCallId":"c","title":"Edit a file"},OPTIONS,
+                    "_meta":{"parlor/permission":{"title":"Edit a file"}}}"#,
                 Some("other"),
                 r#"{"sessionId":"s","title":"Edit a file","subject":{"type":"tool_call",
                     "toolCall":{"toolCallId":"c"}},OPTIONS}"#,
-                &["title"],
             ),
             (
-                r#"{"sessionId":"s","toolCall":{"toolCallId":"c","title":"T"},OPTIONS,"title":"May I?",
-                    "description":"d","subject":{"type":"tool_call","_meta":{"k":1}}}"#,
+                r#"{"sessionId":"s","toolCall":{"toolCallId":"c","title":"T"},OPTIONS,
+                    "_meta":{"parlor/permission":{"title":"May I?","description":"d",
+                    "subject":{"type":"tool_call","_meta":{"k":1}}}}}"#,
                 None,
                 r#"{"sessionId":"s","title":"May I?","description":"d","subject":{"type":"tool_call",
                     "toolCall":{"toolCallId":"c","title":"T"},"_meta":{"k":1}},OPTIONS}"#,
-                &["description", "subject", "title"],
             ),
         ] {
             let (v1_text, v2_text) =
@@ -354,7 +377,7 @@ mod tests {
 
             let (back, lost) = ask_v1(said.as_str());
             check::same(&back, &v1_text);
-            check::parses::<v1::RequestPermissionRequest>(&back, v1_unknown);
+            check::parses::<v1::RequestPermissionRequest>(&back, &[]);
             assert_eq!(ask_v1(back.as_str()).0, back, "already said");
             assert_eq!(lost, [""; 0]);
         }
@@ -374,27 +397,25 @@ mod tests {
 
     #[test]
     fn other_subjects_get_a_tool_call_and_come_back() {
-        for (v2_text, v1_text, unknown) in [
+        for (v2_text, v1_text) in [
             (
                 r#"{"sessionId":"s","title":"Run","description":"why","subject":{"type":"command",
                     "command":"ls","cwd":"/w","toolCallId":"c"},OPTIONS}"#,
-                r#"{"sessionId":"s","description":"why","toolCall":{"toolCallId":"c","title":"Run",
+                r#"{"sessionId":"s","toolCall":{"toolCallId":"c","title":"Run",
                     "kind":"execute","rawInput":{"command":"ls","cwd":"/w"},
                     "content":[{"type":"content","content":{"type":"text","text":"why"}}]},OPTIONS,
-                    "subject":{"type":"command","command":"ls","cwd":"/w","toolCallId":"c"}}"#,
-                &["description", "subject"][..],
+                    "_meta":{"parlor/permission":{"description":"why",
+                    "subject":{"type":"command","command":"ls","cwd":"/w","toolCallId":"c"}}}}"#,
             ),
             (
                 r#"{"sessionId":"s","title":"Go on?",OPTIONS}"#,
                 r#"{"sessionId":"s","toolCall":{"toolCallId":"made","title":"Go on?","kind":"other"},OPTIONS,
-                    "subject":null}"#,
-                &["subject"],
+                    "_meta":{"parlor/permission":{"subject":null}}}"#,
             ),
             (
                 r#"{"sessionId":"s","title":"Pay","subject":{"type":"_payment","cents":1},OPTIONS}"#,
                 r#"{"sessionId":"s","toolCall":{"toolCallId":"made","title":"Pay","kind":"other"},OPTIONS,
-                    "subject":{"type":"_payment","cents":1}}"#,
-                &["subject"],
+                    "_meta":{"parlor/permission":{"subject":{"type":"_payment","cents":1}}}}"#,
             ),
         ] {
             let (v1_text, v2_text) =
@@ -402,7 +423,7 @@ mod tests {
             check::parses::<v2::RequestPermissionRequest>(&check::json(&v2_text), &[]);
             let (said, lost) = ask_v1(&v2_text);
             check::same(&said, &v1_text);
-            check::parses::<v1::RequestPermissionRequest>(&said, unknown);
+            check::parses::<v1::RequestPermissionRequest>(&said, &[]);
             assert_eq!(lost, ["permission_subject"]);
             check::same(&ask_v2(said.as_str(), None), &v2_text);
         }
@@ -414,7 +435,7 @@ mod tests {
             r#"{"sessionId":"s","title":"T","subject":{"type":"tool_call","toolCall":{"toolCallId":"c"}},
                 "options":[{"optionId":"a","name":"A","kind":"_ask_boss"},{"optionId":"b","name":"B","kind":"allow_once"}]}"#,
         );
-        check::parses::<v1::RequestPermissionRequest>(&said, &["title"]);
+        check::parses::<v1::RequestPermissionRequest>(&said, &[]);
         assert!(said.as_str().contains(r#"{"optionId":"a","name":"A","kind":"reject_once"}"#));
         assert_eq!(lost, ["permission_option_kind"]);
     }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use parlor_json::{Json, JsonStr, Members, Object, Type, elements, text};
+use parlor_json::{Json, JsonStr, Members, Object, Type, elements, text, type_of};
 use serde_json::value::RawValue;
 
 pub(crate) use cap::{CAP, cap};
@@ -22,6 +22,21 @@ use crate::{LossKind, Losses, shape};
 
 /// The metadata of a text that stands for a terminal: the terminal's id.
 const TERMINAL: &str = "parlor/terminal";
+
+/// Whether an item of tool content has what its type must have, in the spelling of either version.
+pub(crate) fn is_tool_item(item: &RawValue) -> bool {
+    let Ok(item) = Members::of(item) else { return false };
+    let is = |name: &str, type_: Type| item.get(name).is_some_and(|value| type_of(value) == type_);
+    match item.get("type").and_then(text).as_deref() {
+        Some("content") => item.get("content").is_some_and(blocks::is_block),
+        Some("diff") => {
+            is("changes", Type::Array) || (is("path", Type::String) && is("newText", Type::String))
+        }
+        Some("terminal") => is("terminalId", Type::String),
+        Some(_) => true,
+        None => false,
+    }
+}
 
 /// An item of tool content as v2 spells it.
 pub(crate) fn item_to_v2(item: &Object) -> Object {

@@ -55,7 +55,7 @@ fn every_recording_is_the_same_in_its_own_dialect() {
                     translator.line(by, line).unwrap_or_else(|problem| panic!("{name}: {problem:?}: {line}"));
                 let [only] = said.lines.as_slice() else { panic!("{name}: {:?}: {line}", said.lines) };
                 assert_eq!((only.by, &*only.text), (by, line), "{name}");
-                assert!(said.losses.is_empty() && said.problem.is_none(), "{name}: {line}");
+                assert!(said.losses.is_empty() && said.problems.is_empty(), "{name}: {line}");
             }
         }
     }

@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parlor_engine::Capability;
 use parlor_json::Object;
 use parlor_store::{Batch, SessionRow, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
-use super::{Agent, Offer, lock};
+use super::{Agent, lock};
 use crate::json;
 use crate::known;
 
@@ -63,7 +64,7 @@ impl Lists {
 
     /// Asks an agent for its sessions, unless that was done just now or is being done.
     pub(crate) fn refresh(self: &Arc<Self>, agent: &Arc<Agent>, key: &str) {
-        if !agent.offers(Offer::List) {
+        if !agent.about.has(Capability::List) {
             return;
         }
         {
@@ -86,7 +87,7 @@ impl Lists {
             listed.asked = Some(Instant::now());
             match found {
                 Some(rows) => listed.sessions = Some(rows),
-                None => tracing::debug!(agent = agent.name, "the agent does not list its sessions"),
+                None => tracing::debug!(agent = agent.about.name, "the agent does not list its sessions"),
             }
         });
     }
@@ -130,7 +131,7 @@ impl Lists {
 }
 
 /// All sessions that an agent has, as far as there is room; `None` if it does not say.
-async fn ask(agent: &Agent, until: Instant) -> Option<Vec<SessionRow>> {
+pub(super) async fn ask(agent: &Agent, until: Instant) -> Option<Vec<SessionRow>> {
     let mut rows = Vec::new();
     // Where an agent counts places, a session that begins between two pages makes it list another one twice.
     let mut seen = HashSet::new();
@@ -140,8 +141,9 @@ async fn ask(agent: &Agent, until: Instant) -> Option<Vec<SessionRow>> {
         let page = agent.call_until("session/list", &params, until).await.ok()?;
         let page = json::object(Some(page.raw()));
         for info in parlor_json::elements(page.get("sessions")?.raw())? {
-            let Some(row) = known::row(&agent.name, &json::object(Some(info))) else { continue };
-            let size = row.id.len() * 2 + row.cwd.len() + row.title.as_ref().map_or(0, String::len) + 64;
+            let Some(row) = known::row(&agent.about.name, &json::object(Some(info))) else { continue };
+            let size =
+                row.id.len() * 2 + row.cwd.len() + row.title.as_ref().map_or(0, String::len) + row.data.len();
             let fits = size <= MAX_ROW && bytes + size <= MAX_BYTES && rows.len() < MAX_SESSIONS;
             if fits && seen.insert(row.id.clone()) {
                 bytes += size;
@@ -210,6 +212,7 @@ mod tests {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
     use super::*;
+    use crate::session::{Link, next_epoch};
 
     #[test]
     fn who_waits_for_beginnings_waits_for_those_before_and_not_for_those_after() {
@@ -240,7 +243,7 @@ mod tests {
             // It stays until it is not needed any more.
             while asked.next_line().await.is_ok_and(|line| line.is_some()) {}
         });
-        Agent::over("a", read, write, None, |_| (parlor_dialect::Dialect::V2, Object::default()))
+        Agent::over("a", "a", read, write, None, |_| (parlor_dialect::Dialect::V2, Object::default()))
     }
 
     async fn listed(lists: &Lists, key: &str, is_so: impl Fn(&[SessionRow]) -> bool) -> Vec<String> {
@@ -263,7 +266,7 @@ mod tests {
         ]);
         // It is not stored yet, but a session has it.
         let (inbox, _kept) = tokio::sync::mpsc::channel(1);
-        agent.link(&"ours".into(), &inbox);
+        agent.link(&"ours".into(), &Link { inbox, epoch: next_epoch(), is_session: true }).unwrap();
         lists.refresh(&agent, "key");
         let ids = listed(&lists, "key", |rows| !rows.is_empty()).await;
         assert_eq!(ids, [r#""new""#, r#""old""#]);

@@ -12,11 +12,12 @@ use parlor_store::{Batch, Store, Write};
 use parlor_wire::RpcError;
 use tokio::sync::Mutex;
 
-use super::{Agent, Lists, start};
+use super::{Agent, Lists, Startup, lock, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
 use crate::json;
 use crate::process::Watcher;
+use crate::services::access::FileAccess;
 use crate::stored::{self, Remembered};
 
 /// The agents of a server.
@@ -25,6 +26,10 @@ pub(crate) struct Registry {
     watcher: Watcher,
     store: Arc<dyn Store>,
     running: Mutex<HashMap<Key, Arc<Mutex<Slot>>>>,
+    /// What agents said of themselves, by the key under which it is stored: it is asked for by each client that connects,
+    /// who must not wait for a disk.
+    /// `None` for an agent of which the store has nothing.
+    remembered: std::sync::Mutex<HashMap<String, Option<Remembered>>>,
     /// The sessions that only agents know.
     pub(crate) lists: Arc<Lists>,
 }
@@ -35,8 +40,20 @@ struct Key {
     command: Vec<String>,
     /// How it is spoken to, where that was chosen: one process speaks one way.
     speaks: (Option<Dialect>, Option<u16>),
+    /// Whether it was told that it is served files.
+    files: bool,
     env: Vec<(String, String)>,
     session: Option<SessionId>,
+}
+
+impl Key {
+    fn new(config: &AgentConfig, peer: Option<&Peer>, session: &SessionId) -> Self {
+        let env = chosen_env(config, peer.map_or(&[][..], |peer| &peer.env));
+        let session = (config.process == ProcessMode::Session).then(|| session.clone());
+        let speaks = (config.dialect, config.version);
+        let files = config.fs != FileAccess::Off;
+        Self { command: config.command.clone(), speaks, files, env, session }
+    }
 }
 
 /// The place of one process. Whoever needs it waits for who starts it.
@@ -52,7 +69,14 @@ struct Slot {
 impl Registry {
     pub(crate) fn new(agents: Agents, watcher: Watcher, store: Arc<dyn Store>) -> Self {
         let lists = Arc::new(Lists::new(Arc::clone(&store)));
-        Self { agents, watcher, store, running: Mutex::default(), lists }
+        Self {
+            agents,
+            watcher,
+            store,
+            running: Mutex::default(),
+            remembered: std::sync::Mutex::default(),
+            lists,
+        }
     }
 
     pub(crate) fn watcher(&self) -> &Watcher {
@@ -66,17 +90,16 @@ impl Registry {
         peer: Option<&Peer>,
         cwd: &Path,
         session: &SessionId,
+        startup: Startup,
     ) -> Result<Arc<Agent>, RpcError> {
-        let env = chosen_env(config, peer.map_or(&[][..], |peer| &peer.env));
-        let session = (config.process == ProcessMode::Session).then(|| session.clone());
-        let speaks = (config.dialect, config.version);
-        let key = Key { command: config.command.clone(), speaks, env: env.clone(), session };
+        let key = Key::new(config, peer, session);
+        let env = key.env.clone();
         let slot = Arc::clone(self.running.lock().await.entry(key).or_default());
         let since = Instant::now();
         let mut slot = slot.lock().await;
         slot.unused_since = None;
         slot.idle = config.idle;
-        if let Some(agent) = slot.agent.as_ref().filter(|agent| !agent.is_gone()) {
+        if let Some(agent) = slot.agent.as_ref().filter(|agent| agent.is_usable()) {
             return Ok(Arc::clone(agent));
         }
         // Who waited while it could not be started need not try it again.
@@ -87,13 +110,27 @@ impl Registry {
         // The session's directory may be gone; the agent is told it with the session.
         let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let cwd = if cwd.is_dir() { cwd.to_owned() } else { home() };
-        let started = start::start(config, &env, &cwd, known, &self.watcher).await;
+        let started = start::start(config, &env, &cwd, known, &self.watcher, startup).await;
         slot.failed = started.as_ref().err().map(|error| (Instant::now(), error.clone()));
         let agent = started?;
         self.remember(config, &agent);
         slot.agent = Some(Arc::clone(&agent));
         self.lists.refresh(&agent, &stored::key_of(config));
         Ok(agent)
+    }
+
+    /// The agent for a session, if it runs. Does not wait for one that is being started.
+    pub(crate) async fn get_running(
+        &self,
+        config: &AgentConfig,
+        peer: &Peer,
+        session: &SessionId,
+    ) -> Option<Arc<Agent>> {
+        let key = Key::new(config, Some(peer), session);
+        let slot = self.running.lock().await.get(&key).map(Arc::clone)?;
+        let mut slot = slot.try_lock().ok()?;
+        slot.unused_since = None;
+        slot.agent.clone().filter(|agent| agent.is_usable())
     }
 
     /// Asks an agent that runs which sessions it has, now and then. Nobody waits for the answer.
@@ -106,7 +143,7 @@ impl Registry {
         };
         for slot in slots {
             let agent = slot.try_lock().ok().and_then(|slot| slot.agent.clone());
-            if let Some(agent) = agent.filter(|agent| !agent.is_gone()) {
+            if let Some(agent) = agent.filter(|agent| agent.is_usable()) {
                 return self.lists.refresh(&agent, &stored::key_of(config));
             }
         }
@@ -114,15 +151,24 @@ impl Registry {
 
     /// What an agent said of itself when it was last started.
     pub(crate) fn remembered(&self, config: &AgentConfig) -> Option<Remembered> {
-        stored::remembered(&*self.store, config)
+        let key = stored::key_of(config);
+        if let Some(known) = lock(&self.remembered).get(&key) {
+            return known.clone();
+        }
+        // A store that cannot be read now is asked again.
+        let known = stored::remembered(&*self.store, config).ok()?;
+        lock(&self.remembered).entry(key).or_insert(known).clone()
     }
 
     fn remember(&self, config: &AgentConfig, agent: &Agent) {
         let mut kept = Object::default();
-        kept.set("dialect", json::string(agent.dialect.name()));
-        kept.set("info", agent.info.to_json());
+        kept.set("dialect", json::string(agent.about.dialect.name()));
+        kept.set("info", agent.about.initialize.to_json());
         let value = Some(kept.to_json().as_str().to_owned());
-        let write = Write::Value { key: stored::key_of(config), value };
+        let key = stored::key_of(config);
+        let known = Remembered { dialect: agent.about.dialect, info: agent.about.initialize.clone() };
+        lock(&self.remembered).insert(key.clone(), Some(known));
+        let write = Write::Value { key, value };
         let done = |result: Result<(), parlor_store::StoreError>| {
             if let Err(error) = result {
                 tracing::warn!(%error, "what the agent said of itself is not remembered");
@@ -138,7 +184,7 @@ impl Registry {
             if let Ok(slot) = slot.try_lock()
                 && let Some(agent) = slot.agent.as_ref().filter(|agent| !agent.is_gone())
             {
-                running.push((agent.name.clone(), agent.pid(), agent.sessions()));
+                running.push((agent.about.name.clone(), agent.pid(), agent.sessions()));
             }
         }
         running

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use parlor_dialect::{Dialect, live};
 use parlor_json::Object;
-use parlor_wire::{Batches, Body, Frame, Incoming, Lines, Outcome, RequestId, RpcError, code, write};
+use parlor_wire::{Batches, Body, Incoming, InputLine, Lines, Outcome, RequestId, RpcError, code, write};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::Agent;
+use super::{Agent, Startup, failure, late};
 use crate::config::{AgentConfig, Local};
 use crate::json;
 use crate::process::{Command, Process, Watcher};
+use crate::services::access::FileAccess;
 
 /// How long a process gets to end by itself, and again after it was asked to.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
@@ -53,58 +54,65 @@ pub(crate) async fn start(
     cwd: &Path,
     version: Option<u16>,
     watcher: &Watcher,
+    startup: Startup,
 ) -> Result<Arc<Agent>, RpcError> {
     if let Some(local) = &config.local {
-        return start_local(config, local).await;
+        return start_local(config, local, startup).await;
     }
     let wanted = match (config.dialect, config.version.or(version)) {
         (Some(dialect), _) => dialect,
         (None, Some(1)) => Dialect::V1,
         (None, _) => Dialect::V2,
     };
-    let begun = begin(config, env, cwd, wanted, watcher).await;
+    let begin = async |dialect| begin(config, env, cwd, dialect, watcher, startup).await;
+    let begun = begin(wanted).await;
+    let is_fixed = config.dialect.is_some() || config.version.is_some();
     let (begun, dialect) = match begun {
+        // One that spoke version 1 before and does not any more.
+        Ok(begun) if wanted == Dialect::V1 && !is_fixed && live::speaks_v2(&begun.result) => {
+            end(begun.process, begun.stdin, startup).await;
+            (begin(Dialect::V2).await?, Dialect::V2)
+        }
         Ok(begun) if wanted == Dialect::V1 || live::speaks_v2(&begun.result) => (begun, wanted),
         Ok(begun) => {
-            drop(begun.stdin);
-            begun.process.stop(GRACE).await;
-            (begin(config, env, cwd, Dialect::V1, watcher).await?, Dialect::V1)
+            end(begun.process, begun.stdin, startup).await;
+            (begin(Dialect::V1).await?, Dialect::V1)
         }
         // Some agents answer an unknown version with an error, or end. One that hangs would only hang again.
         Err(NotBegun { hangs: false, .. }) if wanted != Dialect::V1 && config.version.is_none() => {
-            (begin(config, env, cwd, Dialect::V1, watcher).await?, Dialect::V1)
+            (begin(Dialect::V1).await?, Dialect::V1)
         }
         Err(failed) => return Err(failed.error),
     };
     let Begun { process, stdin, stdout, result } = begun;
     tracing::info!(agent = config.name, %dialect, pid = process.pid(), "the agent is ready");
-    Ok(Agent::over(&config.name, stdout, stdin, Some(process), |_| (dialect, result)))
+    Ok(Agent::over(&config.name, config.label(), stdout, stdin, Some(process), |_| (dialect, result)))
 }
 
 /// How much an agent inside this process may say before somebody reads it, and the other way round.
 const LOCAL_BYTES: usize = 1 << 20;
 
 /// Starts an agent inside this process, which speaks version 2.
-async fn start_local(config: &AgentConfig, local: &Local) -> Result<Arc<Agent>, RpcError> {
+async fn start_local(config: &AgentConfig, local: &Local, startup: Startup) -> Result<Arc<Agent>, RpcError> {
     let (ours, theirs) = tokio::io::duplex(LOCAL_BYTES);
     local.start(theirs);
     let (mut read, mut write) = tokio::io::split(ours);
     let first = async {
-        write.write_all(first_line(Dialect::V2).as_bytes()).await.ok()?;
+        write.write_all(first_line(Dialect::V2, config.fs).as_bytes()).await.ok()?;
         first_answer(&mut read).await
     };
-    match tokio::time::timeout(config.patience, first).await {
+    match tokio::time::timeout_at(startup.until.into(), first).await {
         Ok(Some(result)) => {
             let result = result?;
-            Ok(Agent::over(&config.name, read, write, None, |_| (Dialect::V2, result)))
+            Ok(Agent::over(&config.name, config.label(), read, write, None, |_| (Dialect::V2, result)))
         }
-        Ok(None) => Err(failed(config, "ended before it said who it is", "")),
-        Err(_) => Err(failed(config, "does not say who it is", "")),
+        Ok(None) => Err(failure(config.label(), "ended before it answered initialize", "")),
+        Err(_) => Err(late(config.label(), "initialize", startup.timeout, "")),
     }
 }
 
-fn first_line(dialect: Dialect) -> String {
-    write::request(&RequestId::from(0), "initialize", Some(initialize(dialect).to_json().raw())) + "\n"
+fn first_line(dialect: Dialect, fs: FileAccess) -> String {
+    write::request(&RequestId::from(0), "initialize", Some(initialize(dialect, fs).to_json().raw())) + "\n"
 }
 
 async fn begin(
@@ -113,6 +121,7 @@ async fn begin(
     cwd: &Path,
     dialect: Dialect,
     watcher: &Watcher,
+    startup: Startup,
 ) -> Result<Begun, NotBegun> {
     let program = config.command.first().cloned().unwrap_or_default();
     let command = Command {
@@ -122,49 +131,47 @@ async fn begin(
         cwd: cwd.to_owned(),
     };
     let mut process = Process::start(&command, watcher).map_err(|error| {
-        let message = format!("the agent '{}' cannot be started: {program}: {error}", config.name);
+        let message = format!("agent '{}' cannot be started: {program}: {error}", config.label());
         let mut data = Object::default();
         data.set("hint", json::string("`parlor agents` shows which agents are installed"));
         RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
     })?;
     let (Some(mut stdin), Some(mut stdout)) = (process.take_stdin(), process.take_stdout()) else {
-        return Err(RpcError::new(code::INTERNAL_ERROR, "the agent has no standard streams").into());
+        let message = format!("agent '{}' has no standard streams", config.label());
+        return Err(RpcError::new(code::INTERNAL_ERROR, message).into());
     };
     let first = async {
-        stdin.write_all(first_line(dialect).as_bytes()).await.ok()?;
+        stdin.write_all(first_line(dialect, config.fs).as_bytes()).await.ok()?;
         first_answer(&mut stdout).await
     };
-    match tokio::time::timeout(config.patience, first).await {
-        Ok(Some(Ok(result))) => Ok(Begun { process, stdin, stdout, result }),
+    let first = tokio::time::timeout_at(startup.until.into(), first).await;
+    let what = match first {
+        Ok(Some(Ok(result))) => return Ok(Begun { process, stdin, stdout, result }),
         Ok(Some(Err(error))) => {
-            drop(stdin);
-            process.stop(GRACE).await;
-            Err(error.into())
+            end(process, stdin, startup).await;
+            return Err(error.into());
         }
         Ok(None) => {
-            drop(stdin);
-            let status = process.stop(GRACE).await;
-            let what = format!("ended before it said who it is ({status})");
-            Err(failed(config, &what, &process.stderr_tail()).into())
+            process.end(GRACE, GRACE);
+            // Its last words are there when it has ended.
+            match tokio::time::timeout_at(startup.until.into(), process.wait()).await {
+                Ok(status) => format!("ended before it answered initialize ({status})"),
+                Err(_) => "closed its standard output before it answered initialize".to_owned(),
+            }
         }
         Err(_) => {
-            drop(stdin);
-            process.stop(GRACE).await;
-            let error = failed(config, "does not say who it is", &process.stderr_tail());
-            Err(NotBegun { error, hangs: true })
+            let error = late(config.label(), "initialize", startup.timeout, &process.stderr_tail());
+            return Err(NotBegun { error, hangs: true });
         }
-    }
+    };
+    // Dropping it ends it.
+    Err(failure(config.label(), &what, &process.stderr_tail()).into())
 }
 
-fn failed(config: &AgentConfig, what: &str, stderr: &str) -> RpcError {
-    let mut message = format!("the agent '{}' {what}", config.name);
-    if let Some(last) = stderr.lines().rev().find(|line| !line.trim().is_empty()) {
-        message.push_str(": ");
-        message.push_str(last.trim());
-    }
-    let mut data = Object::default();
-    data.set("stderr", json::string(stderr));
-    RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
+/// Ends a process, so that another one can take its place.
+async fn end(process: Process, stdin: ChildStdin, startup: Startup) {
+    drop(stdin);
+    let _ = tokio::time::timeout_at(startup.until.into(), process.stop(GRACE)).await;
 }
 
 /// The answer to the first request. Nothing else that comes before it concerns anybody.
@@ -177,8 +184,8 @@ async fn first_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Ob
             return None;
         }
         lines.extend(&byte);
-        while let Some(frame) = lines.next_frame() {
-            let Frame::Line(line) = frame else { continue };
+        while let Some(frame) = lines.next_line() {
+            let InputLine::Line(line) = frame else { continue };
             let Ok(Incoming::One(message)) = parlor_wire::parse(line, Batches::Refuse) else { continue };
             if let Body::Response { outcome, .. } = &message.body {
                 return Some(match outcome {
@@ -191,12 +198,13 @@ async fn first_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Ob
 }
 
 /// What parlor says of itself to an agent.
-fn initialize(dialect: Dialect) -> Object {
+fn initialize(dialect: Dialect, fs: FileAccess) -> Object {
+    let files = fs != FileAccess::Off;
     let info = format!(r#"{{"name":"parlor","title":"parlor","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
     let elicitation = r#"{"form":{},"url":{}}"#;
     let text = match dialect {
         Dialect::V1 => format!(
-            r#"{{"protocolVersion":1,"clientInfo":{info},"clientCapabilities":{{"fs":{{"readTextFile":true,"writeTextFile":true}},"terminal":true,"elicitation":{elicitation},"session":{{"configOptions":{{"boolean":{{}}}},"notices":{{}},"compaction":{{}}}},"plan":{{}}}}}}"#
+            r#"{{"protocolVersion":1,"clientInfo":{info},"clientCapabilities":{{"fs":{{"readTextFile":{files},"writeTextFile":{files}}},"terminal":true,"elicitation":{elicitation},"session":{{"configOptions":{{"boolean":{{}}}},"notices":{{}},"compaction":{{}}}},"plan":{{}}}}}}"#
         ),
         Dialect::V2 => {
             format!(r#"{{"protocolVersion":2,"info":{info},"capabilities":{{"elicitation":{elicitation}}}}}"#)

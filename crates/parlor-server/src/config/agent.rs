@@ -10,9 +10,13 @@ use tokio::io::DuplexStream;
 
 use super::env::DEFAULT_PASS_ENV;
 use super::{ConfigError, Preset};
+use crate::services::access::FileAccess;
 
-/// How long an agent may take to say who it is.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an agent may take until it can be prompted.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an agent may take to end a turn that was cancelled.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a process that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -36,10 +40,14 @@ pub struct AgentConfig {
     pub dialect: Option<Dialect>,
     /// How long a process is kept that no session uses.
     pub idle: Duration,
+    /// Which files it may read and write through parlor.
+    pub fs: FileAccess,
     /// An agent inside this process, in place of a program.
     pub local: Option<Local>,
-    /// How long it may take to say who it is.
-    pub patience: Duration,
+    /// How long it may take in all to start, in both versions of the protocol, and to begin, restore or fork a session.
+    pub startup_timeout: Duration,
+    /// How long it may take to end a turn that was cancelled.
+    pub cancel_timeout: Duration,
 }
 
 /// How an agent inside this process is started: it is handed the other end of what would be its standard streams, and
@@ -102,8 +110,12 @@ pub(super) struct Table {
     #[serde(default, deserialize_with = "dialect")]
     dialect: Option<Dialect>,
     idle_minutes: Option<u32>,
-    #[serde(default, deserialize_with = "patience")]
-    patience: Option<Duration>,
+    #[serde(default)]
+    fs: FileAccess,
+    #[serde(default, deserialize_with = "seconds")]
+    startup_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "seconds")]
+    cancel_timeout: Option<Duration>,
 }
 
 impl AgentConfig {
@@ -118,8 +130,10 @@ impl AgentConfig {
             version: None,
             dialect: None,
             idle: IDLE,
+            fs: FileAccess::default(),
             local: None,
-            patience: PATIENCE,
+            startup_timeout: STARTUP_TIMEOUT,
+            cancel_timeout: CANCEL_TIMEOUT,
         }
     }
 
@@ -184,8 +198,10 @@ impl Table {
             process: self.process,
             version: self.version.or_else(|| self.dialect.map(Dialect::version)),
             dialect: self.dialect,
+            fs: self.fs,
             idle: self.idle_minutes.map_or(IDLE, |minutes| Duration::from_secs(60 * u64::from(minutes))),
-            patience: self.patience.unwrap_or(PATIENCE),
+            startup_timeout: self.startup_timeout.unwrap_or(STARTUP_TIMEOUT),
+            cancel_timeout: self.cancel_timeout.unwrap_or(CANCEL_TIMEOUT),
             ..usual
         })
     }
@@ -246,9 +262,9 @@ fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D:
     }
 }
 
-fn patience<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     match u32::deserialize(deserializer)? {
-        0 => Err(de::Error::custom("an agent needs at least 1 second to say who it is")),
+        0 => Err(de::Error::custom("a timeout is at least 1 second")),
         seconds => Ok(Some(Duration::from_secs(seconds.into()))),
     }
 }

@@ -1,3 +1,6 @@
+use std::ffi::OsStr;
+use std::path::Path;
+
 use super::{AgentConfig, Config, ConfigError, PRESETS};
 use crate::hub::AgentChoice;
 
@@ -98,9 +101,21 @@ impl Agents {
     }
 }
 
+impl AgentConfig {
+    /// What it is called where anybody may read it: of one that was given as a command, that is the program.
+    pub(crate) fn label(&self) -> &str {
+        match self.command.split_first() {
+            Some((program, args)) if self.name == name_of(program, args) => file_name(program),
+            Some(_) | None => &self.name,
+        }
+    }
+}
+
 /// What an agent is called that was given as a command.
 fn name_of(program: &str, args: &[String]) -> String {
-    let program =
-        std::path::Path::new(program).file_name().map_or(program.into(), |name| name.to_string_lossy());
-    std::iter::once(program.as_ref()).chain(args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+    std::iter::once(file_name(program)).chain(args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+}
+
+fn file_name(program: &str) -> &str {
+    Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or(program)
 }

@@ -7,20 +7,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parlor_dialect::{Dialect, Losses, live};
+use parlor_engine::Capability;
 use parlor_json::Object;
 use parlor_session::{SessionId, Transcript};
 use parlor_store::SessionRow;
-use parlor_wire::{RequestId, RpcError, code};
+use parlor_wire::{RpcError, code};
 use tokio::sync::mpsc;
 
 use super::begin;
-use crate::agent::{Agent, Offer};
+use crate::agent::{Agent, Cancel, Rest, Startup, Tie, cancelled};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::{AgentChoice, Shared, no_session};
 use crate::json;
 use crate::known;
-use crate::session::{self, Bound, INBOX, Inbox, MOST_SILENCE, Message, Replay, SILENCE};
+use crate::session::{
+    self, AgentMessage, Bound, INBOX, Inbox, Link, MOST_SILENCE, Message, SILENCE, next_epoch,
+};
 use crate::stored::{self, Opened};
 
 /// How long an agent that has not answered may be silent.
@@ -45,18 +48,13 @@ pub(super) async fn is_foreign(hub: &Arc<Shared>, id: &SessionId) -> Result<bool
 pub(super) async fn hand_over(
     hub: &Arc<Shared>,
     client: &Arc<Client>,
-    id: &RequestId,
     params: &Object,
     session: &SessionId,
     message: Message,
-) {
-    let handed = async {
-        hub.open_or(session, async || adopt(hub, client, session, params).await).await?;
-        hub.send(session, message).await
-    };
-    if let Err(error) = handed.await {
-        client.outbox.push(json::error(id, &error).into());
-    }
+    cancel: Cancel,
+) -> Result<(), RpcError> {
+    hub.open_or(session, async || adopt(hub, client, session, params, cancel).await).await?;
+    hub.send(session, message).await
 }
 
 /// Takes over a session of an agent's.
@@ -65,9 +63,14 @@ async fn adopt(
     client: &Arc<Client>,
     id: &SessionId,
     params: &Object,
+    cancel: Cancel,
 ) -> Result<Inbox, RpcError> {
     let literal = id.as_json().as_literal().to_owned();
     let (config, listed) = agent_of(hub, client, &literal).await?;
+    // One inside this process has no sessions but those that are here.
+    if config.local.is_some() {
+        return Err(no_session(id));
+    }
     let row = known::row(&config.name, &{
         let mut info = Object::default();
         info.set("sessionId", id.as_json());
@@ -82,9 +85,11 @@ async fn adopt(
     if is_kept {
         return Err(why(id, "the session has another id here"));
     }
-    let cwd = json::text(params, "cwd").filter(|cwd| cwd.starts_with('/'));
-    let cwd = cwd.or_else(|| listed.as_ref().map(|row| row.cwd.clone())).unwrap_or_else(|| "/".to_owned());
-    let agent = hub.registry().get(&config, Some(&client.peer), cwd.as_ref(), id).await;
+    let named = json::absolute(params, "cwd");
+    let is_placed = named.is_some();
+    let cwd = named.or_else(|| listed.as_ref().map(|row| row.cwd.clone())).unwrap_or_else(|| "/".to_owned());
+    let startup = Startup::new(config.startup_timeout);
+    let agent = hub.registry().get(&config, Some(&client.peer), cwd.as_ref(), id, startup).await;
     let agent = agent.map_err(|error| why(id, error.message()))?;
     agent.add_client(client);
     let mut params = params.clone();
@@ -95,11 +100,26 @@ async fn adopt(
     if params.get("mcpServers").is_none() {
         params.set("mcpServers", json::json("[]"));
     }
-    let (lines, rest, result) = told(&agent, client.dialect(), id, &params, listed.is_some()).await?;
+    let mut losses = Losses::default();
+    let agents_params = live::request_to_agent(
+        "session/new",
+        &params,
+        client.dialect(),
+        agent.about.dialect,
+        None,
+        &mut losses,
+    );
+    let (_, agents_params) =
+        agents_params.map_err(|loss| why(id, &format!("the agent cannot be told this: {loss}")))?;
+    let (told, tie, rest, result) = told(&agent, id, agents_params, listed.is_some(), cancel).await?;
+    hub.losses().count(id, losses);
     let now = session::now();
-    let mut data = begin::data(client, params, agent.dialect);
+    let mut data = begin::data(client, params, agent.about.dialect);
     if matches!(&client.peer.agent, Some(AgentChoice::Command(command)) if *command != config.command) {
         data.remove("command");
+    }
+    if !is_placed {
+        data.set(session::UNPLACED, json::json("true"));
     }
     let row = SessionRow {
         cwd,
@@ -108,17 +128,17 @@ async fn adopt(
         data: data.to_json().as_str().to_owned(),
         ..row
     };
-    let mut replay = Replay { lines: Vec::with_capacity(lines.len() + 1), rest };
+    let mut lines = Vec::with_capacity(told.len() + 1);
     if let Some(title) = listed.and_then(|row| row.title) {
         // What the agent lists is what it says first.
         let update = format!(r#"{{"sessionUpdate":"session_info_update","title":{title}}}"#);
-        replay.lines.push(live::update_line(id, &update, None));
+        lines.push(live::update_line(id, &update, None));
     }
-    replay.lines.extend(lines);
-    let opened = Opened { row, transcript: Transcript::default(), kept: None, answers: None, aliases: None };
-    let bound = Bound { agent, session: id.clone(), replays: false, anew: false, result: Object::default() };
+    lines.extend(told);
+    let opened = Opened { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
+    let bound = Bound::adopted(tie, rest);
     hub.note_peer(id, &client.peer);
-    Ok(session::start(Arc::clone(hub), opened, Some((bound, result)), Some(replay)))
+    Ok(session::start(Arc::clone(hub), opened, Some((bound, result)), Some(lines)))
 }
 
 /// The agent that is asked for a session, and how it lists it: one that has it in its list, else the client's own.
@@ -149,18 +169,14 @@ async fn agent_of(
 /// Lets the agent tell a session from its start: the lines that it said, those that may still come, and its answer.
 async fn told(
     agent: &Arc<Agent>,
-    dialect: Dialect,
     id: &SessionId,
-    params: &Object,
+    mut params: Object,
     is_listed: bool,
-) -> Result<(Vec<String>, mpsc::Receiver<Message>, Object), RpcError> {
-    let mut losses = Losses::default();
-    let converted = live::request_to_agent("session/new", params, dialect, agent.dialect, None, &mut losses);
-    let (_, mut params) =
-        converted.map_err(|loss| why(id, &format!("the agent cannot be told this: {loss}")))?;
+    cancel: Cancel,
+) -> Result<(Vec<String>, Tie, Rest, Object), RpcError> {
     params.set("sessionId", id.as_json());
-    let method = match agent.dialect {
-        Dialect::V1 if agent.offers(Offer::Load) => "session/load",
+    let method = match agent.about.dialect {
+        Dialect::V1 if agent.about.has(Capability::Load) => "session/load",
         Dialect::V1 => return Err(why(id, "the agent cannot load sessions")),
         Dialect::V2 | Dialect::Draft => {
             params.set("replayFrom", json::json(r#"{"type":"start"}"#));
@@ -169,27 +185,24 @@ async fn told(
     };
     let (inbox, mut heard) = mpsc::channel(INBOX);
     agent.forget_orphans(id);
-    agent.link(id, &inbox);
-    let done = hear(agent, method, &params, &mut heard).await;
+    let epoch = next_epoch();
+    agent.link(id, &Link { inbox, epoch, is_session: false }).map_err(|error| why(id, error.message()))?;
+    // Should nothing come of it, dropping this lets go of the session.
+    let tie = Tie { agent: Arc::clone(agent), session: id.clone(), epoch };
+    let done = hear(agent, method, &params, &mut heard, cancel).await;
     let told = done.map_err(|error| match error.code() {
-        code::AUTH_REQUIRED => error,
+        code::AUTH_REQUIRED | code::REQUEST_CANCELLED => error,
         _ => why(id, error.message()),
     });
     let told = told.and_then(|(lines, result)| {
         let another = json::session_of(&result).is_some_and(|other| other != *id);
         // Some agents answer for any id.
-        if another || (lines.is_empty() && !is_listed) {
+        if another || !(is_listed || has_history(&lines)) {
             return Err(why(id, "the agent knows nothing of it"));
         }
         Ok((lines, result))
     });
-    match told {
-        Ok((lines, result)) => Ok((lines, heard, result)),
-        Err(error) => {
-            agent.unlink(id);
-            Err(error)
-        }
-    }
+    told.map(|(lines, result)| (lines, tie, Rest { kept: Vec::new(), messages: heard }, result))
 }
 
 /// Asks, and hears all that the agent says until it has answered and been silent for a while.
@@ -198,6 +211,7 @@ async fn hear(
     method: &str,
     params: &Object,
     heard: &mut mpsc::Receiver<Message>,
+    mut cancel: Cancel,
 ) -> Result<(Vec<String>, Object), RpcError> {
     let mut lines = Vec::new();
     let mut bytes = 0;
@@ -209,7 +223,7 @@ async fn hear(
         tokio::select! {
             biased;
             message = heard.recv() => match message {
-                Some(Message::Lines(more, _)) => {
+                Some(Message::Agent(_, AgentMessage::Lines(more, _))) => {
                     bytes += more.len();
                     if bytes > MAX_REPLAY {
                         let message = "the session is larger than can be taken over";
@@ -217,8 +231,8 @@ async fn hear(
                     }
                     lines.push(more);
                 }
-                Some(Message::AgentGone(error)) => return Err(error),
-                Some(Message::AgentAsks { id, .. }) => {
+                Some(Message::Agent(_, AgentMessage::Gone(error))) => return Err(error),
+                Some(Message::Agent(_, AgentMessage::Asks { id, .. })) => {
                     let error = RpcError::new(code::METHOD_NOT_FOUND, "nobody is here yet to answer");
                     agent.answer(&id, &Err(json::error_object(&error)));
                 }
@@ -229,12 +243,31 @@ async fn hear(
                 let result = reply.map_err(|error| RpcError::from_raw(error.raw()))?;
                 answer = Some((json::object(Some(result.raw())), Instant::now()));
             }
+            () = cancel.wait() => return Err(cancelled()),
             () = tokio::time::sleep_until(until.into()) => return match answer {
                 Some((result, _)) => Ok((lines, result)),
                 None => Err(RpcError::new(code::INTERNAL_ERROR, "the agent does not answer")),
             },
         }
     }
+}
+
+/// Whether any of these updates is part of a conversation, and not only of what any session has.
+fn has_history(lines: &[String]) -> bool {
+    let is_history = |line: &str| {
+        live::update_kind(line).is_some_and(|kind| {
+            !matches!(
+                kind.as_str(),
+                "available_commands_update"
+                    | "config_option_update"
+                    | "current_mode_update"
+                    | "usage_update"
+                    | "state_update"
+                    | "state_change"
+            )
+        })
+    };
+    lines.iter().flat_map(|lines| lines.lines()).any(is_history)
 }
 
 /// The error for a session that cannot be had, and why.

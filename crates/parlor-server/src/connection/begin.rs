@@ -1,13 +1,17 @@
 //! Where clients and sessions begin.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use parlor_dialect::{Dialect, Losses, live};
-use parlor_json::Object;
+use parlor_engine::Frame;
+use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{SessionId, Transcript};
 use parlor_store::SessionRow;
-use parlor_wire::{RequestId, RpcError, code, write};
+use parlor_wire::{RequestId, RpcError, code};
+use tokio::sync::oneshot;
 
+use crate::agent::{Agent, AgentRequest, Cancel, Intake, Origin, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::{AgentChoice, Shared};
@@ -36,9 +40,13 @@ pub(super) async fn initialized(
     if known.is_none() && client.drives() {
         let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
         // One that cannot be started is no reason to turn the client away: there may be sessions to look at.
-        match hub.registry().get(&config, Some(&client.peer), &cwd, &SessionId::from("")).await {
+        let startup = Startup::new(config.startup_timeout);
+        match hub.registry().get(&config, Some(&client.peer), &cwd, &SessionId::from(""), startup).await {
             Ok(_) => known = hub.registry().remembered(&config),
-            Err(error) => tracing::warn!(agent = config.name, "{}", error.message()),
+            Err(error) => {
+                tracing::warn!(agent = config.name, "{}", error.message());
+                client.start_failed(error);
+            }
         }
     }
     let mut losses = Losses::default();
@@ -70,27 +78,24 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
         Dialect::V1 => {
             let mut capabilities = json::member(agents, "agentCapabilities").unwrap_or_default();
             capabilities.set("loadSession", json::json("true"));
-            capabilities.set(
-                "sessionCapabilities",
-                json::json(format!(
-                    r#"{{"list":{{}},"resume":{{}},"close":{{}},"delete":{{}},"archive":{{}},"title":{{}},"fork":{FORK}}}"#
-                )),
-            );
+            let agents_session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
+            let mut session = passed_on(&agents_session, &["additionalDirectories", "systemPrompt"]);
+            for name in ["list", "resume", "close", "delete", "archive", "title", "status"] {
+                session.set(name, json::json("{}"));
+            }
+            session.set("fork", json::json(FORK));
+            capabilities.set("sessionCapabilities", session.to_json());
             result.set("agentCapabilities", capabilities.to_json());
         }
         Dialect::V2 | Dialect::Draft => {
             let mut capabilities = json::member(agents, "capabilities").unwrap_or_default();
             let agents_session = json::member(&capabilities, "session").unwrap_or_default();
-            let mut session = Object::default();
-            for name in ["prompt", "mcp"] {
-                if let Some(value) = agents_session.get(name) {
-                    session.set(name, value.clone());
-                }
+            let names = ["prompt", "mcp", "additionalDirectories", "systemPrompt"];
+            let mut session = passed_on(&agents_session, &names);
+            for name in ["delete", "archive", "title", "status"] {
+                session.set(name, json::json("{}"));
             }
-            session.set("delete", json::json("{}"));
             session.set("fork", json::json(FORK));
-            session.set("archive", json::json("{}"));
-            session.set("title", json::json("{}"));
             capabilities.set("session", session.to_json());
             result.set("capabilities", capabilities.to_json());
         }
@@ -106,6 +111,12 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
     result
 }
 
+/// The capabilities that only the agent can have.
+fn passed_on(agents: &Object, names: &[&str]) -> Object {
+    let offered = names.iter().filter_map(|name| Some(((*name).into(), agents.get(name)?.clone())));
+    offered.collect()
+}
+
 /// Begins a session: first at the agent, then here.
 pub(super) async fn new_session(
     hub: &Arc<Shared>,
@@ -113,9 +124,10 @@ pub(super) async fn new_session(
     id: &RequestId,
     params: Object,
     session: SessionId,
+    cancel: Cancel,
 ) {
-    if let Err(error) = try_new(hub, client, id, params, &session).await {
-        client.outbox.push(json::error(id, &error).into());
+    if let Err(error) = try_new(hub, client, id, params, &session, cancel).await {
+        client.queue.push(Frame::error(id, &error));
     }
 }
 
@@ -123,27 +135,44 @@ async fn try_new(
     hub: &Arc<Shared>,
     client: &Arc<Client>,
     id: &RequestId,
-    params: Object,
+    mut params: Object,
     session: &SessionId,
+    mut cancel: Cancel,
 ) -> Result<(), RpcError> {
     let config = config(hub, client)?;
-    let cwd = json::text(&params, "cwd").filter(|cwd| cwd.starts_with('/'));
+    let cwd = json::absolute(&params, "cwd");
     let cwd = cwd.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`cwd` must be an absolute path"))?;
-    let agent = hub.registry().get(&config, Some(&client.peer), cwd.as_ref(), session).await?;
+    if let Some(error) = client.take_failed_start(config.startup_timeout) {
+        return Err(error);
+    }
+    let startup = Startup::new(config.startup_timeout);
+    let agent = cancel.unless(agent(hub, client, &config, cwd.as_ref(), session, startup)).await??;
     agent.add_client(client);
+    agent.declare_mcp(client, &mut params);
     let dialect = client.dialect();
     let mut losses = Losses::default();
     let (method, mut agents_params) =
-        live::request_to_agent("session/new", &params, dialect, agent.dialect, None, &mut losses).map_err(
-            |loss| RpcError::new(code::INVALID_PARAMS, format!("the agent cannot be told this: {loss}")),
-        )?;
+        live::request_to_agent("session/new", &params, dialect, agent.about.dialect, None, &mut losses)
+            .map_err(|loss| {
+                RpcError::new(code::INVALID_PARAMS, format!("the agent cannot be told this: {loss}"))
+            })?;
     agent.name_session(&mut agents_params, session);
     let _beginning = agent.beginnings.begin();
-    let result =
-        agent.call(&method, &agents_params).await.map_err(|error| RpcError::from_raw(error.raw()))?;
+    let origin = Origin { client: Arc::clone(client), id: id.clone() };
+    let mut call = std::pin::pin!(agent.call_for_client(origin, &method, &agents_params, cancel));
+    let mut until = startup.until;
+    let result = loop {
+        match tokio::time::timeout_at(until.into(), &mut call).await {
+            Ok(result) => break result?,
+            // It waits for a person.
+            Err(_) if agent.has_requests() => until = Instant::now() + startup.timeout,
+            Err(_) => return Err(agent.late(&method, startup.timeout, None)),
+        }
+    };
     let mut result = json::object(Some(result.raw()));
     let agents_session = json::session_of(&result)
         .ok_or_else(|| RpcError::new(code::INTERNAL_ERROR, "the agent began a session without an id"))?;
+    let intake = Intake::open(&agent, &agents_session, startup)?;
     result.remove("sessionId");
     let now = session::now();
     let row = SessionRow {
@@ -157,21 +186,17 @@ async fn try_new(
         active_at: now,
         archived: false,
         busy: false,
-        data: data(client, params, agent.dialect).to_json().as_str().to_owned(),
+        data: data(client, params, agent.about.dialect).to_json().as_str().to_owned(),
     };
-    let opened = Opened { row, transcript: Transcript::default(), kept: None, answers: None, aliases: None };
+    let opened = Opened { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
     let mut begun = Object::default();
     begun.set("sessionId", agents_session.as_json());
-    let bound = Bound {
-        agent: Arc::clone(&agent),
-        session: agents_session,
-        replays: false,
-        anew: false,
-        result: Object::default(),
-    };
+    let bound = Bound::begun(intake);
     hub.note_peer(session, &client.peer);
+    hub.losses().count(session, losses);
     hub.begin(opened, session, bound, result);
-    hub.send(session, Message::Join { client: Arc::clone(client), id: id.clone(), from: From::New }).await?;
+    let join = Message::Join { client: Arc::clone(client), id: id.clone(), from: From::New, cwd: None };
+    hub.send(session, join).await?;
     if config.local.is_some() {
         agent.notify(live::BEGUN, &begun);
     }
@@ -193,41 +218,109 @@ pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> Objec
     data
 }
 
-/// Something that concerns the agent and no session.
-pub(super) async fn for_agent(
+/// The agent for a client, started if it does not run. Who waits no more does not keep it from starting.
+async fn agent(
     hub: &Arc<Shared>,
     client: &Arc<Client>,
-    id: &RequestId,
-    method: &str,
-    params: &Object,
-) {
-    let answer = async {
-        let config = config(hub, client)?;
-        let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
-        let agent = hub.registry().get(&config, Some(&client.peer), &cwd, &SessionId::from("")).await?;
-        agent.add_client(client);
-        let mut losses = Losses::default();
-        let request =
-            live::request_to_agent(method, params, client.dialect(), agent.dialect, None, &mut losses);
-        let (method, params) = request.map_err(|loss| {
-            let message = format!("the agent's version of the protocol has no {method}: {loss}");
-            RpcError::new(code::METHOD_NOT_FOUND, message)
-        })?;
-        agent.call(&method, &params).await.map_err(|error| RpcError::from_raw(error.raw()))
-    };
-    let line = match answer.await {
-        Ok(result) => {
-            write::response(id, if result.is_null() { json::json("{}") } else { result }.raw()) + "\n"
-        }
-        Err(error) => json::error(id, &error),
-    };
-    client.outbox.push(line.into());
+    config: &AgentConfig,
+    cwd: &std::path::Path,
+    session: &SessionId,
+    startup: Startup,
+) -> Result<Arc<Agent>, RpcError> {
+    let (hub, client, config) = (Arc::clone(hub), Arc::clone(client), config.clone());
+    let (cwd, session) = (cwd.to_owned(), session.clone());
+    let started = tokio::spawn(async move {
+        hub.registry().get(&config, Some(&client.peer), &cwd, &session, startup).await
+    });
+    started
+        .await
+        .unwrap_or_else(|_| Err(RpcError::new(code::INTERNAL_ERROR, "the agent could not be started")))
 }
+
+/// Something of a client's that concerns the agent and no session; without an id it wants no answer.
+pub(super) struct Call {
+    pub(super) client: Arc<Client>,
+    pub(super) id: Option<RequestId>,
+    pub(super) method: String,
+    pub(super) params: Object,
+}
+
+/// The agent that a call is for, if it runs.
+pub(super) async fn running(hub: &Shared, call: &Call) -> Result<Option<Arc<Agent>>, RpcError> {
+    if let Some((agent, _)) = call.mcp_request() {
+        return Ok(Some(agent));
+    }
+    let config = config(hub, &call.client)?;
+    Ok(hub.registry().get_running(&config, &call.client.peer, &SessionId::from("")).await)
+}
+
+/// The same, started if it does not run.
+pub(super) async fn agent_of(hub: &Arc<Shared>, call: &Call) -> Result<Arc<Agent>, RpcError> {
+    let config = config(hub, &call.client)?;
+    let cwd = call.client.peer.cwd.clone().unwrap_or_else(|| "/".into());
+    let startup = Startup::new(config.startup_timeout);
+    agent(hub, &call.client, &config, &cwd, &SessionId::from(""), startup).await
+}
+
+impl Call {
+    /// Passes it on, and answers the client when the agent does. `sent` is dropped when the agent was told.
+    pub(super) async fn pass_on(mut self, agent: Arc<Agent>, cancel: Cancel, sent: oneshot::Sender<()>) {
+        agent.add_client(&self.client);
+        if self.id.is_none() && self.method == MCP_MESSAGE {
+            let Some((agent, server)) = self.mcp_request() else {
+                return tracing::debug!("an MCP notification belongs to no open request");
+            };
+            self.params.set("serverId", &server);
+            return agent.notify(MCP_MESSAGE, &self.params);
+        }
+        let (from, to, mut losses) = (self.client.dialect(), agent.about.dialect, Losses::default());
+        let request = live::request_to_agent(&self.method, &self.params, from, to, None, &mut losses);
+        let (method, params) = match request {
+            Ok(request) => request,
+            Err(loss) => {
+                let message = format!("the agent's version of the protocol has no {}: {loss}", self.method);
+                return self.answer(Err(RpcError::new(code::METHOD_NOT_FOUND, message)));
+            }
+        };
+        let Some(id) = &self.id else { return agent.notify(&method, &params) };
+        let origin = Origin { client: Arc::clone(&self.client), id: id.clone() };
+        let reply = agent.call_for_client(origin, &method, &params, cancel);
+        drop(sent);
+        let reply = reply.await;
+        self.answer(reply);
+    }
+
+    pub(super) fn answer(&self, reply: Result<Json, RpcError>) {
+        let line = match (&self.id, reply) {
+            (Some(id), Ok(result)) => {
+                // Some agents answer so where the protocol has an object.
+                let is_empty = result.is_null() && !self.method.starts_with('_');
+                Frame::result(id, &if is_empty { json::json("{}") } else { result })
+            }
+            (Some(id), Err(error)) => Frame::error(id, &error),
+            (None, Ok(_)) => return,
+            (None, Err(error)) => {
+                return tracing::debug!(self.method, "a notification reaches nobody: {}", error.message());
+            }
+        };
+        self.client.queue.push(line);
+    }
+
+    /// The agent that made the open request to which a notification of an MCP server belongs, and its id for the server.
+    fn mcp_request(&self) -> Option<(Arc<Agent>, JsonStr)> {
+        if self.id.is_some() || self.method != MCP_MESSAGE {
+            return None;
+        }
+        let (server, request) =
+            (json::literal(&self.params, "serverId")?, json::literal(&self.params, "requestId")?);
+        self.client.mcp_request(&server, &request, AgentRequest::provider_of).flatten()
+    }
+}
+
+const MCP_MESSAGE: &str = "mcp/message";
 
 #[cfg(test)]
 mod tests {
-    use parlor_json::Json;
-
     use super::*;
 
     #[test]
@@ -242,5 +335,25 @@ mod tests {
         assert_eq!(capabilities.get("loadSession").unwrap().as_str(), "true");
         assert_eq!(capabilities.get("promptCapabilities").unwrap().as_str(), r#"{"image":true}"#);
         assert!(said.get("authMethods").is_some());
+    }
+
+    #[test]
+    fn what_only_the_agent_can_do_is_offered_if_it_does() {
+        let session = r#"{"additionalDirectories":{},"systemPrompt":{"append":true},"status":null,"own":{}}"#;
+        for (dialect, holder, name, agents) in [
+            (Dialect::V1, "agentCapabilities", "sessionCapabilities", "agentCapabilities"),
+            (Dialect::V2, "capabilities", "session", "capabilities"),
+        ] {
+            let offers = format!(r#"{{"{agents}":{{"{name}":{session}}}}}"#);
+            let offers = json::object(Some(Json::parse(offers).unwrap().raw()));
+            for (agents, directories) in [(&offers, Some("{}")), (&Object::default(), None)] {
+                let said = capabilities(dialect, &AgentConfig::new("x", Vec::new()), agents);
+                let said = json::member(&json::member(&said, holder).unwrap(), name).unwrap();
+                assert_eq!(said.get("additionalDirectories").map(Json::as_str), directories);
+                assert_eq!(said.get("systemPrompt").is_some(), directories.is_some());
+                assert_eq!(said.get("status").unwrap().as_str(), "{}", "parlor answers it itself");
+                assert_eq!(said.get("own"), None);
+            }
+        }
     }
 }

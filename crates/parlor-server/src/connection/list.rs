@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use parlor_dialect::Dialect;
+use parlor_engine::Frame;
 use parlor_json::{Json, JsonStr, Object};
+use parlor_session::SessionId;
 use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
 use parlor_wire::{RequestId, RpcError, code};
 
+use super::adopt;
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
 use crate::known;
+use crate::session::Message;
 use crate::stored;
 
 /// How many sessions are listed at once.
@@ -18,10 +22,10 @@ const PAGE: usize = 50;
 
 pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId, params: &Object) {
     let line = match page(hub, client, params).await {
-        Ok(result) => json::response(id, &result),
-        Err(error) => json::error(id, &error),
+        Ok(result) => Frame::response(id, &result),
+        Err(error) => Frame::error(id, &error),
     };
-    client.outbox.push(line.into());
+    client.queue.push(line);
 }
 
 async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Object, RpcError> {
@@ -54,6 +58,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
         ..Filter::default()
     };
     let lists = Arc::clone(&hub.registry().lists);
+    let shown = agent_names(hub, client);
     let (listed, next) = hub
         .read(move |store| {
             let known: Arc<[SessionRow]> = match (&name, &config) {
@@ -72,6 +77,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
                     // The same program may have several names.
                     row.agent.clone_from(name);
                 }
+                row.agent = shown(&row.agent);
                 listed.push(info(store, &row)?.to_json().as_str().to_owned());
             }
             Ok((listed, next.flatten()))
@@ -115,12 +121,20 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     if let Some(title) = stored::title(row) {
         info.set("title", &title);
     }
-    if let Some(time) = json::time(row.active_at).filter(|_| row.active_at != 0) {
+    let own = crate::stored::time(row.active_at).filter(|_| row.active_at != 0);
+    if let Some(time) = stored::updated_at(row).map(|time| Json::from(&time)).or(own) {
         info.set("updatedAt", time);
     }
     info.set("archived", json::json(if row.archived { "true" } else { "false" }));
-    if let Some(meta) = if is_foreign { None } else { stored::meta(store, &row.id)? } {
-        info.set("_meta", meta.to_json());
+    if is_foreign {
+        info.add_missing(&known::listed(row));
+    } else {
+        if let Some(directories) = stored::additional_directories(row) {
+            info.set("additionalDirectories", directories);
+        }
+        if let Some(meta) = stored::meta(store, &row.id)? {
+            info.set("_meta", meta.to_json());
+        }
     }
     json::note(&mut info, "parlor/agent", json::string(&row.agent));
     if let Some(parent) = &row.parent {
@@ -136,6 +150,17 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     Ok(info)
 }
 
+/// How a client is told of agents. The name of one that a client gave as a command is its command line, which may hold
+/// what is not for observers: they are told the program.
+pub(super) fn agent_names(hub: &Arc<Shared>, client: &Client) -> impl Fn(&str) -> String + Send + 'static {
+    let (hub, drives) = (Arc::clone(hub), client.drives());
+    move |name| {
+        let is_secret = !drives && hub.registry().agents.get(name).is_none();
+        let shown = if is_secret { name.split(' ').next().unwrap_or_default() } else { name };
+        shown.to_owned()
+    }
+}
+
 /// What runs.
 pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
     let mut result = Object::default();
@@ -144,9 +169,10 @@ pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -
     result.set("uptimeSeconds", json::json(hub.uptime().as_secs().to_string()));
     result.set("clients", json::json(hub.clients().to_string()));
     result.set("liveSessions", json::json(hub.live_sessions().to_string()));
+    let shown = agent_names(hub, client);
     let agents = hub.registry().running().await.into_iter().map(|(name, pid, sessions)| {
         let mut agent = Object::default();
-        agent.set("name", json::string(&name));
+        agent.set("name", json::string(&shown(&name)));
         if let Some(pid) = pid {
             agent.set("pid", json::json(pid.to_string()));
         }
@@ -155,8 +181,46 @@ pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -
     });
     let agents: Vec<_> = agents.collect();
     result.set("agents", json::json(format!("[{}]", agents.join(","))));
+    result.set("losses", hub.losses().all());
     result.set("dialect", json::string(client.terms().map_or(Dialect::V2, |terms| terms.dialect).name()));
-    client.outbox.push(json::response(id, &result).into());
+    client.queue.push(Frame::response(id, &result));
+    Ok(())
+}
+
+/// Whether a session is in memory, and what it does. Nothing is opened for it.
+pub(super) async fn session_status(
+    hub: &Arc<Shared>,
+    client: &Arc<Client>,
+    id: &RequestId,
+    session: &SessionId,
+) -> Result<(), RpcError> {
+    if hub.is_live(session) {
+        let status = Message::Status { client: Arc::clone(client), id: id.clone() };
+        return hub.send(session, status).await;
+    }
+    // One that only its agent has is listed, and so it is known.
+    if !hub.is_here(session).await? && !adopt::is_foreign(hub, session).await? {
+        return Err(crate::hub::no_session(session));
+    }
+    let mut result = Object::default();
+    result.set("status", json::string("saved"));
+    client.queue.push(Frame::response(id, &result));
+    Ok(())
+}
+
+/// What could not be told to the clients of a session.
+pub(super) async fn losses(
+    hub: &Arc<Shared>,
+    client: &Client,
+    id: &RequestId,
+    session: &SessionId,
+) -> Result<(), RpcError> {
+    if !hub.is_here(session).await? {
+        return Err(crate::hub::no_session(session));
+    }
+    let mut result = Object::default();
+    result.set("losses", hub.losses().of(session));
+    client.queue.push(Frame::response(id, &result));
     Ok(())
 }
 
@@ -169,12 +233,14 @@ pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
             config.command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
         let mut agent = Object::default();
         agent.set("name", json::string(&config.name));
-        agent.set("command", json::json(format!("[{}]", words.join(","))));
+        if client.drives() {
+            agent.set("command", json::json(format!("[{}]", words.join(","))));
+        }
         agent.set("default", json::json(if config.name == *default { "true" } else { "false" }));
         agent.to_json().as_str().to_owned()
     });
     let listed: Vec<_> = listed.collect();
     let mut result = Object::default();
     result.set("agents", json::json(format!("[{}]", listed.join(","))));
-    client.outbox.push(json::response(id, &result).into());
+    client.queue.push(Frame::response(id, &result));
 }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use parlor_engine::Frame;
 use parlor_json::Object;
 use parlor_wire::{RequestId, RpcError, code};
 use tokio::sync::Semaphore;
 
+use super::list;
 use crate::client::Client;
 use crate::hub::Shared;
+use crate::search;
 use crate::session::now;
-use crate::{json, search};
 
 /// How many searches run at a time. Who asks for more waits, and is not read meanwhile.
 static SEARCHES: Semaphore = Semaphore::const_new(4);
@@ -25,13 +27,14 @@ pub(super) async fn search(
     };
     let (hub, client, id) = (Arc::clone(hub), Arc::clone(client), id.clone());
     tokio::spawn(async move {
-        let answer = hub.read(move |store| Ok(search::answer(store, &params, now()))).await;
+        let shown = list::agent_names(&hub, &client);
+        let answer = hub.read(move |store| Ok(search::answer(store, &params, now(), shown))).await;
         drop(permit);
         let line = match answer.and_then(|answer| answer) {
-            Ok(result) => json::response(&id, &result),
-            Err(error) => json::error(&id, &error),
+            Ok(result) => Frame::response(&id, &result),
+            Err(error) => Frame::error(&id, &error),
         };
-        client.outbox.push(line.into());
+        client.queue.push(line);
     });
     Ok(())
 }

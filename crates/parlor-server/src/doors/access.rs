@@ -42,7 +42,7 @@ pub(super) type Refusal = (StatusCode, &'static str);
 const NO_TOKEN: Refusal = (
     StatusCode::UNAUTHORIZED,
     "A token is needed: send 'Authorization: Bearer TOKEN', or ask for the WebSocket subprotocol 'parlor.token.TOKEN'.\n\
-     It is in the file 'token' of the data directory.\n",
+     It is in the file 'token' of the data directory, unless PARLOR_TOKEN was set for the server.\n",
 );
 
 const BAD_HOST: Refusal = (

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::WebSocketUpgrade;
@@ -58,8 +58,18 @@ const TURNED_AWAY_AT_ONCE: usize = 64;
 /// The most bytes of a request's line and headers.
 const HEADERS: usize = 32 << 10;
 
+const TOO_LONG: (StatusCode, &str) =
+    (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are longer than 32 KiB.\n");
+
+const NO_PLACE: (StatusCode, &str) =
+    (StatusCode::SERVICE_UNAVAILABLE, "The server has too many connections\n");
+
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 36\r\n\
     Connection: close\r\n\r\nThe server has too many connections\n";
+
+const NO_DATE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 41\r\n\
+    Connection: close\r\n\r\nThe clock of this machine is before 1970\n";
 
 /// What all requests share.
 struct House {
@@ -125,16 +135,20 @@ impl HttpDoor {
             };
             // Small messages are not to wait for an acknowledgement of the one before.
             let _ = stream.set_nodelay(true);
-            match (guests.come_in(), stream.local_addr()) {
+            // The library dates its answers, and panics if it cannot.
+            let is_datable = is_datable(SystemTime::now());
+            let why = if is_datable { FULL } else { NO_DATE };
+            let guest = if is_datable { guests.unauthenticated() } else { None };
+            match (guest, stream.local_addr()) {
                 (Some(guest), Ok(at)) => {
-                    let visit = Visit { guest: Arc::new(guest), at };
+                    let visit = Visit { guest, at };
                     tokio::spawn(receive(stream, router.clone(), visit, header_time));
                 }
                 (Some(_), Err(_)) => {}
                 (None, _) => {
                     if let Ok(turn) = Arc::clone(&turning_away).try_acquire_owned() {
                         tokio::spawn(async move {
-                            let _ = tokio::time::timeout(TURNING_AWAY, turn_away(stream)).await;
+                            let _ = tokio::time::timeout(TURNING_AWAY, turn_away(stream, why)).await;
                             drop(turn);
                         });
                     }
@@ -157,6 +171,7 @@ async fn receive(stream: TcpStream, router: Router, visit: Visit, header_time: D
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
+        () = guest.evicted() => Ok(()),
         () = guest.closing() => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
@@ -171,8 +186,8 @@ async fn receive(stream: TcpStream, router: Router, visit: Visit, header_time: D
 }
 
 /// Says that there is no place, and waits until it was heard: what is closed with a request unread is forgotten.
-async fn turn_away(mut stream: TcpStream) -> io::Result<()> {
-    stream.write_all(FULL).await?;
+async fn turn_away(mut stream: TcpStream, why: &[u8]) -> io::Result<()> {
+    stream.write_all(why).await?;
     stream.shutdown().await?;
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await? > 0 {}
@@ -185,10 +200,22 @@ async fn check(
     request: Request,
     next: Next,
 ) -> Response {
+    // The buffer may hold more than its limit when it comes at once.
+    if head_length(&request) > HEADERS {
+        return TOO_LONG.into_response();
+    }
     match house.access.check(request.headers(), request.uri(), visit.at) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }
+}
+
+/// How many bytes the request's line and headers had, about: spaces are not known any more.
+fn head_length(request: &Request) -> usize {
+    let line = request.method().as_str().len() + request.uri().to_string().len() + "  HTTP/1.1\r\n".len();
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    line + headers.sum::<usize>() + "\r\n".len()
 }
 
 async fn front(Extension(visit): Extension<Visit>) -> String {
@@ -230,10 +257,13 @@ async fn acp(
         Ok(upgrade) => upgrade,
         Err(rejection) => return rejection.into_response(),
     };
+    if !visit.guest.authenticate() {
+        return NO_PLACE.into_response();
+    }
     if let Some(protocol) = admitted.protocol {
         upgrade.set_selected_protocol(protocol);
     }
-    let id = Uuid::now_v7().to_string();
+    let id = Uuid::new_v4().to_string();
     let limits = house.limits;
     let hub = Arc::clone(&house.hub);
     let mut response = upgrade
@@ -257,5 +287,22 @@ impl Wishes {
             env: Vec::new(),
             cwd: None,
         })
+    }
+}
+
+/// Whether HTTP has a date for a time. A clock that was never set may show one that it has none for.
+fn is_datable(now: SystemTime) -> bool {
+    now >= SystemTime::UNIX_EPOCH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_before_1970_has_no_date() {
+        assert!(is_datable(SystemTime::UNIX_EPOCH));
+        assert!(!is_datable(SystemTime::UNIX_EPOCH - Duration::from_millis(1)));
+        assert_eq!(crate::stored::time(-1).unwrap().as_str(), r#""1969-12-31T23:59:59.999Z""#);
     }
 }

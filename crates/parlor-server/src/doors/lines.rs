@@ -5,14 +5,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parlor_wire::{Frame, Lines};
+use parlor_engine::Frame;
+use parlor_wire::{InputLine, Lines};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use super::guests::Guest;
 use super::owed::Owed;
 use crate::hub::{Connection, Hub, Peer};
-use crate::outbox::{self, OutboxReader};
+use crate::send_queue::SendQueueReader;
 
 /// How much is read at once.
 const READ: usize = 64 << 10;
@@ -34,7 +35,7 @@ pub(super) struct Incoming<R> {
 #[derive(Debug)]
 pub(super) struct Conversation {
     connection: Connection,
-    outbox: OutboxReader,
+    queue: SendQueueReader,
     owed: Owed,
 }
 
@@ -71,12 +72,12 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
 
 impl Conversation {
     pub(super) fn begin(hub: &Arc<Hub>, peer: Peer) -> Self {
-        let (connection, outbox) = hub.connect(peer);
-        Self { connection, outbox, owed: Owed::new() }
+        let (connection, queue) = hub.connect(peer);
+        Self { connection, queue, owed: Owed::new() }
     }
 
     /// The client said something.
-    pub(super) async fn said(&mut self, frame: Frame<'_>) {
+    pub(super) async fn said(&mut self, frame: InputLine<'_>) {
         said(&mut self.connection, &self.owed, frame).await;
     }
 
@@ -86,11 +87,11 @@ impl Conversation {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let Self { mut connection, mut outbox, owed } = self;
+        let Self { mut connection, mut queue, owed } = self;
         let said_all = Notify::new();
         let reading = async {
             loop {
-                while let Some(frame) = incoming.lines.next_frame() {
+                while let Some(frame) = incoming.lines.next_line() {
                     said(&mut connection, &owed, frame).await;
                 }
                 if !incoming.fill().await? {
@@ -110,7 +111,7 @@ impl Conversation {
                 () = async { said_all.notified().await; owed.settled().await } => {}
             }
         };
-        let writing = write_all(&mut outbox, &mut write, &owed, finishing);
+        let writing = write_all(&mut queue, &mut write, &owed, finishing);
         let ended = tokio::select! {
             read = reading => read,
             written = writing => written,
@@ -125,16 +126,16 @@ impl Conversation {
     }
 }
 
-async fn said(connection: &mut Connection, owed: &Owed, frame: Frame<'_>) {
-    if let Frame::Line(line) = &frame {
+async fn said(connection: &mut Connection, owed: &Owed, frame: InputLine<'_>) {
+    if let InputLine::Line(line) = &frame {
         owed.heard(line);
     }
     connection.said(frame).await;
 }
 
-/// Writes what the outbox has until it is closed, or until there is nothing ready after `finishing`.
+/// Writes what waits until it is closed, or until there is nothing ready after `finishing`.
 async fn write_all<W: AsyncWrite + Unpin>(
-    outbox: &mut OutboxReader,
+    queue: &mut SendQueueReader,
     write: &mut W,
     owed: &Owed,
     finishing: impl Future<Output = ()>,
@@ -144,13 +145,13 @@ async fn write_all<W: AsyncWrite + Unpin>(
     loop {
         let ready = tokio::select! {
             biased;
-            ready = outbox.next() => ready,
+            ready = queue.next() => ready,
             () = &mut finishing => None,
         };
         let Some(ready) = ready else { return Ok(()) };
         write_gathered(write, &ready, &mut gathered).await?;
-        for lines in &ready {
-            lines.split_terminator('\n').for_each(|line| owed.told(line));
+        for frame in &ready {
+            owed.sent(frame);
         }
     }
 }
@@ -158,19 +159,19 @@ async fn write_all<W: AsyncWrite + Unpin>(
 /// Writes lines together, because a system call for each would cost more than copying them.
 async fn write_gathered<W: AsyncWrite + Unpin>(
     write: &mut W,
-    ready: &[outbox::Lines],
+    ready: &[Frame],
     gathered: &mut Vec<u8>,
 ) -> io::Result<()> {
     if let [only] = ready {
-        write.write_all(only.as_bytes()).await?;
+        write.write_all(only.bytes()).await?;
         return write.flush().await;
     }
-    for lines in ready {
-        if !gathered.is_empty() && gathered.len() + lines.len() > GATHERED {
+    for frame in ready {
+        if !gathered.is_empty() && gathered.len() + frame.len() > GATHERED {
             write.write_all(gathered).await?;
             gathered.clear();
         }
-        gathered.extend_from_slice(lines.as_bytes());
+        gathered.extend_from_slice(frame.bytes());
     }
     write.write_all(gathered).await?;
     gathered.clear();
@@ -198,7 +199,7 @@ mod tests {
     use std::task::{Context, Poll};
 
     use super::*;
-    use crate::outbox::outbox;
+    use crate::send_queue::send_queue;
 
     /// Counts how often it is written to.
     #[derive(Default)]
@@ -229,10 +230,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_ready_is_written_together_also_when_it_is_time_to_go() {
-        let (outbox, mut reader) = outbox();
+        let (queue, mut reader) = send_queue();
         let lines: Vec<String> = (0..1000).map(|number| format!("{number}\n")).collect();
         for line in &lines {
-            outbox.push(line.as_str().into());
+            queue.push(Frame::updates(line.as_str()));
         }
         let mut written = Written::default();
         let gone = async {};
@@ -243,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn much_is_written_in_parts() {
-        let ready: Vec<outbox::Lines> = (0..10).map(|_| "x".repeat(GATHERED / 2).into()).collect();
+        let ready: Vec<Frame> = (0..10).map(|_| Frame::updates("x".repeat(GATHERED / 2))).collect();
         let (mut written, mut gathered) = (Written::default(), Vec::new());
         write_gathered(&mut written, &ready, &mut gathered).await.unwrap();
         assert_eq!((written.bytes.len(), written.writes), (5 * GATHERED, 5));

@@ -54,8 +54,12 @@ pub struct Port {
 /// How much and how long doors put up with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many connections there may be, through all doors.
+    /// How many connections over HTTP there may be that have shown a token.
     pub connections: u32,
+    /// How many connections over HTTP there may be that have not shown a token yet.
+    pub unauthenticated_connections: u32,
+    /// How many connections through the Unix socket there may be.
+    pub local_connections: u32,
     /// How many bytes a WebSocket message may have.
     pub message_bytes: usize,
     /// How often a WebSocket client is pinged.
@@ -143,7 +147,7 @@ impl Doors {
     /// what is ready for them has been written, and after [`Limits::grace`] in any case.
     pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
         let Self { unix, http, limits, signs, .. } = self;
-        let guests = Guests::new(limits.connections);
+        let guests = Guests::new(&limits);
         let http = async {
             match http {
                 Some(door) => door.serve(Arc::clone(&hub), &guests).await,
@@ -176,7 +180,7 @@ impl Port {
 
     /// Lets clients in until `stop` is true or its sender is gone, and lets them go as [`Doors::serve`] does.
     pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
-        let guests = Guests::new(self.limits.connections);
+        let guests = Guests::new(&self.limits);
         tokio::select! {
             () = self.door.serve(hub, &guests) => {}
             _ = stop.wait_for(|stop| *stop) => {}
@@ -195,6 +199,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            unauthenticated_connections: 64,
+            local_connections: 1024,
             message_bytes: DEFAULT_LINE_LIMIT,
             ping_every: Duration::from_secs(30),
             silence: Duration::from_secs(60),

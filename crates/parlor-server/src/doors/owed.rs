@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parlor_engine::{Frame, FrameKind};
 use parlor_wire::{
     Batches, Body, CANCEL_REQUEST, DEFAULT_LINE_LIMIT, Incoming, Message, Open, RequestId, cancel_target,
     parse,
@@ -51,7 +52,7 @@ impl Owed {
         });
     }
 
-    /// The client is told a line.
+    /// A line of another process is passed on to the client.
     pub(super) fn told(&self, line: &str) {
         if line.as_bytes().starts_with(UPDATE) {
             return;
@@ -66,6 +67,21 @@ impl Owed {
             }
             Body::Notification { .. } => {}
         });
+        self.changed.notify_waiters();
+    }
+
+    /// The client was sent a frame.
+    pub(super) fn sent(&self, frame: &Frame) {
+        match frame.kind() {
+            FrameKind::Updates | FrameKind::Notification => return,
+            FrameKind::Response { id, .. } => drop(lock(&self.open).finish(id)),
+            FrameKind::Batch(ids) => {
+                let mut open = lock(&self.open);
+                ids.iter().for_each(|id| drop(open.finish(id)));
+            }
+            FrameKind::Request(id) => drop(lock(&self.asked).begin(id.clone(), ())),
+            FrameKind::Cancel(id) => drop(lock(&self.asked).finish(id)),
+        }
         self.changed.notify_waiters();
     }
 
@@ -150,6 +166,8 @@ fn each(line: &str, mut see: impl FnMut(Message<'_>)) {
 
 #[cfg(test)]
 mod tests {
+    use parlor_json::Object;
+
     use super::*;
 
     fn open(owed: &Owed) -> Vec<String> {
@@ -190,6 +208,22 @@ mod tests {
         assert!(!settled());
         owed.told(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         assert!(settled());
+    }
+
+    #[test]
+    fn frames_count_like_the_lines_that_they_are() {
+        let owed = Owed::new();
+        for id in 1..=4 {
+            owed.heard(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#));
+        }
+        let response = |id| Frame::response(&RequestId::from(id), &Object::default());
+        owed.sent(&response(1));
+        owed.sent(&Frame::batch(&[response(2), response(3)]));
+        owed.sent(&Frame::request(&RequestId::from(7), "a", &Object::default()));
+        assert!(!lock(&owed.asked).is_empty());
+        owed.sent(&Frame::cancel(&RequestId::from(7)));
+        assert!(lock(&owed.asked).is_empty());
+        assert_eq!(open(&owed), ["4"]);
     }
 
     #[test]

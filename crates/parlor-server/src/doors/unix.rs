@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parlor_wire::Frame;
+use parlor_wire::InputLine;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
@@ -46,7 +46,7 @@ impl UnixDoor {
     pub(super) async fn serve(&self, hub: &Arc<Hub>, guests: &Guests, patience: Duration) {
         loop {
             match self.0.accept().await {
-                Ok((stream, _)) => match guests.come_in() {
+                Ok((stream, _)) => match guests.local() {
                     Some(guest) => {
                         let hub = Arc::clone(hub);
                         tokio::spawn(async move {
@@ -99,11 +99,11 @@ enum First {
 
 async fn first_words(incoming: &mut Incoming<OwnedReadHalf>, hub: &Arc<Hub>) -> io::Result<First> {
     loop {
-        if let Some(frame) = incoming.lines.next_frame() {
+        if let Some(frame) = incoming.lines.next_line() {
             let hello = match &frame {
-                Frame::Blank => continue,
-                Frame::Line(line) => Hello::read(line),
-                Frame::TooLong { .. } | Frame::NotUtf8 { .. } => None,
+                InputLine::Blank => continue,
+                InputLine::Line(line) => Hello::read(line),
+                InputLine::TooLong { .. } | InputLine::NotUtf8 { .. } => None,
             };
             if let Some(hello) = hello {
                 return Ok(First::Hello(hello.and_then(to_peer).map(Box::new)));

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use parlor_wire::{Frame, write};
+use parlor_engine::Frame;
+use parlor_wire::{InputLine, write};
 use tokio::time::{Instant, interval_at, timeout};
 
 use super::Limits;
 use super::guests::Guest;
 use crate::hub::{Connection, Hub, Peer};
-use crate::outbox::{Lines, OutboxReader};
+use crate::send_queue::SendQueueReader;
 
 /// How long saying goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -26,11 +27,11 @@ pub(super) async fn converse(
     guest: Arc<Guest>,
     limits: Limits,
 ) {
-    let (mut connection, mut outbox) = hub.connect(peer);
+    let (mut connection, mut queue) = hub.connect(peer);
     let (mut sink, mut stream) = socket.split();
     let goodbye = tokio::select! {
         goodbye = listen(&mut stream, &mut connection, limits.silence) => goodbye,
-        goodbye = tell(&mut sink, &mut outbox, &guest, limits.ping_every) => goodbye,
+        goodbye = tell(&mut sink, &mut queue, &guest, limits.ping_every) => goodbye,
         () = guest.cut() => None,
     };
     drop(connection);
@@ -75,13 +76,13 @@ async fn listen(
 async fn say(connection: &mut Connection, text: &str) {
     let line = write::one_line(text);
     let is_blank = line.bytes().all(|byte| matches!(byte, b' ' | b'\t'));
-    connection.said(if is_blank { Frame::Blank } else { Frame::Line(&line) }).await;
+    connection.said(if is_blank { InputLine::Blank } else { InputLine::Line(&line) }).await;
 }
 
-/// Tells the client what the outbox has, all that is ready with one flush.
+/// Sends the client what waits for it, all that is ready with one flush.
 async fn tell(
     sink: &mut SplitSink<WebSocket, Message>,
-    outbox: &mut OutboxReader,
+    queue: &mut SendQueueReader,
     guest: &Guest,
     ping_every: Duration,
 ) -> Goodbye {
@@ -91,7 +92,7 @@ async fn tell(
         let sent = tokio::select! {
             biased;
             _ = ping.tick() => sink.send(Message::Ping(Bytes::new())).await,
-            ready = outbox.next() => match ready {
+            ready = queue.next() => match ready {
                 Some(ready) => tell_all(sink, &ready).await,
                 None => return Some((close_code::NORMAL, "")),
             },
@@ -103,16 +104,13 @@ async fn tell(
     }
 }
 
-async fn tell_all(sink: &mut SplitSink<WebSocket, Message>, ready: &[Lines]) -> Result<(), axum::Error> {
-    for line in each(ready) {
-        sink.feed(Message::Text(line.into())).await?;
+async fn tell_all(sink: &mut SplitSink<WebSocket, Message>, ready: &[Frame]) -> Result<(), axum::Error> {
+    for line in ready.iter().flat_map(Frame::lines) {
+        // The bytes are shared with all other clients that are sent the same.
+        let Ok(text) = Utf8Bytes::try_from(line) else { continue };
+        sink.feed(Message::Text(text)).await?;
     }
     sink.flush().await
-}
-
-/// What is ready, one by one: a frame has one message.
-fn each(ready: &[Lines]) -> impl Iterator<Item = &str> {
-    ready.iter().flat_map(|lines| lines.split_terminator('\n'))
 }
 
 /// What a client did wrong, by the words of the library: its types are not to be had through axum.
@@ -125,16 +123,5 @@ fn blame(error: &axum::Error) -> (u16, &'static str) {
         (close_code::INVALID, "the message is not text")
     } else {
         (close_code::PROTOCOL, "")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_that_are_said_together_are_frames_of_their_own() {
-        let ready: [Lines; 3] = ["a\nb\n".into(), "c\n".into(), "d\ne\nf\n".into()];
-        assert_eq!(each(&ready).collect::<Vec<_>>(), ["a", "b", "c", "d", "e", "f"]);
     }
 }

@@ -64,7 +64,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 impl Process {
     /// Starts a process with pipes for its three streams. Must be called within a tokio runtime.
     pub fn start(command: &Command, watcher: &Watcher) -> io::Result<Self> {
-        let mark = Uuid::now_v7().to_string();
+        let mark = Uuid::new_v4().to_string();
         let mut builder = builder(command, &mark);
         builder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self::spawn(command, builder, mark, watcher)
@@ -72,7 +72,7 @@ impl Process {
 
     /// Starts a process that has no input and writes both of its outputs to one pipe, so that they stay in order.
     pub fn start_merged(command: &Command, watcher: &Watcher) -> io::Result<(Self, pipe::Receiver)> {
-        let mark = Uuid::now_v7().to_string();
+        let mark = Uuid::new_v4().to_string();
         let mut builder = builder(command, &mark);
         let (reader, writer) = io::pipe()?;
         builder.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);

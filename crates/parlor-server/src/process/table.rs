@@ -145,11 +145,23 @@ mod tests {
         let rows = rows();
         let own = rows.iter().find(|row| row.pid == me()).unwrap();
         assert_eq!(own.parent, rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get()));
-        assert_eq!(own.group, rustix::process::getpgrp().as_raw_nonzero().get());
         assert!(!own.dead);
         assert!(own.is_still_there());
         let other = Row { start: "another time".to_owned(), ..own.clone() };
         assert!(!other.is_still_there(), "a process that got the number later is another one");
+    }
+
+    #[test]
+    fn the_list_has_the_group_of_a_process() {
+        // The group of the tests may be outside of this process namespace, where it has no number.
+        let mut command = std::process::Command::new("sleep");
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let listed = row(pid).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((listed.parent, listed.group), (me(), pid));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use parlor_wire::{RpcError, code};
 use self::ask::Asked;
 pub(crate) use self::index::index;
 use self::snippet::Snippet;
-pub(crate) use self::text::{words_of, words_of_row};
+pub(crate) use self::text::{TOOL_FIELDS, words_of, words_of_row};
 use crate::json;
 use crate::stored;
 
@@ -21,8 +21,13 @@ use crate::stored;
 pub const ROLES: [&str; 5] = ["user", "agent", "thought", "tool", parlor_store::TITLE];
 
 /// Answers a search, as `_parlor/search` does: the params of the request in, the result out. `now` is in milliseconds
-/// since 1970. This blocks.
-pub fn answer(store: &dyn Store, params: &Object, now: i64) -> Result<Object, RpcError> {
+/// since 1970, and `agent_name` says how an agent is shown. This blocks.
+pub fn answer(
+    store: &dyn Store,
+    params: &Object,
+    now: i64,
+    agent_name: impl Fn(&str) -> String,
+) -> Result<Object, RpcError> {
     let asked = Asked::read(params, now)?;
     let failed = |error: StoreError| RpcError::new(code::INTERNAL_ERROR, error.to_string());
     let mut hits = store.search(&asked.search, asked.offset, asked.limit + 1).map_err(failed)?;
@@ -31,7 +36,10 @@ pub fn answer(store: &dyn Store, params: &Object, now: i64) -> Result<Object, Rp
     let mut shown = Vec::with_capacity(hits.len());
     for hit in &hits {
         // What was deleted or taken back meanwhile is not shown.
-        if let Some(found) = look_up(store, &asked.search.query, hit).map_err(failed)? {
+        if let Some(mut found) = look_up(store, &asked.search.query, hit).map_err(failed)? {
+            if let Some(agent) = json::text(&found, "agent") {
+                found.set("agent", json::string(&agent_name(&agent)));
+            }
             shown.push(found.to_json().as_str().to_owned());
         }
     }
@@ -72,12 +80,13 @@ fn show(row: &SessionRow, hit: &Hit, entry: Option<&EntryId>, snippet: &Snippet)
     match entry {
         Some(EntryId::Message(_, id)) => shown.set("messageId", id.as_json()),
         Some(EntryId::ToolCall(id)) => shown.set("toolCallId", id.as_json()),
+        Some(EntryId::Terminal(id)) => shown.set("terminalId", id.as_json()),
         Some(
             EntryId::Plan(_)
-            | EntryId::Terminal(_)
             | EntryId::Compaction(_)
             | EntryId::Subagent(_)
             | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
             | EntryId::Note(_),
         )
         | None => {}

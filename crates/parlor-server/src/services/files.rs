@@ -1,53 +1,109 @@
 //! `fs/read_text_file` and `fs/write_text_file`, on the disk. The functions block.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use parlor_json::{Json, Object};
+use parlor_json::{Json, Object, string_literal};
 use parlor_wire::{RpcError, code};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use uuid::Uuid;
 
+use super::access::{FilePlace, FileRefused, FileScope};
 use super::params;
 
 /// The longest file that is read or written.
 pub const MAX_FILE: u64 = 64 << 20;
 
+/// The longest answer, as JSON: an agent for which more than 64 MiB waits is cut off.
+const MAX_ANSWER: usize = (64 << 20) - (512 << 10);
+
+/// How many bytes a request will have in memory, about. A file that is not served is not looked at.
+pub(crate) fn length(method: &str, params: &Object, scope: &FileScope) -> u64 {
+    if method == "fs/write_text_file" {
+        return params.text_len() as u64;
+    }
+    let place = params::path(params, "path").and_then(|path| placed("read", &path, scope));
+    let file = place.ok().and_then(|place| place.stat().ok().flatten());
+    file.and_then(|file| u64::try_from(file.st_size).ok()).unwrap_or(0)
+}
+
 /// Reads a text file, or `limit` lines of it from `line` on, which counts from 1. Line ends stay as they are.
-pub fn read(params: &Object) -> Result<Json, RpcError> {
+pub fn read(params: &Object, scope: &FileScope) -> Result<Json, RpcError> {
     let path = params::path(params, "path")?;
     let line = params::number(params, "line")?;
     let limit = params::number(params, "limit")?;
-    let text = read_text(&path)?;
+    let text = read_text(&path, scope)?;
     let content = if line.is_none() && limit.is_none() {
         &text
     } else {
         // Some agents count from zero; both mean the first line.
         lines(&text, line.unwrap_or(1).saturating_sub(1), limit.unwrap_or(u64::MAX))
     };
-    let mut result = Object::default();
-    result.set("content", params::string(content));
-    Ok(result.to_json())
+    let content = string_literal(content);
+    // It may be long, and is not needed any more.
+    drop(text);
+    if content.len() > MAX_ANSWER {
+        let shown = path.display();
+        let message = format!("`{shown}` is too long as JSON: read it in parts, with `line` and `limit`");
+        return Err(RpcError::new(code::INTERNAL_ERROR, message));
+    }
+    let mut result = String::with_capacity(content.len() + 16);
+    result.extend([r#"{"content":"#, &content, "}"]);
+    drop(content);
+    Ok(Json::parse(result).expect("a string literal is JSON"))
 }
 
 /// Writes a text file; it is created if it does not exist, folders are not. Whoever reads it meanwhile sees the old text
 /// or the new one, where the system allows it.
-pub fn write(params: &Object) -> Result<Json, RpcError> {
+pub fn write(params: &Object, scope: &FileScope) -> Result<Json, RpcError> {
     let path = params::path(params, "path")?;
     let content = params::text(params, "content")?;
     if content.len() as u64 > MAX_FILE {
         return Err(too_long(&path));
     }
-    write_text(&path, content.as_bytes()).map_err(|error| failed("write", &path, &error))?;
+    let place = placed("write", &path, scope)?;
+    write_text(&place, content.as_bytes()).map_err(|error| failed("write", &path, &error))?;
     Ok(Object::default().to_json())
 }
 
-fn read_text(path: &Path) -> Result<String, RpcError> {
+/// Looks whether a file that somebody else reads or writes may be, whether it is there or not.
+pub fn check(params: &Object, scope: &FileScope) -> Result<(), RpcError> {
+    let path = params::path(params, "path")?;
+    served(scope)?;
+    scope.check(&path).map_err(|refused| not_served("reach", &path, &refused))
+}
+
+/// The place of a file that may be read or written.
+fn placed(what: &str, path: &Path, scope: &FileScope) -> Result<FilePlace, RpcError> {
+    served(scope)?;
+    scope.place(path).map_err(|refused| not_served(what, path, &refused))
+}
+
+fn served(scope: &FileScope) -> Result<(), RpcError> {
+    if scope.is_off() {
+        return Err(RpcError::new(code::METHOD_NOT_FOUND, "this agent is served no files (fs = \"off\")"));
+    }
+    Ok(())
+}
+
+fn not_served(what: &str, path: &Path, refused: &FileRefused) -> RpcError {
+    let reason = match refused {
+        FileRefused::Io(error) => return failed(what, path, error),
+        FileRefused::Outside => "outside",
+        FileRefused::Private => "private",
+        FileRefused::Unresolved => "unresolved",
+    };
+    let mut data = Object::default();
+    data.set("path", params::string(&path.display().to_string()));
+    data.set("reason", params::string(reason));
+    params::invalid(format!("cannot {what} `{}`: {refused}", path.display())).with_data(data.to_json())
+}
+
+fn read_text(path: &Path, scope: &FileScope) -> Result<String, RpcError> {
     let error = |error| failed("read", path, &error);
-    // Before it is opened: to open a pipe is to wait for somebody who writes.
-    regular(&fs::metadata(path).map_err(error)?).map_err(error)?;
-    let file = File::open(path).map_err(error)?;
+    let file = placed("read", path, scope)?.open(OFlags::RDONLY).map_err(error)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(error)?;
     if bytes.len() as u64 > MAX_FILE {
@@ -72,19 +128,14 @@ fn after_lines(text: &str, count: u64) -> usize {
     text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').nth(last).map_or(text.len(), |(at, _)| at + 1)
 }
 
-fn write_text(path: &Path, content: &[u8]) -> io::Result<()> {
-    let target = match path.canonicalize() {
-        Ok(target) => target,
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        // A link to a file that does not exist yet. Renaming would replace the link.
-        Err(_) if path.is_symlink() => return File::create(path)?.write_all(content),
-        Err(_) => return create(path, content),
-    };
-    let before = fs::metadata(&target)?;
-    regular(&before)?;
+fn write_text(place: &FilePlace, content: &[u8]) -> io::Result<()> {
     // Renaming would also replace a file that may not be written, so opening it is the test, and the way back.
-    let mut file = OpenOptions::new().write(true).open(&target)?;
-    match replace(&target, &before, content) {
+    let mut file = match place.open(OFlags::WRONLY) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return create(place, content),
+        Err(error) => return Err(error),
+    };
+    match replace(place, &file.metadata()?, content) {
         Ok(()) => Ok(()),
         Err(NotReplaced) => {
             file.set_len(0)?;
@@ -94,10 +145,10 @@ fn write_text(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// A file that does not exist.
-fn create(path: &Path, content: &[u8]) -> io::Result<()> {
-    let scratch = Scratch::beside(path)?;
+fn create(place: &FilePlace, content: &[u8]) -> io::Result<()> {
+    let scratch = Scratch::beside(place)?;
     scratch.fill(content)?;
-    scratch.become_file(path)
+    scratch.become_file()
 }
 
 /// The file could not be replaced as a whole, and is as it was.
@@ -109,8 +160,8 @@ impl From<io::Error> for NotReplaced {
     }
 }
 
-fn replace(target: &Path, before: &fs::Metadata, content: &[u8]) -> Result<(), NotReplaced> {
-    let scratch = Scratch::beside(target)?;
+fn replace(place: &FilePlace, before: &fs::Metadata, content: &[u8]) -> Result<(), NotReplaced> {
+    let scratch = Scratch::beside(place)?;
     let after = scratch.file.metadata()?;
     // Other names of the same file must still be names of it, and it must still be its owner's.
     if before.nlink() > 1 || before.uid() != after.uid() || before.gid() != after.gid() {
@@ -118,20 +169,22 @@ fn replace(target: &Path, before: &fs::Metadata, content: &[u8]) -> Result<(), N
     }
     scratch.file.set_permissions(before.permissions())?;
     scratch.fill(content)?;
-    Ok(scratch.become_file(target)?)
+    Ok(scratch.become_file()?)
 }
 
 /// A file that is to take the place of another. It is removed if it does not get there.
-struct Scratch {
+struct Scratch<'a> {
     file: File,
-    path: PathBuf,
+    name: String,
+    place: &'a FilePlace,
 }
 
-impl Scratch {
-    fn beside(path: &Path) -> io::Result<Self> {
-        let folder = path.parent().ok_or(io::ErrorKind::IsADirectory)?;
-        let path = folder.join(format!(".parlor-{}", Uuid::now_v7()));
-        Ok(Self { file: OpenOptions::new().write(true).create_new(true).open(&path)?, path })
+impl<'a> Scratch<'a> {
+    fn beside(place: &'a FilePlace) -> io::Result<Self> {
+        let name = format!(".parlor-{}", Uuid::new_v4());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&place.directory, &name, flags, Mode::from_raw_mode(0o666))?;
+        Ok(Self { file: file.into(), name, place })
     }
 
     fn fill(&self, content: &[u8]) -> io::Result<()> {
@@ -139,23 +192,17 @@ impl Scratch {
         self.file.sync_data()
     }
 
-    fn become_file(&self, path: &Path) -> io::Result<()> {
-        fs::rename(&self.path, path)
+    fn become_file(&self) -> io::Result<()> {
+        let FilePlace { directory, name } = self.place;
+        Ok(rustix::fs::renameat(directory, &self.name, directory, name)?)
     }
 }
 
-impl Drop for Scratch {
+impl Drop for Scratch<'_> {
     fn drop(&mut self) {
         // After a rename there is none of this name.
-        let _ = fs::remove_file(&self.path);
+        let _ = rustix::fs::unlinkat(&self.place.directory, &self.name, AtFlags::empty());
     }
-}
-
-fn regular(metadata: &fs::Metadata) -> io::Result<()> {
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if metadata.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) }
 }
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> RpcError {
@@ -169,4 +216,26 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> RpcError {
 fn too_long(path: &Path) -> RpcError {
     let most = MAX_FILE >> 20;
     RpcError::new(code::INTERNAL_ERROR, format!("`{}` is longer than {most} MiB", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::access::FileAccess;
+
+    #[test]
+    fn only_what_is_served_is_measured() {
+        let home = tempfile::tempdir().unwrap();
+        let work = home.path().join("work");
+        fs::create_dir(&work).unwrap();
+        fs::write(work.join("in"), "inside").unwrap();
+        fs::write(home.path().join("out"), "outside").unwrap();
+        std::os::unix::fs::symlink("../out", work.join("link")).unwrap();
+        let scope = FileScope::new(FileAccess::Workspace, vec![work.clone()], Vec::new());
+        for (path, bytes) in [("work/in", 6), ("work/none", 0), ("out", 0), ("work/link", 0)] {
+            let mut params = Object::default();
+            params.set("path", params::string(home.path().join(path).to_str().unwrap()));
+            assert_eq!(length("fs/read_text_file", &params, &scope), bytes, "{path}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! Version 1 of the protocol lets an agent ask its client for them. Parlor runs where the agent runs, so it can do it
 //! itself, whoever is connected.
 
+pub mod access;
+pub(crate) mod budget;
 pub mod files;
 mod output;
 mod params;

@@ -158,7 +158,7 @@ impl Terminals {
         let (process, reader) = Process::start_merged(&command, &self.watcher)
             .map_err(|error| cannot_start(&error, &command.program.to_string_lossy()))?;
 
-        let id: Arc<str> = Uuid::now_v7().to_string().into();
+        let id: Arc<str> = Uuid::new_v4().to_string().into();
         let output = Arc::new(Mutex::new(Output::new(usize::try_from(limit).unwrap_or(usize::MAX))));
         let (publish, exit) = watch::channel(None);
         let (release, released) = oneshot::channel();

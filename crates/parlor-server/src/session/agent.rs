@@ -1,97 +1,79 @@
 //! A session's agent: what it says, what it is told, how it is brought back.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use parlor_dialect::live::{self, AgentUpdate, Spans, Stream};
-use parlor_dialect::{Decoded, Decoder, Dialect, Losses};
+use parlor_dialect::live::{self, AgentLine, AgentUpdate, Beside, Stream};
+use parlor_dialect::settings::{Setting, Settings};
+use parlor_dialect::{Decoded, Decoder, Dialect, LossKind};
+use parlor_engine::{AgentCall, AgentCommand, AgentEpoch, AgentLink, Capability, Timer, context};
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::session::{Effect, Input, Prompt, Reply, Step, TurnTaking};
-use parlor_session::{Entry, EntryId, Role, SessionId, Slot, Target, Update, Upsert};
+use parlor_session::session::{
+    Cancelled, ClientId, Effect, Envelope, Input, Prompt, PromptId, Reply, TurnTaking,
+};
+use parlor_session::{Entry, EntryId, EventKind, Role, Slot, State, Target, Update, Upsert};
 use parlor_wire::{Outcome, RequestId, RpcError, code};
 
-use super::chosen::Chosen;
-use super::tell::{Source, meta_before};
-use super::{Actor, AgentCall, MOST_SILENCE, Message, SILENCE, Starting, StepMarks, fresh};
-use crate::agent::{Agent, Home, Offer, Reply as AgentReply};
-use crate::config::chosen_env;
-use crate::context;
-use crate::hub::Shared;
+use super::restore::{Bound, REFUSED, RefusedSettings, restore};
+use super::seat::Seat;
+use super::{Actor, AgentMessage, Link, Message};
+use crate::agent::{History, Reply as AgentReply, Rest, Startup, Tie};
 use crate::json;
-use crate::services::files;
-use crate::services::terminals::{TerminalEvent, Terminals};
+use crate::services::terminals::TerminalEvent;
 
-/// An agent and the session that it has for ours.
-#[derive(Debug)]
-pub(crate) struct Bound {
-    pub(crate) agent: Arc<Agent>,
-    pub(crate) session: SessionId,
-    /// Whether the agent may still be telling what was before.
-    pub(crate) replays: bool,
-    /// Whether the agent knows nothing of the conversation.
-    pub(crate) anew: bool,
-    /// What it said about modes and options.
-    pub(crate) result: Object,
-}
+/// How much of what an agent says when it opens a session is kept.
+const MAX_OPENED: usize = 256 << 10;
 
 /// The key by which a session remembers that its agent was not given the conversation yet.
 const HAND_OVER: &str = "handOver";
 
-impl Bound {
-    /// Our session needs the agent no more, for now. What the agent still says is said in it.
-    pub(super) fn release(self, hub: &Arc<Shared>, ours: &SessionId) {
-        self.agent.release(&self.session, Home { hub: Arc::downgrade(hub), session: ours.clone() });
-        if self.agent.offers(Offer::Close) {
-            self.tell("session/close");
-        }
-    }
+/// The key by which a session remembers that only its agent said where it works: it is served no files there.
+pub(crate) const UNPLACED: &str = "unplaced";
 
-    /// Our session is gone, or goes without the agent.
-    pub(super) fn discard(self) {
-        self.agent.unlink(&self.session);
-        if self.agent.offers(Offer::Delete) {
-            self.tell("session/delete");
-        } else if self.agent.offers(Offer::Close) {
-            self.tell("session/close");
-        }
-    }
-
-    /// Tells the agent at once, before it can be asked for the session again. Nobody waits for its answer.
-    fn tell(&self, method: &str) {
-        drop(self.agent.call_now(method, &Actor::params_for(&self.session)));
-    }
-}
+/// The key by which a session remembers of how many entries the conversation was that its agent was given.
+const HANDED: &str = "handedOver";
 
 impl Actor {
-    /// The agent is there.
-    pub(super) fn bind(&mut self, bound: Bound, anew: bool) {
+    /// The agent is there, and has said this already.
+    pub(super) async fn bind(&mut self, bound: Bound, anew: bool, rest: Option<Rest>) {
         self.flush_info();
-        let dialect = bound.agent.dialect;
+        let dialect = bound.tie.agent.about.dialect;
         self.decoder = Decoder::new(dialect);
         self.stream = None;
         let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
         let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
         data.set("agentDialect", json::string(dialect.name()));
+        if anew {
+            data.remove(HANDED);
+        }
         let anew = anew && !self.session.transcript().entries().is_empty();
         // An agent that began anew may be brought back before it was given the conversation.
         self.hand_over = anew || data.get(HAND_OVER).is_some();
         if self.hand_over {
             data.set(HAND_OVER, json::json("true"));
+            let id = self.ids.new_id().as_json().to_text().into_owned();
+            self.step(Input::HandedOver(Envelope::new(id)));
         }
         self.handed = None;
         data.to_json().as_str().clone_into(&mut self.row.data);
-        self.row.agent_session = Some(bound.session.as_json().as_literal().to_owned());
+        self.row.agent_session = Some(bound.tie.session.as_json().as_literal().to_owned());
         self.due.row = true;
-        self.agent = Some(bound);
-        self.step(Input::AgentReady { taking, anew });
+        let Tie { agent, session, epoch } = &bound.tie;
+        agent.serves(session, &self.id);
+        let link = AgentLink { epoch: *epoch, agent: Arc::clone(&agent.about), session: session.clone() };
+        self.ties.insert(link.epoch, bound.tie);
+        self.agent = Some(link);
+        let clients: Vec<_> = self.seats.keys().copied().collect();
+        clients.into_iter().for_each(|client| self.command(AgentCommand::AddClient(client)));
+        self.step(Input::AgentRestored { taking, anew });
+        if let Some(rest) = rest {
+            self.take_rest(rest).await;
+        }
+        self.step(Input::EarlyUpdatesTaken);
         self.go_on_with_forks(None);
     }
 
     /// Updates of the agent, one a line.
     pub(super) fn lines(&mut self, lines: &str) {
-        if let Some(starting) = &mut self.starting {
-            starting.heard = Instant::now();
-        }
         for line in lines.split_terminator('\n') {
             self.line(line);
         }
@@ -101,44 +83,60 @@ impl Actor {
         if let Some(stream) = self.stream.take()
             && let Some(decoded) = stream.read(line)
         {
-            self.said(line, decoded, Some(stream.spans()));
+            let line = AgentLine::of_stream(line, &stream, &decoded);
+            self.said(decoded, &line);
             self.stream = Some(stream);
             return;
         }
         let read = AgentUpdate::read(line);
         let spans = read.as_ref().and_then(|read| read.spans(line));
-        let decoded = match read {
-            Some(read) => read.decode(&self.decoder, &mut fresh),
+        let (decoded, beside) = match read {
+            Some(read) => {
+                let beside = read.beside();
+                let ids = &mut self.ids;
+                (read.decode(&self.decoder, &mut || ids.new_id()), beside)
+            }
             None => {
                 let Ok(message) = Json::parse(line) else { return };
                 let params = json::object(Some(message.raw())).get("params").cloned();
                 let Ok((_, update)) = live::update_of(params.as_ref().map(Json::raw)) else { return };
-                self.decoder.decode(update, &mut fresh)
+                let beside = Beside::of_params(&json::object(params.as_ref().map(Json::raw)));
+                let ids = &mut self.ids;
+                (self.decoder.decode(update, &mut || ids.new_id()), beside)
             }
         };
         match decoded {
             Ok(decoded) => {
-                self.stream = spans.as_ref().and_then(|spans| Stream::after(line, spans, &decoded));
-                self.said(line, decoded, spans.as_ref());
+                self.stream = spans.as_ref().and_then(|spans| Stream::after(line, spans, &beside, &decoded));
+                let line = AgentLine::new(line, spans.as_ref(), beside, &decoded);
+                self.said(decoded, &line);
             }
-            Err(bad) => tracing::warn!(session = %self.id, "an update of the agent is refused: {bad}"),
+            Err(bad) => {
+                self.losses.add(LossKind::UpdateRefused);
+                tracing::warn!(session = %self.id, "an update of the agent is refused: {bad}");
+            }
         }
     }
 
-    /// What the agent said in a line. `spans` is where its ids stand.
-    fn said(&mut self, line: &str, decoded: Decoded, spans: Option<&Spans>) {
-        if let Some(ignored) = &decoded.ignored {
+    /// What the agent said in a line.
+    fn said(&mut self, mut decoded: Decoded, line: &AgentLine<'_>) {
+        for ignored in &decoded.ignored {
+            self.losses.add(LossKind::UpdatePart);
             tracing::debug!(session = %self.id, "part of an update is ignored: {ignored}");
         }
-        if self.starting.as_ref().is_some_and(|starting| starting.replays)
-            && !matches!(decoded.update, Update::Upsert { target: Target::Slot(_), .. })
-        {
-            return;
+        // An agent that is built with parlor marks the titles that it makes.
+        live::drop_generated_title(&mut decoded.update);
+        if live::drop_reserved(&mut decoded.update) || line.beside().was_reserved() {
+            self.losses.add(LossKind::ReservedMeta);
+        }
+        if let Some(tie) = self.agent.as_ref().and_then(|link| self.ties.get(&link.epoch)) {
+            live::map_sessions(&mut decoded.update, |theirs| tie.agent.our_session(theirs));
         }
         match decoded.update {
             Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
-                return self.said_info(upsert, line, spans);
+                return self.said_info(upsert, line);
             }
+            update if live::is_notice(&update) => return self.tell_live(update, Some(line)),
             Update::State(_) => self.flush_info(),
             Update::Upsert { .. }
             | Update::Append { .. }
@@ -146,105 +144,112 @@ impl Actor {
             | Update::Remove { .. }
             | Update::Note { .. } => {}
         }
-        let meta = meta_before(self.session.transcript(), &decoded.update);
-        let entry = entry_of(&decoded.update);
-        let named = decoded.naming != parlor_session::Naming::Named;
-        let naming = decoded.naming;
-        let mut step = std::mem::take(&mut self.room);
-        self.session.step(Input::Said(decoded.update, naming), &mut fresh, &mut step);
-        let before = self.marks_for(&step);
-        let marks = if step.inserted.is_empty() && step.changes.len() == 1 {
-            let source = spans.map(|spans| Source { line, spans, entry, named });
-            let change = step.changes.remove(0);
-            self.decoder.took(&change, naming);
-            self.unsaved.note(&change);
-            self.unworded.note(&change);
-            self.changed(&change);
-            self.tell(&change, meta.as_ref(), source.as_ref());
-            StepMarks { before, ended: self.marks_for(&step) }
-        } else {
-            for change in &step.changes {
-                self.decoder.took(change, naming);
-            }
-            self.took(&mut step, before)
-        };
-        self.effects(step, &marks);
+        self.step_said(decoded.update, decoded.naming, Some(line));
     }
 
-    /// Does what a step wanted done, now that all is stored.
+    /// Decides what is done about what steps wanted.
     pub(super) fn act(&mut self) {
         self.tell_title();
-        for effect in std::mem::take(&mut self.effects) {
-            match effect {
-                Effect::Send(prompt) => self.send(&prompt),
-                Effect::Recall(prompt) => {
-                    if let (Some((agent, _)), Some(id)) = (self.bound(), self.sent.get(&prompt)) {
-                        agent.take_back(id);
-                    }
-                }
-                Effect::Interrupt => {
-                    if let Some((agent, session)) = self.bound() {
-                        agent.notify("session/cancel", &Self::params_for(session));
-                    }
-                }
-                Effect::Reply(question, reply) => {
-                    let Some(asked) = self.questions.remove(&question) else { continue };
-                    let Some((agent, _)) = self.bound() else { continue };
-                    let reply = match reply {
-                        Reply::Result(result) => Ok(result),
-                        // A form that nobody here can show is one that nobody filled in.
-                        Reply::Error(error) if asked.is_unasked_form(&error) => {
-                            Ok(live::cancelled_answer(&asked.method))
-                        }
-                        Reply::Error(error) => Err(error),
-                        Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
-                        Reply::TakenBack => {
-                            let error = RpcError::new(code::REQUEST_CANCELLED, "the question was taken back");
-                            Err(json::error_object(&error))
-                        }
-                        Reply::Gone => continue,
-                    };
-                    agent.answer(&asked.id, &reply);
-                }
-                Effect::NeedAgent => self.start_agent(),
-                Effect::Release => {
-                    if !self.session.is_busy()
-                        && let Some(bound) = self.agent.take()
-                    {
-                        bound.release(&self.hub, &self.id);
-                        self.session.step(Input::AgentReleased, &mut fresh, &mut Step::default());
-                    }
-                }
-                Effect::Settle { .. } | Effect::Ask(..) | Effect::Withdraw(..) | Effect::HeldChanged => {}
+        let mut cancels = false;
+        loop {
+            let effects = std::mem::take(&mut self.effects);
+            if effects.is_empty() && !self.release() {
+                break;
+            }
+            for effect in effects {
+                cancels |= self.act_on(effect);
             }
         }
+        if cancels {
+            self.expect_end(self.session.cancelled());
+        }
+    }
+
+    /// Does one thing that a step wanted done; whether that cancels something.
+    fn act_on(&mut self, effect: Effect) -> bool {
+        let mut cancels = false;
+        match effect {
+            Effect::Send(prompt) => self.send(&prompt),
+            Effect::Recall(prompt) => {
+                cancels = true;
+                self.command(AgentCommand::CancelPrompt(prompt));
+            }
+            Effect::Interrupt => {
+                self.notify_agent("session/cancel");
+                cancels = true;
+            }
+            Effect::Reply(question, reply) => {
+                let Some(asked) = self.questions.remove(&question) else { return cancels };
+                let reply = match reply {
+                    Reply::Result(result) => Ok(result),
+                    // A form that nobody here can show is one that nobody filled in.
+                    Reply::Error(error) if asked.is_unasked_form(&error) => {
+                        Ok(live::cancelled_answer(&asked.method))
+                    }
+                    Reply::Error(error) => Err(error),
+                    Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
+                    Reply::TakenBack => {
+                        let error = RpcError::new(code::REQUEST_CANCELLED, "the question was taken back");
+                        Err(json::error_object(&error))
+                    }
+                    Reply::Gone => return cancels,
+                };
+                self.respond(asked.id, reply);
+            }
+            Effect::NeedAgent => self.start_agent(),
+            Effect::Settle { .. }
+            | Effect::Ask(..)
+            | Effect::Withdraw(..)
+            | Effect::Decided { .. }
+            | Effect::HeldChanged => {}
+        }
+        cancels
+    }
+
+    /// Releases the agent of a session that was closed or archived, when its turn has ended; whether it did.
+    fn release(&mut self) -> bool {
+        if !self.leaving.releases || self.session.is_cancelling() {
+            return false;
+        }
+        self.leaving.releases = false;
+        let is_unwanted = self.session.is_deserted() || self.row.archived;
+        if is_unwanted && !self.session.is_busy() && self.agent.is_some() {
+            self.cancel_forwarded();
+            self.command(AgentCommand::Release);
+            self.agent = None;
+            self.step(Input::AgentReleased);
+            return true;
+        }
+        false
     }
 
     fn send(&mut self, prompt: &Prompt) {
-        let Some((agent, session)) = self.bound() else { return };
-        let (agent, session) = (Arc::clone(agent), session.clone());
+        let Some(AgentLink { agent, session, .. }) = self.agent.clone() else { return };
         let mut content = live::prompt_to_agent(&prompt.content, agent.dialect, &mut self.losses);
-        if std::mem::take(&mut self.hand_over) {
+        if self.hand_over && !context::is_command(&prompt.content) {
+            self.hand_over = false;
             self.handed = Some(prompt.id);
-            content = self.with_context(&content, agent.offers(Offer::EmbeddedContext));
+            content = self.with_context(&content);
         }
         let mut params = Self::params_for(&session);
+        let is_empty = content.as_str() == "[]";
         params.set("prompt", content);
         params.add_missing(&prompt.more);
         self.decoder.turn_boundary();
-        match agent.call_for(&self.me, AgentCall::Prompt(prompt.id), "session/prompt", &params) {
-            Ok(id) => drop(self.sent.insert(prompt.id, id)),
-            Err(error) => {
-                let me = self.me.clone();
-                let call = AgentCall::Prompt(prompt.id);
-                tokio::spawn(async move { me.send(Message::AgentAnswered(call, Err(error))).await });
-            }
+        // The agent may have spoken another version when the prompt was taken.
+        if is_empty {
+            let message = "nothing of the prompt can be said in the agent's version of the protocol";
+            let error = json::error_object(&RpcError::new(code::INVALID_PARAMS, message));
+            let failed = AgentMessage::Failed(AgentCall::Prompt(prompt.id), error);
+            return self.pending.push_back(Message::Agent(self.epoch, failed));
         }
+        let (call, method) = (AgentCall::Prompt(prompt.id), "session/prompt".to_owned());
+        self.command(AgentCommand::Call { call, method, params });
     }
 
     /// A prompt with the conversation so far in front of it, for an agent that knows nothing of it. The prompt itself may
     /// be in the conversation already.
-    fn with_context(&self, content: &Json, embedded: bool) -> Json {
+    fn with_context(&mut self, content: &Json) -> Json {
         let transcript = self.session.transcript();
         let entries = transcript.entries();
         let is_prompt = |entry: &Entry| matches!(entry.id(), EntryId::Message(Role::User, _));
@@ -252,210 +257,393 @@ impl Actor {
             Some(TurnTaking::OneByOne) => entries.iter().rposition(is_prompt).unwrap_or(entries.len()),
             Some(TurnTaking::Queueing) | None => entries.len(),
         };
-        context::in_front_of(content, &context::of(transcript, &entries[..end]), embedded)
+        let Some(envelope) = self.session.envelope() else { return content.clone() };
+        let with = context::in_front_of(content, &context::of(transcript, &entries[..end]), envelope);
+        let mut data = self.data();
+        data.set(HANDED, json::json(end.to_string()));
+        self.set_data(&data);
+        with
     }
 
+    /// Whether a title of the agent's is made of nothing but the conversation that it was given.
+    pub(super) fn is_handed_title(&self, title: &JsonStr) -> bool {
+        let Some(count) = self.data().get(HANDED).and_then(|count| count.as_str().parse().ok()) else {
+            return false;
+        };
+        let transcript = self.session.transcript();
+        let entries = transcript.entries();
+        let text = context::of(transcript, &entries[..entries.len().min(count)]);
+        self.session
+            .envelope()
+            .is_some_and(|envelope| context::is_title_of(&title.to_text(), &text, envelope))
+    }
+
+    pub(super) fn data(&self) -> Object {
+        json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw))
+    }
+
+    fn set_data(&mut self, data: &Object) {
+        data.to_json().as_str().clone_into(&mut self.row.data);
+        self.due.row = true;
+    }
+
+    /// The agent answered a request of the session's.
     pub(super) fn agent_answered(&mut self, call: AgentCall, reply: AgentReply) {
         match call {
             AgentCall::Forwarded(call) => self.forwarded(&call, reply),
-            AgentCall::Prompt(prompt) => {
-                self.sent.remove(&prompt);
-                self.flush_info();
-                if self.handed.take_if(|handed| *handed == prompt).is_some() {
-                    self.handed_over(reply.is_ok());
+            AgentCall::Prompt(prompt) => self.prompt_answered(prompt, reply),
+            AgentCall::SetTitle => {
+                if let Err(error) = reply {
+                    let error = error.as_str();
+                    tracing::warn!(session = %self.id, error, "the agent does not take the title");
                 }
-                let input = match (self.session.agent(), reply) {
-                    (Some(TurnTaking::Queueing), Ok(result)) => {
-                        let mut fields = json::object(Some(result.raw()));
-                        let message = json::literal(&fields, "messageId").map(Into::into);
-                        fields.remove("messageId");
-                        Input::Accepted { prompt, message, fields }
-                    }
-                    (Some(TurnTaking::Queueing), Err(error)) => Input::Rejected { prompt, error },
-                    (Some(TurnTaking::OneByOne) | None, reply) => {
-                        self.decoder.turn_boundary();
-                        let state = match &reply {
-                            Ok(result) => live::state_after(Outcome::Result(result.raw())),
-                            Err(error) => live::state_after(Outcome::Error(error.raw())),
-                        };
-                        Input::Ended { prompt, state }
-                    }
-                };
-                self.step(input);
             }
         }
     }
 
-    /// The agent was given the conversation, and has taken it or not.
-    fn handed_over(&mut self, taken: bool) {
-        self.hand_over = !taken;
-        if taken {
-            let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
+    fn prompt_answered(&mut self, prompt: PromptId, reply: AgentReply) {
+        self.flush_info();
+        let input = match (self.session.agent(), reply) {
+            (Some(TurnTaking::Queueing), Ok(result)) => {
+                let mut fields = json::object(Some(result.raw()));
+                let message = json::literal(&fields, "messageId").map(Into::into);
+                fields.remove("messageId");
+                Input::Accepted { prompt, message, fields }
+            }
+            (Some(TurnTaking::Queueing), Err(error)) => {
+                self.turn_ended(prompt, false);
+                if RpcError::from_raw(error.raw()).code() == code::REQUEST_CANCELLED {
+                    Input::Dropped { prompt, error }
+                } else {
+                    Input::Rejected { prompt, error }
+                }
+            }
+            (Some(TurnTaking::OneByOne) | None, reply) => {
+                self.decoder.turn_boundary();
+                let state = match &reply {
+                    Ok(result) => live::state_after(Outcome::Result(result.raw())),
+                    Err(error) => live::state_after(Outcome::Error(error.raw())),
+                };
+                Input::Ended { prompt, state }
+            }
+        };
+        self.step(input);
+    }
+
+    /// The turn of a prompt is over. If the agent was given the conversation with it, it has that now, unless the turn was
+    /// cancelled, refused or failed: then it is given it again.
+    pub(super) fn turn_ended(&mut self, prompt: PromptId, is_completed: bool) {
+        if self.handed.take_if(|handed| *handed == prompt).is_none() {
+            return;
+        }
+        self.hand_over = !is_completed;
+        if is_completed {
+            let mut data = self.data();
             data.remove(HAND_OVER);
-            data.to_json().as_str().clone_into(&mut self.row.data);
-            self.due.row = true;
+            self.set_data(&data);
         }
     }
 
-    /// Brings the agent back, unless somebody is at it.
+    /// Whether the agent knows all of the conversation.
+    pub(super) fn knows_conversation(&self) -> bool {
+        !self.hand_over && self.handed.is_none()
+    }
+
+    /// Restores the agent's session, unless somebody is at it.
     pub(super) fn start_agent(&mut self) {
         if self.starting.is_some() || self.agent.is_some() {
             return;
         }
-        let now = Instant::now();
-        // One inside this process tells no old stories.
-        let is_local = self.hub.config_of(&self.row).is_some_and(|config| config.local.is_some());
-        self.starting = Some(Starting { since: now, heard: now, replays: !is_local, bound: None });
+        self.starting = Some(self.now.monotonic);
+        self.commands.push((self.epoch, AgentCommand::Start));
+    }
+
+    /// Restores the agent's session in a task of its own.
+    pub(super) fn spawn_restore(&self) {
         let (hub, row, me) = (Arc::clone(&self.hub), self.row.clone(), self.me.clone());
         let id = self.id.clone();
-        let chosen = Chosen::of(self.session.transcript(), self.decoder.dialect());
+        let in_force = Settings::of(self.session.transcript());
+        // An agent that never had the session has nothing to replay.
+        let history = self.row.agent_session.as_ref().map(|_| History::of(&self.session)).unwrap_or_default();
         tokio::spawn(async move {
-            let bound = bring_back(&hub, &row, &id, &chosen, &me).await;
-            let _ = me.send(Message::AgentReady(bound)).await;
+            let restored = restore(&hub, &row, &id, &in_force, &history).await;
+            // Should the session be gone, the agent is let go of with what is dropped.
+            let _ = me.send(Message::AgentReady(Box::new(restored))).await;
         });
     }
 
-    pub(super) fn agent_ready(&mut self, bound: Result<Bound, RpcError>) {
-        match bound {
-            Ok(bound) => {
-                if let Some(starting) = &mut self.starting {
-                    let replays = bound.replays;
-                    starting.heard = Instant::now();
-                    starting.bound = Some(bound);
-                    if replays {
-                        self.wait_for_quiet();
-                    } else {
-                        self.agent_restored();
-                    }
-                }
-            }
+    pub(super) async fn agent_ready(&mut self, restored: Result<Bound, RpcError>) {
+        let since = self.starting.take();
+        let millis = since.map_or(0, |since| self.now.monotonic.saturating_sub(since).as_millis());
+        tracing::debug!(session = %self.id, ok = restored.is_ok(), millis, "the agent's session is restored");
+        match restored {
+            Ok(bound) => self.agent_restored(bound).await,
             Err(error) => {
-                self.starting = None;
                 self.go_on_with_forks(Some(&error));
                 self.go_on_with_calls(Some(&error));
-                for held in self.session.held() {
-                    self.step(Input::Rejected { prompt: held.id, error: json::error_object(&error) });
-                }
+                self.reject_queued(&error);
             }
         }
     }
 
-    fn wait_for_quiet(&self) {
-        let me = self.me.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(SILENCE).await;
-            let _ = me.send(Message::Quiet).await;
-        });
-    }
-
-    /// Looks whether the agent has finished telling what was before.
-    pub(super) fn quiet(&mut self) {
-        // One that is not there yet has told nothing: it is a later one than the one that was waited for.
-        let Some(starting) = self.starting.as_ref().filter(|starting| starting.bound.is_some()) else {
-            return;
-        };
-        if starting.heard.elapsed() >= SILENCE || starting.since.elapsed() >= MOST_SILENCE {
-            self.agent_restored();
-        } else {
-            self.wait_for_quiet();
+    async fn agent_restored(&mut self, mut bound: Bound) {
+        let rest = bound.rest.take();
+        let linked = self.relink(&bound.tie);
+        let mut refused = bound.refused.take();
+        if !self.session.held().is_empty()
+            && let Some(told) = refused.take()
+        {
+            self.reject_queued(&told.error);
+            refused = told.after_told();
         }
-    }
-
-    fn agent_restored(&mut self) {
-        let Some(bound) = self.starting.take().and_then(|starting| starting.bound) else { return };
-        let result = bound.result.clone();
-        let anew = bound.anew;
-        self.bind(bound, anew);
+        self.decoder = Decoder::new(bound.tie.agent.about.dialect);
+        let result = std::mem::take(&mut bound.result);
         self.learn(&result);
+        self.note_opened(&result);
+        for update in bound.settings.updates(self.session.transcript()) {
+            self.step(Input::Noted(update));
+        }
+        self.set_refused(refused);
+        if let Some(reason) = bound.lost.take().filter(|_| !self.session.transcript().entries().is_empty()) {
+            self.step(Input::Happened(EventKind::MemoryRebuilt { reason }));
+        }
+        let anew = bound.anew;
+        self.bind(bound, anew, rest).await;
         self.go_on_with_calls(None);
         for id in std::mem::take(&mut self.unsettled) {
             self.settled(&id);
         }
+        if let Err(error) = linked {
+            self.agent_gone(&error);
+        }
+    }
+
+    /// From here on the agent speaks to the session itself.
+    pub(super) fn relink(&mut self, tie: &Tie) -> Result<(), RpcError> {
+        self.epoch = tie.epoch;
+        tie.agent.relink(&tie.session, &self.link())
+    }
+
+    /// Takes what the agent said before it spoke to the session itself.
+    pub(super) async fn take_rest(&mut self, Rest { kept, mut messages }: Rest) {
+        kept.into_iter().for_each(|message| self.take(message));
+        messages.close();
+        while let Some(message) = messages.recv().await {
+            self.take(message);
+        }
+    }
+
+    /// Where the agent's messages come in.
+    pub(super) fn link(&self) -> Link {
+        Link { inbox: self.me.clone(), epoch: self.epoch, is_session: true }
+    }
+
+    /// Answers all prompts that wait with an error.
+    fn reject_queued(&mut self, error: &RpcError) {
+        for held in self.session.held() {
+            self.step(Input::Rejected { prompt: held.id, error: json::error_object(error) });
+        }
+    }
+
+    /// Why no prompt is sent, if the agent did not accept what was chosen. That it does not have it any more is told once:
+    /// who sends the prompt again wants it so. What it has has to be chosen by somebody.
+    pub(super) fn refusal(&mut self) -> Option<RpcError> {
+        let refused = self.refused_settings.take()?;
+        let error = refused.error.clone();
+        self.set_refused(refused.after_told());
+        Some(error)
+    }
+
+    /// Keeps what the agent did not accept, also for the time when it has to be restored again.
+    pub(super) fn set_refused(&mut self, refused: Option<RefusedSettings>) {
+        let mut data = self.data();
+        let known = data.get(REFUSED).cloned();
+        let kept = refused.as_ref().map(RefusedSettings::to_json);
+        self.refused_settings = refused;
+        if kept == known {
+            return;
+        }
+        match kept {
+            Some(kept) => data.set(REFUSED, kept),
+            None => drop(data.remove(REFUSED)),
+        }
+        self.set_data(&data);
+    }
+
+    /// A setting was chosen by somebody, or the agent has what was chosen after all.
+    pub(super) fn on_setting_chosen(&mut self, setting: &Setting) {
+        let Some(mut refused) = self.refused_settings.take() else { return };
+        refused.settings.retain(|one| one.setting != *setting);
+        self.set_refused(Some(refused).filter(|refused| !refused.settings.is_empty()));
+    }
+
+    /// Keeps what the agent said when it opened the session, for all who open it here.
+    pub(super) fn note_opened(&mut self, result: &Object) {
+        let mut opened = self.opened.clone();
+        for (name, value) in result.iter() {
+            match name.inner() {
+                "sessionId" | "modes" | "models" | "configOptions" | "availableCommands" => {}
+                "_meta" => {
+                    for (key, value) in json::foreign_meta(result).iter() {
+                        json::note(&mut opened, &key.to_text(), value.clone());
+                    }
+                }
+                _ => opened.set(name.clone(), value.clone()),
+            }
+        }
+        if opened == self.opened {
+            return;
+        }
+        if opened.to_json().as_str().len() > MAX_OPENED {
+            tracing::warn!(session = %self.id, "what the agent says of the session is too long to be kept");
+            return;
+        }
+        self.opened = opened;
+        self.due.opened = true;
+    }
+
+    /// The session was deleted while the agent did not have it open: one that keeps sessions deletes it as well.
+    pub(super) fn delete_at_agent(&self) {
+        let (hub, row, id) = (Arc::clone(&self.hub), self.row.clone(), self.id.clone());
+        let agents =
+            row.agent_session.as_deref().and_then(JsonStr::from_literal).map(parlor_session::SessionId::from);
+        let (Some(config), Some(agents)) = (hub.config_of(&row), agents) else { return };
+        let known = hub.registry().remembered(&config);
+        if !known.is_some_and(|known| Capability::Delete.is_in(known.dialect, &known.info)) {
+            return;
+        }
+        let peer = hub.peer_of(&id);
+        tokio::spawn(async move {
+            let deleted = async {
+                let startup = Startup::new(config.startup_timeout);
+                let agent =
+                    hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), &id, startup).await?;
+                let deleted = agent.call("session/delete", &Self::params_for(&agents)).await;
+                deleted.map_err(|error| RpcError::from_raw(error.raw()))
+            };
+            if let Err(error) = deleted.await {
+                tracing::warn!(session = %id, "the agent does not delete the session: {}", error.message());
+            }
+        });
     }
 
     /// All that the agent said before it asked this has been taken. One that is on its way back is answered when it is
     /// there.
     pub(super) fn settled(&mut self, id: &RequestId) {
-        match self.bound() {
-            Some((agent, _)) => agent.answer(id, &Ok(Object::default().to_json())),
-            None => self.unsettled.push(id.clone()),
+        if self.agent.is_some() {
+            self.respond(id.clone(), Ok(Object::default().to_json()));
+        } else {
+            self.unsettled.push(id.clone());
         }
     }
 
     pub(super) fn agent_gone(&mut self, error: &RpcError) {
-        if self.agent.take().is_none() && self.starting.is_none() {
-            return;
+        if self.agent.is_some() {
+            self.agent_left(live::failed_state(error), error);
         }
+    }
+
+    /// The session has no agent any more, and is in this state if it was busy.
+    fn agent_left(&mut self, state: State, error: &RpcError) {
+        self.command(AgentCommand::Unlink);
+        self.agent = None;
         self.flush_info();
-        self.starting = None;
-        self.sent.clear();
-        self.passed_on.clear();
         self.unsettled.clear();
-        self.questions.retain(|_, asked| !asked.forwarded);
-        self.terminals = None;
+        self.cancel_forwarded();
         self.decoder.turn_boundary();
-        self.step(Input::AgentGone(live::failed_state(error)));
+        self.refused_settings = None;
+        self.step(Input::AgentGone(state));
         self.go_on_with_forks(Some(error));
         self.go_on_with_calls(Some(error));
     }
 
+    /// Nobody waits any more for what single clients were asked.
+    fn cancel_forwarded(&mut self) {
+        let forwarded = self.questions.iter().filter(|(_, asked)| asked.forwarded);
+        let forwarded: Vec<_> = forwarded.map(|(question, _)| *question).collect();
+        for question in forwarded {
+            self.withdraw_forwarded(question);
+            self.questions.remove(&question);
+        }
+    }
+
+    /// Gives the agent some time to say what came of what was cancelled.
+    fn expect_end(&mut self, cancelled: Cancelled) {
+        if let Some(timeout) = self.config.cancel_timeout.filter(|_| !cancelled.is_empty()) {
+            self.timers.push((timeout, Timer::Cancel(self.epoch, cancelled)));
+        }
+    }
+
+    /// The agent had its time to end what was cancelled. If it has not, that ends without it, and the next prompt gets
+    /// another process.
+    pub(super) fn cancel_overdue(&mut self, epoch: AgentEpoch, cancelled: &Cancelled) {
+        let left = cancelled.still_in(&self.session.cancelled());
+        if left.is_empty() || self.agent.as_ref().is_none_or(|link| link.epoch != epoch) {
+            return;
+        }
+        if left.is_no_turn() && self.session.is_wanted_turn_running() {
+            // Some answer a prompt that waits, also one that was withdrawn, when they are done with the one before it.
+            return self.expect_end(left);
+        }
+        let Some(AgentLink { agent, .. }) = self.agent.clone() else { return };
+        tracing::warn!(session = %self.id, agent = agent.name, "the agent did not end a cancelled turn");
+        self.command(AgentCommand::Retire);
+        // What it has said since, and says until its process has ended, is about nothing that there is.
+        self.epoch = self.epoch.end();
+        let message = format!("agent '{}' did not end the cancelled turn", agent.label);
+        let error = RpcError::new(code::INTERNAL_ERROR, message);
+        self.agent_left(super::calls::cancelled_state(), &error);
+    }
+
     /// Reads or writes a file for the agent: the editor has unsaved changes, the disk has the rest.
     pub(super) fn serve_file(&mut self, id: RequestId, method: String, params: Object) {
-        let prompter = self.session.prompter().and_then(|client| self.seats.get(&client));
-        if prompter.is_some_and(|seat| seat.client.is_local() && seat.client.serves_file(&method)) {
-            return self.forward_to_client(id, method, params);
-        }
-        let me = self.me.clone();
-        tokio::spawn(async move {
-            let done = tokio::task::spawn_blocking(move || match method.as_str() {
-                "fs/read_text_file" => files::read(&params),
-                _ => files::write(&params),
-            });
-            let failed = || RpcError::new(code::INTERNAL_ERROR, "the file could not be served");
-            let reply = done.await.unwrap_or_else(|_| Err(failed()));
-            let _ = me.send(Message::Served(id, reply.map_err(|error| json::error_object(&error)))).await;
+        self.command(match self.editor(&method) {
+            Some(_) => AgentCommand::CheckFile { id, method, params },
+            None => AgentCommand::ServeFile { id, method, params },
         });
     }
 
-    pub(super) fn serve_terminal(&mut self, id: RequestId, method: &str, params: &Object) {
-        let hub = &self.hub;
-        let (row, me, id_here) = (&self.row, &self.me, &self.id);
-        let config = hub.config_of(row);
-        let terminals = self.terminals.get_or_insert_with(|| {
-            let peer = hub.peer_of(id_here);
-            let theirs = peer.as_ref().map_or(&[][..], |peer| &peer.env);
-            let env = config.map(|config| chosen_env(&config, theirs)).unwrap_or_default();
-            let env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-            let (events, mut reader) = tokio::sync::mpsc::channel(64);
-            let session = me.downgrade();
-            tokio::spawn(async move {
-                while let Some(event) = reader.recv().await {
-                    let Some(session) = session.upgrade() else { return };
-                    if session.send(Message::Terminal(event)).await.is_err() {
-                        return;
-                    }
-                }
-            });
-            Terminals::new(hub.watcher().clone(), env, row.cwd.clone().into(), events)
-        });
-        let served = terminals.serve(method, params);
-        let me = self.me.clone();
-        tokio::spawn(async move {
-            let reply = served.await.map_err(|error| json::error_object(&error));
-            let _ = me.send(Message::Served(id, reply)).await;
-        });
+    /// A file is one that the agent may have. The editor may have left meanwhile.
+    pub(super) fn file_allowed(&mut self, id: RequestId, method: String, params: Object) {
+        match self.editor(&method) {
+            Some(client) => self.forward_to(client, id, method, params),
+            None => self.serve_file_from_disk(id, method, params),
+        }
+    }
+
+    /// The client that serves files: the one whose prompt runs, if it does so on this machine.
+    fn editor(&self, method: &str) -> Option<ClientId> {
+        let client = self.session.prompter().filter(|client| self.is_staying(*client))?;
+        let serves = |seat: &Seat| seat.client.is_local && seat.client.serves_file(method);
+        self.seats.get(&client).is_some_and(serves).then_some(client)
+    }
+
+    /// Reads or writes a file for the agent on the disk.
+    pub(super) fn serve_file_from_disk(&mut self, id: RequestId, method: String, params: Object) {
+        self.command(AgentCommand::ServeFile { id, method, params });
+    }
+
+    /// A person says where a session works of which only its agent has said so.
+    pub(super) fn is_placed(&mut self, cwd: String) {
+        let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
+        if data.remove(UNPLACED).is_some() {
+            data.to_json().as_str().clone_into(&mut self.row.data);
+            self.row.cwd = cwd;
+            self.due.row = true;
+        }
     }
 
     /// Ends what runs in a terminal that parlor runs for the agent.
-    pub(super) fn cancel_terminal(&self, params: &Object) -> Result<(), RpcError> {
+    pub(super) fn cancel_terminal(&mut self, params: &Object) -> Result<(), RpcError> {
         let terminal = json::literal(params, "terminalId").map(|id| EntryId::Terminal(id.into()));
         let shown = terminal.and_then(|terminal| self.session.transcript().get(&terminal));
         let runs = shown.is_some_and(|shown| shown.body().fields.get("exitStatus").is_none());
-        let terminals = self.terminals.as_ref().filter(|_| runs);
-        let no_such = || RpcError::new(code::INVALID_PARAMS, "no such terminal runs in this session");
-        let ended = terminals.map(|terminals| terminals.serve("terminal/kill", params));
-        // It is asked to end already; there is nothing in the answer.
-        ended.map(drop).ok_or_else(no_such)
+        if !runs {
+            return Err(RpcError::new(code::INVALID_PARAMS, "no such terminal runs in this session"));
+        }
+        // It is asked to end; there is nothing in the answer.
+        self.command(AgentCommand::KillTerminal { params: params.clone() });
+        Ok(())
     }
 
     /// A terminal that parlor runs for the agent is one that the agent shows.
@@ -488,79 +676,5 @@ impl Actor {
             TerminalEvent::Released { .. } => return,
         };
         self.step(Input::Noted(update));
-    }
-}
-
-/// Starts a session's agent, or finds it, and gives it the session back: by resuming, by loading, or anew.
-async fn bring_back(
-    hub: &Arc<Shared>,
-    row: &parlor_store::SessionRow,
-    id: &SessionId,
-    chosen: &Chosen,
-    me: &super::Inbox,
-) -> Result<Bound, RpcError> {
-    let config = hub.config_of(row).ok_or_else(|| {
-        RpcError::new(code::INTERNAL_ERROR, format!("there is no agent '{}' any more", row.agent))
-    })?;
-    let peer = hub.peer_of(id);
-    let agent = hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), id).await?;
-    let data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
-    let mut params = json::member(&data, "params").unwrap_or_default();
-    let from = json::text(&data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
-    params.set("cwd", json::string(&row.cwd));
-    let mut losses = Losses::default();
-    let mut convert = |method: &str, params: &Object| {
-        live::request_to_agent(method, params, from, agent.dialect, None, &mut losses).map_err(|loss| {
-            RpcError::new(code::INTERNAL_ERROR, format!("the session cannot be given to the agent: {loss}"))
-        })
-    };
-    if let Some(agents) = row.agent_session.as_deref().and_then(JsonStr::from_literal).map(SessionId::from) {
-        let method = match () {
-            () if agent.offers(Offer::Resume) => Some("session/resume"),
-            () if agent.offers(Offer::Load) => Some("session/load"),
-            () => None,
-        };
-        if let Some(method) = method {
-            let (_, mut params) = convert("session/new", &params)?;
-            params.set("sessionId", agents.as_json());
-            agent.link(&agents, me);
-            match agent.call(method, &params).await {
-                Ok(result) => {
-                    let mut result = json::object(Some(result.raw()));
-                    // One inside this process leaves the past to the session, and with it what was chosen.
-                    let is_local = config.local.is_some();
-                    if is_local {
-                        chosen.choose(&agent, &agents, &mut result).await;
-                    }
-                    return Ok(Bound { agent, session: agents, replays: !is_local, anew: false, result });
-                }
-                Err(error) => {
-                    agent.unlink(&agents);
-                    tracing::info!(session = %id, error = error.as_str(), "the agent does not know the session any more");
-                }
-            }
-        }
-    }
-    let (method, mut params) = convert("session/new", &params)?;
-    agent.name_session(&mut params, id);
-    let _beginning = agent.beginnings.begin();
-    let result = agent.call(&method, &params).await.map_err(|error| RpcError::from_raw(error.raw()))?;
-    let mut result = json::object(Some(result.raw()));
-    let session = json::session_of(&result)
-        .ok_or_else(|| RpcError::new(code::INTERNAL_ERROR, "the agent began a session without an id"))?;
-    agent.link(&session, me);
-    chosen.choose(&agent, &session, &mut result).await;
-    Ok(Bound { agent, session, replays: false, anew: true, result })
-}
-
-fn entry_of(update: &Update) -> Option<EntryId> {
-    match update {
-        Update::Upsert { target: Target::Entry(entry), .. }
-        | Update::Append { entry, .. }
-        | Update::Remove { entry, .. } => Some(entry.clone()),
-        Update::Upsert { target: Target::Slot(_), .. }
-        | Update::Output { .. }
-        | Update::Note { .. }
-        | Update::State(_) => None,
     }
 }

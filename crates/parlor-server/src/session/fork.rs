@@ -5,28 +5,27 @@
 //! prompt.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parlor_dialect::live::Listener;
+use parlor_dialect::settings::Settings;
 use parlor_dialect::{Dialect, Losses, live};
+use parlor_engine::{AgentEpoch, Capability, Frame};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{AgentsPoint, Fork, NotForked, Point};
 use parlor_session::{MessageId, Row, SessionId};
 use parlor_store::{Copied, SessionRow, Write};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::{Actor, Bound, From, Message, now};
-use crate::agent::{Agent, Offer, Reply};
+use super::{Actor, Bound, From, Message, UNPLACED, now, restore};
+use crate::agent::{Agent, History, Reply, Startup};
 use crate::client::Client;
+use crate::config::AgentConfig;
 use crate::hub::Shared;
 use crate::json;
-use crate::stored::{self, KEPT};
+use crate::stored::{self, KEPT, OPENED};
 
 /// How many forks may wait for the agent to be brought back. One more goes without it.
 const MAX_WAITING: usize = 64;
-
-/// How long an agent may take to fork whose configuration is gone.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client wants the conversation to go on elsewhere.
 #[derive(Debug)]
@@ -62,6 +61,16 @@ pub(super) struct Planned {
     answer: Object,
     /// What is said in the new session at once.
     prompt: Option<Json>,
+    is_stored: bool,
+}
+
+/// A fork that is made once it is stored.
+pub(crate) struct Start {
+    planned: Planned,
+    /// The params with which an incarnation of the agent is asked to fork.
+    native: Option<(AgentEpoch, Object)>,
+    /// Why the agent does not fork by itself, if it could have.
+    error: Option<RpcError>,
 }
 
 /// What an agent is asked that can fork by itself.
@@ -88,7 +97,7 @@ impl Actor {
                 self.forks.push(planned);
                 self.due.durable = true;
             }
-            Err(error) => request.client.outbox.push(json::error(&request.id, &error).into()),
+            Err(error) => self.send_to(request.client.id, Frame::error(&request.id, &error)),
         }
     }
 
@@ -106,15 +115,24 @@ impl Actor {
         let fork = self.session.fork(&point).map_err(|why| not_forked(message.as_ref(), why))?;
         let prompt = match why {
             Why::Fork => None,
-            Why::Edit => Some(edited(params, message.as_ref(), &fork)?),
+            Why::Edit => Some(self.edited(params, message.as_ref(), &fork)?),
             Why::Regenerate => Some(again(message.as_ref(), &fork)?),
         };
         let mut row = self.row_of_fork(client, params, *why, message.as_ref())?;
         stored::set_title(&mut row, fork.title.as_ref(), fork.is_title_made);
-        let native = self.native(&fork, &row);
+        let native = self.native(&fork, &row, params);
         let answer = self.answer_to_fork(client, &row, &fork);
         let writes = self.writes_of_fork(&row, fork);
-        Ok(Planned { client: Arc::clone(client), id: id.clone(), row, writes, native, answer, prompt })
+        Ok(Planned {
+            client: Arc::clone(client),
+            id: id.clone(),
+            row,
+            writes,
+            native,
+            answer,
+            prompt,
+            is_stored: false,
+        })
     }
 
     fn row_of_fork(
@@ -125,7 +143,7 @@ impl Actor {
         message: Option<&MessageId>,
     ) -> Result<SessionRow, RpcError> {
         let given = params.get("cwd").filter(|cwd| !cwd.is_null() && why == Why::Fork);
-        let cwd = match given.map(|_| json::text(params, "cwd").filter(|cwd| cwd.starts_with('/'))) {
+        let cwd = match given.map(|_| json::absolute(params, "cwd")) {
             None => self.row.cwd.clone(),
             Some(Some(cwd)) => cwd,
             Some(None) => {
@@ -146,11 +164,14 @@ impl Actor {
             data.set("params", given.to_json());
             data.set("dialect", json::string(client.dialect().name()));
         }
+        if given.is_some() {
+            data.remove(UNPLACED);
+        }
         match message {
             Some(message) => data.set("forkedAt", message.as_json()),
             None => drop(data.remove("forkedAt")),
         }
-        let id = SessionId::from(uuid::Uuid::now_v7().to_string().as_str());
+        let id = SessionId::from(uuid::Uuid::new_v4().to_string().as_str());
         let now = now();
         Ok(SessionRow {
             id: id.as_json().as_literal().to_owned(),
@@ -168,18 +189,18 @@ impl Actor {
     }
 
     /// What the agent is asked to do, if it can do it: for that it has to know all of the conversation.
-    fn native(&self, fork: &Fork, row: &SessionRow) -> Option<Native> {
+    fn native(&self, fork: &Fork, row: &SessionRow, asked: &Object) -> Option<Native> {
         let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
-        if self.hand_over || self.waiting_forks.len() >= MAX_WAITING {
+        if !self.knows_conversation() || self.waiting_forks.len() >= MAX_WAITING {
             return None;
         }
         let (offer, message) = match &fork.agents {
-            AgentsPoint::End => (Offer::Fork, None),
-            AgentsPoint::After(message) => (Offer::ForkAtMessage, Some(message)),
+            AgentsPoint::End => (Capability::Fork, None),
+            AgentsPoint::After(message) => (Capability::ForkAtMessage, Some(message)),
             AgentsPoint::Start | AgentsPoint::Nameless => return None,
         };
         let (dialect, offers) = match &self.agent {
-            Some(bound) => (bound.agent.dialect, bound.agent.offers(offer)),
+            Some(link) => (link.agent.dialect, link.agent.has(offer)),
             None => {
                 let known = self.hub.registry().remembered(&self.hub.config_of(&self.row)?)?;
                 (known.dialect, offer.is_in(known.dialect, &known.info))
@@ -193,11 +214,17 @@ impl Actor {
         let from = json::text(&data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
         params.set("sessionId", &agents);
         params.set("cwd", json::string(&row.cwd));
-        let request =
-            live::request_to_agent("session/fork", &params, from, dialect, None, &mut Losses::default());
+        let mut losses = Losses::default();
+        let request = live::request_to_agent("session/fork", &params, from, dialect, None, &mut losses);
         let (_, mut params) = request.ok()?;
+        if let Some(fork) = JsonStr::from_literal(&row.id) {
+            self.hub.losses().count(&fork.into(), losses);
+        }
         if let Some(message) = message {
             params.set("messageId", message.as_json());
+        }
+        if let Some(meta) = agents_meta(asked) {
+            params.set("_meta", meta.to_json());
         }
         let end = message.is_none().then(|| self.session.transcript().seq());
         Some(Native { params, session: agents.into(), end })
@@ -208,12 +235,34 @@ impl Actor {
         answer.set("sessionId", json::json(row.id.clone()));
         let initialize = client.terms().map(|terms| terms.initialize.clone()).unwrap_or_default();
         let mut listener = Listener::new(client.dialect(), &initialize);
-        answer.add_missing(&listener.session_fields(self.session.transcript(), &mut Losses::default()));
+        let mut losses = Losses::default();
+        answer.add_missing(&listener.session_fields(self.session.transcript(), &mut losses));
+        if let Some(fork) = JsonStr::from_literal(&row.id) {
+            self.hub.losses().count(&fork.into(), losses);
+        }
+        answer.add_missing(&self.opened_for_fork());
         json::note(&mut answer, "parlor/seq", json::json(fork.entries.len().max(1).to_string()));
         json::note(&mut answer, "parlor/state", json::string("idle"));
         let how = if fork.entries.is_empty() { "empty" } else { "transcript" };
         json::note(&mut answer, FORK, json::string(how));
         answer
+    }
+
+    /// What is said in place of a prompt.
+    fn edited(&self, params: &Object, message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+        if fork.prompt.as_ref().map(|(prompt, _)| prompt) != message {
+            return Err(bad_message(message, "not_a_prompt", "only what a person said can be edited"));
+        }
+        let prompt = params.get("prompt").cloned().unwrap_or_else(Json::null);
+        self.check_prompt(&prompt)?;
+        Ok(prompt)
+    }
+
+    /// What the agent said of this session that holds for a fork as well, until its agent says something of it.
+    fn opened_for_fork(&self) -> Object {
+        let mut opened = self.opened.clone();
+        opened.remove("_meta");
+        opened
     }
 
     fn writes_of_fork(&self, row: &SessionRow, fork: Fork) -> Vec<Write> {
@@ -230,6 +279,11 @@ impl Actor {
                 writes.push(Write::Slot { session: session(), name: name.to_owned(), seq, body: Some(body) });
             }
         }
+        let opened = self.opened_for_fork();
+        if !opened.is_empty() {
+            let body = Some(opened.to_json().as_str().to_owned());
+            writes.push(Write::Slot { session: session(), name: OPENED.to_owned(), seq: last, body });
+        }
         if !fork.kept.is_empty() {
             let body = Some(fork.kept.to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session(), name: KEPT.to_owned(), seq: last, body });
@@ -237,19 +291,28 @@ impl Actor {
         writes
     }
 
-    /// What has to be written for forks, after all that changed here.
-    pub(super) fn fork_writes(&mut self) -> impl Iterator<Item = Write> {
-        self.forks.iter_mut().flat_map(|planned| std::mem::take(&mut planned.writes))
+    /// Whether there are forks that have yet to be stored.
+    pub(super) fn has_new_forks(&self) -> bool {
+        let starting = self.fork_starts.iter().map(|start| &start.planned);
+        starting.chain(&self.waiting_forks).any(|planned| !planned.writes.is_empty())
     }
 
-    /// Forks that are stored now get their agent.
-    pub(super) fn forked(&mut self) {
+    /// What has to be written for forks, after all that changed here.
+    pub(super) fn fork_writes(&mut self) -> Vec<Write> {
+        let starting = self.fork_starts.iter_mut().map(|start| &mut start.planned);
+        let planned = starting.chain(&mut self.waiting_forks);
+        planned.flat_map(|planned| std::mem::take(&mut planned.writes)).collect()
+    }
+
+    /// Decides how the agents of forks get the conversation: by a native fork, for which one that is not there is brought
+    /// back, or with the first prompt.
+    pub(super) fn decide_forks(&mut self) {
         for planned in std::mem::take(&mut self.forks) {
             if planned.native.is_some() && self.agent.is_none() {
                 self.waiting_forks.push(planned);
                 self.start_agent();
             } else {
-                self.finish(planned, None);
+                self.decide_fork(planned, None);
             }
         }
     }
@@ -257,51 +320,75 @@ impl Actor {
     /// Forks that waited for the agent go on, with it or without.
     pub(super) fn go_on_with_forks(&mut self, error: Option<&RpcError>) {
         for planned in std::mem::take(&mut self.waiting_forks) {
-            self.finish(planned, error);
+            self.decide_fork(planned, error);
         }
     }
 
-    fn finish(&self, mut planned: Planned, error: Option<&RpcError>) {
-        let hub = Arc::clone(&self.hub);
+    fn decide_fork(&mut self, mut planned: Planned, error: Option<&RpcError>) {
         let error = error.cloned().filter(|_| planned.native.is_some());
         // The agent may have begun anew since, or have gone on: then it would fork something else.
         let is_the_same = |native: &Native| {
             let seq = self.session.transcript().seq();
-            let same_session = self.bound().is_some_and(|(_, session)| *session == native.session);
-            same_session && !self.hand_over && native.end.is_none_or(|end| end == seq)
+            let same_session = self.agent.as_ref().is_some_and(|link| link.session == native.session);
+            same_session && self.knows_conversation() && native.end.is_none_or(|end| end == seq)
         };
         let native = planned.native.take().filter(is_the_same);
-        let asked = self.bound().zip(native).map(|((agent, _), Native { mut params, .. })| {
+        let native = self.agent.as_ref().zip(native).map(|(link, native)| (link.epoch, native.params));
+        self.fork_starts.push(Start { planned, native, error });
+    }
+
+    /// Forks that could not be stored are not there; those that were stored before go on.
+    pub(super) fn refuse_forks(&mut self, error: &RpcError) {
+        self.go_on_with_forks(Some(error));
+        let starts = std::mem::take(&mut self.fork_starts);
+        let planned = self.forks.drain(..).collect::<Vec<_>>();
+        let (stored, lost): (Vec<_>, Vec<_>) = starts.into_iter().partition(|start| start.planned.is_stored);
+        self.fork_starts = stored;
+        for planned in lost.into_iter().map(|start| start.planned).chain(planned) {
+            self.send_to(planned.client.id, Frame::error(&planned.id, error));
+        }
+    }
+
+    /// Makes the forks that are stored now.
+    pub(super) fn start_forks(&mut self) {
+        self.waiting_forks.iter_mut().for_each(|planned| planned.is_stored = true);
+        for start in std::mem::take(&mut self.fork_starts) {
+            self.start_fork(start);
+        }
+    }
+
+    fn start_fork(&self, Start { planned, native, error }: Start) {
+        let hub = Arc::clone(&self.hub);
+        let asked = native.and_then(|(epoch, mut params)| {
+            let agent = &self.ties.get(&epoch)?.agent;
             if let Some(session) = JsonStr::from_literal(&planned.row.id) {
                 agent.name_session(&mut params, &session.into());
             }
             let beginning = agent.beginnings.begin();
-            (Arc::clone(agent), beginning, agent.call_now("session/fork", &params))
+            Some((Arc::clone(agent), beginning, agent.call_now("session/fork", &params)))
         });
-        let patience = hub.config_of(&self.row).map_or(PATIENCE, |config| config.patience);
+        let config = hub.config_of(&self.row);
+        let timeout = config.unwrap_or_else(|| AgentConfig::new("", Vec::new())).startup_timeout;
+        let startup = Startup::new(timeout);
+        let wanted = restore::wanted(&self.data(), &Settings::of(self.session.transcript()));
+        let history = asked.as_ref().map(|_| History::of(&self.session)).unwrap_or_default();
         tokio::spawn(async move {
             let how = match asked {
                 Some((agent, _beginning, Ok(answer))) => {
-                    let late = || RpcError::new(code::INTERNAL_ERROR, "the agent took too long to fork");
-                    let reply = match tokio::time::timeout(patience, answer).await {
+                    let reply = match tokio::time::timeout_at(startup.until.into(), answer).await {
                         Ok(Ok(reply)) => reply,
                         Ok(Err(_)) => Err(json::error_object(&agent.error())),
-                        Err(_) => Err(json::error_object(&late())),
+                        Err(_) => Err(json::error_object(&agent.late("session/fork", timeout, None))),
                     };
-                    forked_by(&agent, reply)
+                    forked_by(&agent, reply, &wanted, &history, startup).await
                 }
-                Some((agent, _, Err(error))) => forked_by(&agent, Err(error)),
+                Some((agent, _, Err(error))) => {
+                    forked_by(&agent, Err(error), &wanted, &history, startup).await
+                }
                 None => How::Transcript(error),
             };
             tell(&hub, planned, how).await;
         });
-    }
-
-    /// Forks that could not be stored are not there.
-    pub(super) fn refuse_forks(&mut self, error: &RpcError) {
-        for planned in self.forks.drain(..) {
-            planned.client.outbox.push(json::error(&planned.id, error).into());
-        }
     }
 }
 
@@ -338,17 +425,6 @@ fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcErro
     RpcError::new(code::INVALID_PARAMS, text).with_data(data.to_json())
 }
 
-/// What is said in place of a prompt.
-fn edited(params: &Object, message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
-    if fork.prompt.as_ref().map(|(prompt, _)| prompt) != message {
-        return Err(bad_message(message, "not_a_prompt", "only what a person said can be edited"));
-    }
-    let blocks = |list: &&Json| parlor_json::elements(list.raw()).is_some_and(|blocks| !blocks.is_empty());
-    params.get("prompt").filter(blocks).cloned().ok_or_else(|| {
-        RpcError::new(code::INVALID_PARAMS, "`prompt` must be a list of content blocks, and not empty")
-    })
-}
-
 /// What is asked once more.
 fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
     let content = fork.prompt.as_ref().map(|(_, content)| content.clone());
@@ -357,23 +433,34 @@ fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
         .ok_or_else(|| bad_message(message, "empty", "there is nothing left of the prompt"))
 }
 
+/// The metadata of a request that is for the agent.
+fn agents_meta(params: &Object) -> Option<Object> {
+    let meta = json::member(params, "_meta")?;
+    let mut agents = Object::default();
+    for (name, value) in meta.iter().filter(|(name, _)| !name.to_text().starts_with("parlor/")) {
+        agents.set(name.clone(), value.clone());
+    }
+    (!agents.is_empty()).then_some(agents)
+}
+
 /// What came of having the agent fork by itself.
-fn forked_by(agent: &Arc<Agent>, reply: Reply) -> How {
-    let failed = |error: RpcError| {
-        tracing::info!(agent = agent.name, "the agent could not fork: {}", error.message());
-        How::Transcript(Some(error))
+async fn forked_by(
+    agent: &Arc<Agent>,
+    reply: Reply,
+    wanted: &Settings,
+    history: &Arc<History>,
+    startup: Startup,
+) -> How {
+    let forked = match reply {
+        Ok(result) => Bound::forked(agent, json::object(Some(result.raw())), wanted, history, startup).await,
+        Err(error) => Err(RpcError::from_raw(error.raw())),
     };
-    match reply {
-        Ok(result) => {
-            let mut result = json::object(Some(result.raw()));
-            let Some(session) = json::session_of(&result) else {
-                return failed(RpcError::new(code::INTERNAL_ERROR, "the agent forked without an id"));
-            };
-            result.remove("sessionId");
-            let agent = Arc::clone(agent);
-            How::Native(Box::new(Bound { agent, session, replays: false, anew: false, result }))
+    match forked {
+        Ok(bound) => How::Native(Box::new(bound)),
+        Err(error) => {
+            tracing::info!(agent = agent.about.name, "the agent could not fork: {}", error.message());
+            How::Transcript(Some(error))
         }
-        Err(error) => failed(RpcError::from_raw(error.raw())),
     }
 }
 
@@ -386,7 +473,7 @@ async fn tell(hub: &Arc<Shared>, planned: Planned, how: How) {
             Ok(None) => {
                 hub.note_peer(&session, &client.peer);
                 let from = From::Forked(vec![(FORK, json::string("native"))]);
-                let join = Message::Join { client: Arc::clone(&client), id: id.clone(), from };
+                let join = Message::Join { client: Arc::clone(&client), id: id.clone(), from, cwd: None };
                 match (hub.send(&session, join).await, prompt) {
                     (Ok(()), Some(content)) => {
                         hub.send(
@@ -400,7 +487,7 @@ async fn tell(hub: &Arc<Shared>, planned: Planned, how: How) {
             }
             Ok(Some(bound)) => {
                 // Somebody was quicker to open it, and it goes without this agent.
-                bound.discard();
+                bound.tie.discard();
                 let why = RpcError::new(code::INTERNAL_ERROR, "the new session was opened meanwhile");
                 tell_of_transcript(hub, &session, &client, &id, answer, prompt, Some(&why)).await
             }
@@ -411,7 +498,7 @@ async fn tell(hub: &Arc<Shared>, planned: Planned, how: How) {
         }
     };
     if let Err(error) = told {
-        client.outbox.push(json::error(&id, &error).into());
+        client.queue.push(Frame::error(&id, &error));
     }
 }
 
@@ -430,7 +517,7 @@ async fn tell_of_transcript(
     }
     let Some(content) = prompt else {
         hub.expect(session, client);
-        client.outbox.push(json::response(id, &answer).into());
+        client.queue.push(Frame::response(id, &answer));
         return Ok(());
     };
     let answer = Some((id.clone(), answer));

@@ -1,13 +1,15 @@
 //! What clients ask and only the agent can answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use parlor_dialect::{Dialect, Losses, live};
+use parlor_dialect::settings::{self, Setting};
+use parlor_dialect::{Dialect, live};
+use parlor_engine::{AgentCall, AgentCommand, ClientInfo, ForwardedCall, Frame};
 use parlor_json::{Json, Object};
 use parlor_session::session::{ClientId, Input};
-use parlor_wire::{RequestId, RpcError, code, write};
+use parlor_wire::{RequestId, RpcError, code};
 
-use super::{Actor, AgentCall};
+use super::Actor;
 use crate::client::Client;
 use crate::json;
 
@@ -17,7 +19,7 @@ const MAX_WAITING: usize = 100;
 /// Something for the agent, as a client said it; without an id it wants no answer.
 #[derive(Debug)]
 pub(super) struct Forward {
-    client: Arc<Client>,
+    client: Arc<ClientInfo>,
     id: Option<RequestId>,
     method: String,
     params: Object,
@@ -26,20 +28,16 @@ pub(super) struct Forward {
 /// What the agent was asked for a client.
 #[derive(Debug)]
 pub(crate) struct Forwarded {
-    pub(super) client: Arc<Client>,
-    pub(super) id: RequestId,
-    /// The method as the client called it.
-    asked: String,
-    /// The method and the params as the agent was asked.
-    method: String,
-    params: Object,
+    pub(crate) call: ForwardedCall,
+    /// The client's connection, for when the session is gone.
+    pub(crate) connection: Weak<Client>,
 }
 
 impl Actor {
     /// Passes on what only the agent can do. One that is not there is brought back for it.
     pub(super) fn forward(
         &mut self,
-        client: Arc<Client>,
+        client: Arc<ClientInfo>,
         id: Option<RequestId>,
         method: String,
         params: Object,
@@ -50,13 +48,13 @@ impl Actor {
             && self.agent_dialect() == Dialect::V1
         {
             let line = match self.cancel_terminal(&params) {
-                Ok(()) => json::response(id, &Object::default()),
-                Err(error) => json::error(id, &error),
+                Ok(()) => Frame::response(id, &Object::default()),
+                Err(error) => Frame::error(id, &error),
             };
             return self.say(client.id, line);
         }
         let forward = Forward { client, id, method, params };
-        if self.bound().is_some() {
+        if self.agent.is_some() {
             self.pass_on(forward);
         } else if self.waiting_calls.len() < MAX_WAITING {
             self.waiting_calls.push(forward);
@@ -81,7 +79,7 @@ impl Actor {
     pub(super) fn refuse_calls(&mut self, error: &RpcError) {
         for forward in std::mem::take(&mut self.waiting_calls) {
             if let Some(id) = &forward.id {
-                forward.client.outbox.push(json::error(id, error).into());
+                self.send_to(forward.client.id, Frame::error(id, error));
             }
         }
     }
@@ -94,80 +92,88 @@ impl Actor {
             let error = RpcError::new(code::REQUEST_CANCELLED, "it was taken back");
             return self.refuse(&forward, &error);
         }
-        if let (Some((agent, _)), Some(asked)) = (self.bound(), self.passed_on.get(&(client, id.clone()))) {
-            agent.take_back(asked);
-        }
+        self.command(AgentCommand::CancelForwarded(client, id.clone()));
     }
 
     fn refuse(&mut self, forward: &Forward, error: &RpcError) {
         if let Some(id) = &forward.id {
-            self.say(forward.client.id, json::error(id, error));
+            self.say(forward.client.id, Frame::error(id, error));
         }
     }
 
     fn pass_on(&mut self, mut forward: Forward) {
-        let Some((agent, session)) = self.bound() else { return };
-        let agent = Arc::clone(agent);
-        forward.params.set("sessionId", session.as_json());
+        let Some(link) = &self.agent else { return };
+        let to = link.agent.dialect;
+        forward.params.set("sessionId", link.session.as_json());
+        if forward.method == "tool_call/cancel"
+            && let Some(call) = json::literal(&forward.params, "toolCallId")
+        {
+            let agents = self.session.names().agents_tool_call(&call.into());
+            forward.params.set("toolCallId", agents.as_json());
+        }
         let transcript = Some(self.session.transcript());
-        let mut losses = Losses::default();
-        let (from, to) = (forward.client.dialect(), agent.dialect);
+        let from = forward.client.dialect;
         let request =
-            live::request_to_agent(&forward.method, &forward.params, from, to, transcript, &mut losses);
+            live::request_to_agent(&forward.method, &forward.params, from, to, transcript, &mut self.losses);
         let (method, params) = match request {
             Ok(request) => request,
             Err(loss) => {
+                self.losses.add(loss);
                 let message = format!("the agent's version of the protocol cannot be told this: {loss}");
                 return self.refuse(&forward, &RpcError::new(code::METHOD_NOT_FOUND, message));
             }
         };
-        let Some(id) = forward.id.clone() else { return agent.notify(&method, &params) };
-        let call = AgentCall::Forwarded(Forwarded {
-            client: Arc::clone(&forward.client),
-            id: id.clone(),
-            asked: forward.method.clone(),
+        let Some(id) = forward.id else { return self.command(AgentCommand::Notify { method, params }) };
+        let call = AgentCall::Forwarded(ForwardedCall {
+            client: forward.client.id,
+            id,
+            asked: forward.method,
             method: method.clone(),
             params: params.clone(),
         });
-        match agent.call_for(&self.me, call, &method, &params) {
-            Ok(asked) => drop(self.passed_on.insert((forward.client.id, id), asked)),
-            Err(error) => self.refuse(&forward, &RpcError::from_raw(error.raw())),
-        }
+        self.command(AgentCommand::Call { call, method, params });
     }
 
     /// The agent answered what a client asked.
-    pub(super) fn forwarded(&mut self, call: &Forwarded, reply: Result<Json, Json>) {
-        let Forwarded { client, id, asked, method, params } = call;
-        let client = client.id;
-        self.passed_on.remove(&(client, id.clone()));
+    pub(super) fn forwarded(&mut self, call: &ForwardedCall, reply: Result<Json, Json>) {
+        let ForwardedCall { client, id, asked, method, params } = call;
+        let client = *client;
         let line = match reply {
-            Err(error) => json::error(id, &RpcError::from_raw(error.raw())),
+            Err(error) => Frame::error(id, &RpcError::from_raw(error.raw())),
             Ok(result) => {
                 let result = match parlor_json::type_of(result.raw()) {
                     parlor_json::Type::Object => json::object(Some(result.raw())),
-                    parlor_json::Type::Null => Object::default(),
-                    parlor_json::Type::Bool
+                    // Some agents answer so where the protocol has an object.
+                    parlor_json::Type::Null if !method.starts_with('_') => Object::default(),
+                    parlor_json::Type::Null
+                    | parlor_json::Type::Bool
                     | parlor_json::Type::Number
                     | parlor_json::Type::String
                     | parlor_json::Type::Array => {
-                        let line = write::response(id, result.raw()) + "\n";
-                        return self.say(client, line);
+                        return self.say_to(client, Frame::result(id, &result));
                     }
                 };
-                let sets = matches!(method.as_str(), "session/set_mode" | "session/set_config_option");
+                let sets_option = method == "session/set_config_option";
+                let chosen = match result.get("configOptions") {
+                    None if sets_option => settings::option_chosen(self.session.transcript(), params),
+                    Some(_) | None => settings::chosen_by(method, params),
+                };
+                let sets = sets_option || chosen.is_some();
+                if let Some(setting) = Setting::set_by(method, params, self.session.transcript()) {
+                    self.on_setting_chosen(&setting);
+                }
                 self.learn(&result);
-                if method == "session/set_mode"
-                    && let Some(mode) = params.get("modeId")
-                {
-                    self.step(Input::Noted(live::mode_set(mode)));
+                if let Some(update) = chosen {
+                    self.step(Input::Noted(update));
                 }
                 let mut said = result.clone();
                 if sets && let Some(seat) = self.seats.get_mut(&client) {
                     let fields = seat.listener.session_fields(self.session.transcript(), &mut self.losses);
                     said.remove("modes");
+                    said.remove("models");
                     said.remove("configOptions");
-                    // Who sets a mode the way of v1 is told no options.
-                    if asked != "session/set_mode"
+                    // Who sets a mode or model the way of v1 is told no options.
+                    if asked == "session/set_config_option"
                         && let Some(options) = fields.get("configOptions")
                     {
                         said.set("configOptions", options.clone());
@@ -176,9 +182,18 @@ impl Actor {
                 if said.get("sessionId").is_some() {
                     said.set("sessionId", self.id.as_json());
                 }
-                json::response(id, &said)
+                Frame::response(id, &said)
             }
         };
-        self.say(client, line);
+        self.say_to(client, line);
+    }
+
+    /// Answers a client in its place among what it is told, or by itself if it has closed the session.
+    fn say_to(&mut self, client: ClientId, frame: Frame) {
+        if self.seats.contains_key(&client) {
+            self.say(client, frame);
+        } else {
+            self.send_to(client, frame);
+        }
     }
 }

@@ -1,17 +1,19 @@
 //! Clients that come, fall behind, catch up and go.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use parlor_dialect::Dialect;
 use parlor_dialect::live::{self, Telling};
+use parlor_dialect::{Dialect, Losses};
+use parlor_engine::{AgentCommand, ClientInfo, Delivery, Frame, IdGen, Outgoing};
 use parlor_json::{Json, Object};
 use parlor_session::session::{Client as Part, ClientId, Input};
 use parlor_session::{EntryId, MessageId, Reading, Role, Slot, Target, Update, Upsert};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::seat::{Answer, Pace, Seat};
-use super::{Actor, Message, fresh};
-use crate::client::Client;
+use super::calls::cancelled_state;
+use super::seat::{Answer, CREDIT, Pace, Seat};
+use super::tell::Marks;
+use super::{Actor, Message};
 use crate::json;
 
 /// How much is said in one line at most, unless one block is longer.
@@ -37,16 +39,30 @@ pub(crate) enum From {
     Message(MessageId),
 }
 
+/// A request that is answered when a turn that was cancelled has ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) client: ClientId,
+    pub(super) id: RequestId,
+    /// Whether the client is told nothing more of the session after that.
+    closes: bool,
+}
+
+/// What waits for the end of a turn that was cancelled.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    /// Requests that are answered then.
+    pub(super) endings: Vec<Ending>,
+    /// What clients say that closed the session and were not told so yet.
+    pub(super) deferred: Vec<Message>,
+    /// Whether the agent is released then.
+    pub(super) releases: bool,
+}
+
 impl Actor {
-    pub(super) fn join(&mut self, client: Arc<Client>, id: RequestId, from: &From) {
+    pub(super) fn join(&mut self, client: Arc<ClientInfo>, id: RequestId, from: &From, cwd: Option<String>) {
         // One that is gone has left all its sessions already.
-        if client.outbox.is_closed() {
-            return;
-        }
-        if self.leaving.contains(&client.id) {
-            // It hears first that it left.
-            let (me, from) = (self.me.clone(), from.clone());
-            tokio::spawn(async move { me.send(Message::Join { client, id, from }).await });
+        if self.is_gone(client.id) {
             return;
         }
         let transcript = self.session.transcript();
@@ -67,7 +83,7 @@ impl Actor {
                     data.set("reason", json::string("unknown"));
                     let error =
                         RpcError::new(code::INVALID_PARAMS, "there is no such message in the session");
-                    client.outbox.push(json::error(&id, &error.with_data(data.to_json())).into());
+                    self.send_to(client.id, Frame::error(&id, &error.with_data(data.to_json())));
                     return;
                 };
                 entry.created() - 1
@@ -76,11 +92,11 @@ impl Actor {
         if since > seq {
             let error =
                 RpcError::new(code::INVALID_PARAMS, format!("the session has {seq} changes, not {since}"));
-            client.outbox.push(json::error(&id, &error).into());
+            self.send_to(client.id, Frame::error(&id, &error));
             return;
         }
-        if client.drives() {
-            self.hub.note_peer(&self.id, &client.peer);
+        if let Some(cwd) = cwd.filter(|_| client.is_driver) {
+            self.is_placed(cwd);
         }
         let mut answer = Answer {
             id,
@@ -100,18 +116,18 @@ impl Actor {
         let owed = self.seats.remove(&client.id).map(|mut seat| seat.unsaid(0));
         let upto = if *from == From::New { 0 } else { seq };
         // Options and modes stand in the answer.
-        let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode]);
+        let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
         let mut seat = Seat::new(client, reading, Some(answer));
-        for (line, _) in owed.into_iter().flatten() {
-            seat.say(line, 0, seq);
+        for (frame, _) in owed.into_iter().flatten() {
+            seat.say(frame, 0, seq);
         }
         self.seats.insert(seat.client.id, seat);
     }
 
     /// A client takes part without having asked for what was.
-    pub(super) fn attach(&mut self, client: &Arc<Client>) {
+    pub(super) fn attach(&mut self, client: &Arc<ClientInfo>) {
         // One that is gone has left all its sessions already.
-        if client.outbox.is_closed() {
+        if self.is_gone(client.id) {
             return;
         }
         if !self.seats.contains_key(&client.id) {
@@ -127,7 +143,7 @@ impl Actor {
         let took_part = self.session.takes_part(client);
         self.take_part(client);
         if took_part
-            && self.seats.get(&client).is_some_and(|seat| seat.client.drives())
+            && self.seats.get(&client).is_some_and(|seat| seat.client.is_driver)
             && !self.session.held().is_empty()
         {
             self.tell_held_to(client);
@@ -137,12 +153,15 @@ impl Actor {
     fn take_part(&mut self, client: ClientId) {
         let Some(seat) = self.seats.get(&client).filter(|_| !self.session.takes_part(client)) else { return };
         let part = Part {
-            drives: seat.client.drives(),
-            waits: seat.client.dialect() == Dialect::V1,
+            name: seat.client.decider().name,
+            drives: seat.client.is_driver,
+            waits: seat.client.dialect == Dialect::V1,
             elicits: seat.client.elicits(None),
         };
+        let drives = part.drives;
+        self.command(AgentCommand::AddClient(client));
         self.step(Input::Joined(client, part));
-        if part.drives && !self.session.held().is_empty() {
+        if drives && !self.session.held().is_empty() {
             self.tell_held_to(client);
         }
     }
@@ -152,38 +171,107 @@ impl Actor {
     }
 
     fn unseat(&mut self, client: ClientId) {
+        self.leaving.deferred.retain(|message| message.sender() != Some(client));
         if self.seats.remove(&client).is_some() {
+            self.answer_without(client);
             self.step(Input::Left(client));
             self.prompts.retain(|_, (by, _)| *by != client);
         }
     }
 
-    pub(super) fn close(&mut self, client: &Arc<Client>, id: &RequestId) {
+    /// A client closes the session: it is answered when it has been told the end of the turn, which goes on for others.
+    pub(super) fn close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
+        self.answer_without(client.id);
         self.step(Input::Closed(client.id));
-        if self.seats.contains_key(&client.id) {
-            self.say(client.id, json::response(id, &Object::default()));
-            self.leaving.push(client.id);
-        } else {
-            client.outbox.push(json::response(id, &Object::default()).into());
+        if self.session.is_deserted() {
+            self.leaving.releases = true;
+            return self.answer_after_turn(client, id, true);
         }
-        self.prompts.retain(|_, (by, _)| *by != client.id);
+        if self.session.is_running() {
+            self.tell_cancelled(client.id);
+        }
+        let ended = self.groups.marks();
+        self.answer_ending(Ending { client: client.id, id, closes: true }, &ended);
     }
 
-    /// Lets those go who closed the session, after they were told all that is stored.
-    pub(super) fn let_go(&mut self) {
-        for client in std::mem::take(&mut self.leaving) {
-            if let Some(mut seat) = self.seats.remove(&client) {
-                let due = seat.due(u64::MAX);
-                seat.client.outbox.push(due.into());
+    /// Tells one client that the turn is cancelled, which goes on for the others.
+    fn tell_cancelled(&mut self, client: ClientId) {
+        let transcript = self.session.transcript();
+        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let Some(seat) = self.seats.get_mut(&client) else { return };
+        let idle = Update::State(cancelled_state());
+        let ids = &mut self.ids;
+        let updates = seat.listener.tell(&idle, telling, &mut || ids.new_id(), &mut self.losses);
+        let lines: String = updates.iter().map(|update| live::update_line(&self.id, update, None)).collect();
+        self.say(client, Frame::updates(lines));
+    }
+
+    /// Answers a request when the turn that it cancels has ended.
+    pub(super) fn answer_after_turn(&mut self, client: &Arc<ClientInfo>, id: RequestId, closes: bool) {
+        self.leaving.endings.push(Ending { client: client.id, id, closes });
+        let ended = self.groups.marks();
+        self.answer_endings(&ended);
+    }
+
+    /// Answers those who wait for the end of a turn that was cancelled, if it has ended.
+    pub(super) fn answer_endings(&mut self, ended: &Marks) {
+        if self.leaving.endings.is_empty() || self.session.is_cancelling() {
+            return;
+        }
+        for ending in std::mem::take(&mut self.leaving.endings) {
+            // Who closes and is behind is told that the next turn runs if that has begun, and not of the end of this one.
+            let is_behind = self.seats.get(&ending.client).is_some_and(|seat| !seat.is_live());
+            if ending.closes && is_behind && self.session.is_running() {
+                self.tell_cancelled(ending.client);
             }
+            self.answer_ending(ending, ended);
         }
     }
 
-    /// Before anything is said: who does not keep up reads at its own pace.
+    fn answer_ending(&mut self, ending: Ending, ended: &Marks) {
+        let Ending { client, id, closes } = ending;
+        let line = Frame::response(&id, &Object::default());
+        if !self.seats.contains_key(&client) {
+            self.owed.push((client, line));
+        } else if closes {
+            self.say_last(client, line, Some(ended));
+        } else {
+            self.say_at(client, line, Some(ended));
+        }
+    }
+
+    /// Whether a client has closed the session and has yet to be told so.
+    pub(super) fn is_leaving(&self, client: ClientId) -> bool {
+        self.leaving.endings.iter().any(|ending| ending.closes && ending.client == client)
+            || self.seats.get(&client).is_some_and(|seat| seat.leaves_after().is_some())
+    }
+
+    /// Lets those go who closed the session and were told so.
+    pub(super) fn let_go(&mut self) {
+        let gone = |seat: &Seat| seat.is_live() && seat.leaves_after().is_some();
+        let gone: Vec<_> = self.seats.iter().filter(|(_, seat)| gone(seat)).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|client| self.go(client));
+    }
+
+    /// A client that closed the session has been told all. What it has said since then is heard now.
+    fn go(&mut self, client: ClientId) {
+        self.seats.remove(&client);
+        self.answer_without(client);
+        self.prompts.retain(|_, (by, _)| *by != client);
+        self.pending.extend(self.leaving.deferred.extract_if(.., |message| message.sender() == Some(client)));
+    }
+
+    /// Before anything is sent: a subscriber that does not keep up catches up at its own pace.
     pub(super) fn settle_pace(&mut self) {
         let seq = self.session.transcript().seq();
+        let clients = &self.clients;
+        let has_room = |client| match clients.get(&client).and_then(Weak::upgrade) {
+            Some(client) => client.queue.has_room(),
+            None => true,
+        };
         for seat in self.seats.values_mut() {
-            if seat.is_live() && !seat.client.outbox.has_room() {
+            seat.credit = if has_room(seat.client.id) { CREDIT } else { 0 };
+            if seat.is_live() && seat.credit == 0 {
                 seat.pace = Pace::Behind { reading: Reading::new(seq, seq), answer: None, waiting: false };
             }
         }
@@ -195,7 +283,7 @@ impl Actor {
         }
     }
 
-    /// Lets everybody who is behind read as much as there is room for.
+    /// Sends those who are behind as much as there is room for.
     pub(super) fn pump_all(&mut self) {
         let behind: Vec<_> =
             self.seats.iter().filter(|(_, seat)| !seat.is_live()).map(|(id, _)| *id).collect();
@@ -203,84 +291,115 @@ impl Actor {
     }
 
     fn pump(&mut self, id: ClientId) {
-        let mut aliases = Vec::new();
-        self.read_on(id, &mut aliases);
-        for (alias, update) in aliases {
+        while let Some((alias, update)) = self.read_on(id) {
             self.alias(alias, &update);
         }
     }
 
-    /// Lets a client read as much as there is room for. What it is told under other names is noted.
-    fn read_on(&mut self, id: ClientId, aliases: &mut Vec<(MessageId, Update)>) {
+    /// Sends a client as much as there is room for, up to the first update that has a new alias. Returns the alias and
+    /// the update that it is for.
+    fn read_on(&mut self, id: ClientId) -> Option<(MessageId, Update)> {
         let transcript = self.session.transcript();
         let from = self.decoder.dialect();
-        let Some(seat) = self.seats.get_mut(&id) else { return };
-        let wants_seq = seat.client.terms().is_some_and(|terms| terms.wants_seq);
+        let seat = self.seats.get_mut(&id)?;
+        if seat.overflows() {
+            self.sends.push(Delivery::new(id, Outgoing::Disconnect));
+            return None;
+        }
+        let wants_seq = seat.client.wants_seq;
+        let leaves_after = seat.leaves_after();
         loop {
-            let Seat { client, listener, pace, .. } = &mut *seat;
-            let Pace::Behind { reading, answer, waiting } = pace else { return };
-            if !client.outbox.has_room() {
+            let Seat { client, listener, pace, credit, .. } = &mut *seat;
+            let Pace::Behind { reading, answer, waiting } = pace else { return None };
+            if *credit == 0 {
                 if !*waiting {
                     *waiting = true;
-                    let (outbox, me) = (client.outbox.clone(), self.me.clone());
-                    tokio::spawn(async move {
-                        outbox.drained().await;
-                        let _ = me.send(Message::Drained(id)).await;
-                    });
+                    self.sends.push(Delivery::new(id, Outgoing::AwaitDrain));
                 }
-                return;
+                return None;
             }
             let telling = Telling { from, transcript, meta_before: None };
             if let Some(update) = reading.next(transcript, LINE) {
                 let mut lines = String::new();
                 let mut alias = None;
-                let mut mint = || alias.get_or_insert_with(fresh).clone();
+                let ids = &mut self.ids;
+                let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
                 for said in listener.tell(&update, telling, &mut mint, &mut self.losses) {
                     lines.push_str(&live::update_line(&self.id, &said, None));
                 }
-                client.outbox.push(lines.into());
-                aliases.extend(alias.map(|alias| (alias, update)));
+                *credit = credit.saturating_sub(lines.len());
+                self.sends.push(Delivery::new(id, Frame::updates(lines)));
+                if let Some(alias) = alias {
+                    return Some((alias, update));
+                }
                 continue;
             }
             let told = reading.upto();
+            let is_stored = told <= self.stored;
             let mut in_answer: &[Slot] = &[];
             if let Some(request) = answer.take() {
                 if request.is_new {
-                    in_answer = &[Slot::Options, Slot::Mode];
+                    in_answer = &[Slot::Options, Slot::Mode, Slot::Model];
                 }
-                let line = answer_line(&self.id, &request, client, listener, told, transcript, from);
-                client.outbox.push(line.into());
-                // The session's own queue is full only if it is about to be emptied.
-                let me = self.me.clone();
-                tokio::spawn(async move { me.send(Message::Seated(id)).await });
+                let telling = Telling { from, transcript, meta_before: None };
+                let opened = &self.opened;
+                let frames = answer_frames(
+                    &self.id,
+                    &request,
+                    client,
+                    listener,
+                    told,
+                    telling,
+                    opened,
+                    &mut self.losses,
+                    &mut self.ids,
+                );
+                self.sends.extend(
+                    frames.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }),
+                );
+                self.pending.push_back(Message::Seated(id));
             } else if wants_seq {
                 // Only now it has all up to this change.
-                client.outbox.push(live::update_line(&self.id, NOTHING_NEW, Some(told)).into());
+                let line = live::update_line(&self.id, NOTHING_NEW, Some(told));
+                self.sends.push(Delivery::new(id, Frame::updates(line)));
             }
-            if told == transcript.seq() {
+            let upto = leaves_after.unwrap_or(transcript.seq());
+            if leaves_after.is_some_and(|last| told >= last) {
+                let last = seat.last();
+                self.sends
+                    .extend(last.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
+                self.go(id);
+                return None;
+            }
+            if told == upto {
                 seat.pace = Pace::Live;
             } else {
-                *reading = Reading::new(told, transcript.seq()).without(in_answer);
+                *reading = Reading::new(told, upto).without(in_answer);
             }
             let due = seat.due(told);
-            seat.client.outbox.push(due.into());
+            self.sends
+                .extend(due.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
         }
     }
 }
 
+#[expect(clippy::too_many_arguments, reason = "they are what the answer is made of")]
 /// The answer to a client that was told what it missed. What a client that wanted no history still has to know comes
 /// before it.
-fn answer_line(
+fn answer_frames(
     session: &parlor_session::SessionId,
     request: &Answer,
-    client: &Client,
+    client: &ClientInfo,
     listener: &mut live::Listener,
     told: u64,
-    transcript: &parlor_session::Transcript,
-    from: Dialect,
-) -> String {
-    let mut losses = parlor_dialect::Losses::default();
-    let mut result = listener.session_fields(transcript, &mut losses);
+    telling: Telling<'_>,
+    opened: &Object,
+    losses: &mut Losses,
+    ids: &mut IdGen,
+) -> Vec<Frame> {
+    let transcript = telling.transcript;
+    let mut result = listener.session_fields(transcript, losses);
+    result.add_missing(opened);
     json::note(&mut result, "parlor/seq", json::json(told.to_string()));
     json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
     for (name, value) in &request.notes {
@@ -289,24 +408,22 @@ fn answer_line(
     let mut lines = String::new();
     // A client that is told what was hears of the commands there.
     let commands = transcript.slot(Slot::Commands).filter(|_| request.is_blank);
-    if client.dialect() == Dialect::V1
+    if client.dialect == Dialect::V1
         && let Some(commands) = commands
     {
         let upsert = Upsert { whole: true, fields: commands.fields.clone(), ..Upsert::default() };
         let update = Update::Upsert { target: Target::Slot(Slot::Commands), upsert };
-        let telling = Telling { from, transcript, meta_before: None };
-        for said in listener.tell(&update, telling, &mut fresh, &mut losses) {
+        for said in listener.tell(&update, telling, &mut || ids.new_id(), losses) {
             lines.push_str(&live::update_line(session, &said, None));
         }
     } else if let Some(list) = commands.and_then(|slot| slot.fields.get("availableCommands")) {
-        result.set("availableCommands", live::commands_for(list, client.dialect(), &mut losses));
+        result.set("availableCommands", live::commands_for(list, client.dialect, losses));
     }
     if request.is_new {
         let mut named = Object::default();
         named.set("sessionId", session.as_json());
         named.add_missing(&result);
-        return json::response(&request.id, &named) + &lines;
+        return vec![Frame::response(&request.id, &named), Frame::updates(lines)];
     }
-    lines.push_str(&json::response(&request.id, &result));
-    lines
+    vec![Frame::updates(lines), Frame::response(&request.id, &result)]
 }

@@ -1,22 +1,22 @@
 //! What a session hands to the store, and what happens when the store cannot take it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parlor_dialect::live;
-use parlor_json::{Json, Object};
-use parlor_session::session::{QuestionId, TITLE_MARK};
-use parlor_session::{Change, Row, Slot, Target, Update};
+use parlor_dialect::settings::Settings;
+use parlor_dialect::{event, live};
+use parlor_engine::{Delivery, Frame};
+use parlor_json::{Json, JsonStr};
+use parlor_session::session::{ClientId, Input, QuestionId, TITLE_MARK};
+use parlor_session::{Change, Decider, Row, Slot, Target, Update};
 use parlor_store::{Batch, StoreError, Write};
-use parlor_wire::{Batches, Body, Incoming, Message, Outcome, RequestId, RpcError, code};
+use parlor_wire::{RpcError, code};
 use tokio::sync::oneshot;
 
+use super::restore::Unaccepted;
 use super::words::Turn;
-use super::{Actor, End, now};
+use super::{Actor, End};
 use crate::json;
-use crate::stored::{self, ALIASES, ANSWERS, KEPT};
-
-/// How many decisions are kept.
-const MAX_ANSWERS: usize = 100;
+use crate::stored::{self, ALIASES, KEPT, OPENED};
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
@@ -26,6 +26,17 @@ const ACTIVITY: Duration = Duration::from_secs(1);
 pub(crate) struct Failed(StoreError);
 
 impl Actor {
+    /// The agent said something: it may have chosen by itself what it did not accept. What the session shows because of
+    /// something else is no word of the agent.
+    pub(super) fn on_settings_reported(&mut self, update: &Update) {
+        let Some(refused) = &self.refused_settings else { return };
+        let mut said = Settings::default();
+        said.report(update);
+        let is_it = |one: &&Unaccepted| said.get(&one.setting).as_ref() == Some(&one.value);
+        let settings: Vec<_> = refused.settings.iter().filter(is_it).map(|one| one.setting.clone()).collect();
+        settings.iter().for_each(|setting| self.on_setting_chosen(setting));
+    }
+
     /// A change was taken: looks whether it shows in lists.
     pub(super) fn changed(&mut self, change: &Change) {
         match &change.update {
@@ -34,7 +45,10 @@ impl Actor {
                 self.due.row |= busy != self.row.busy;
                 self.row.busy = busy;
             }
-            Update::Upsert { target: Target::Slot(Slot::Info), .. } => {
+            Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
+                if let Some(time) = upsert.fields.get("updatedAt") {
+                    self.set_updated_at(JsonStr::from_raw(time.raw()));
+                }
                 let info = self.session.transcript().slot(Slot::Info);
                 let title = info.and_then(|info| json::literal(&info.fields, "title"));
                 let mark = info.and_then(|info| json::literal(info.meta.as_ref()?, TITLE_MARK));
@@ -45,31 +59,35 @@ impl Actor {
                     self.due.row = true;
                 }
             }
-            Update::Upsert { .. }
+            Update::Upsert { target: Target::Slot(_), .. } => {}
+            // Something was said: that is later than the time that the agent gave.
+            Update::Upsert { target: Target::Entry(_), .. }
             | Update::Append { .. }
             | Update::Output { .. }
             | Update::Remove { .. }
-            | Update::Note { .. } => {}
+            | Update::Note { .. } => {
+                if self.agents_time.is_some() {
+                    self.set_updated_at(None);
+                }
+            }
         }
     }
 
+    fn set_updated_at(&mut self, time: Option<JsonStr>) {
+        stored::set_updated_at(&mut self.row, time.as_ref());
+        self.agents_time = time;
+        self.due.row = true;
+    }
+
     /// A person decided something: that is on record before the agent acts on it.
-    pub(super) fn decided(&mut self, question: QuestionId, result: &Json) {
+    pub(super) fn decided(&mut self, question: QuestionId, by: ClientId, result: &Json) {
         let Some(asked) = self.questions.get(&question) else { return };
-        let mut record = Object::default();
-        record.set("at", json::json(now().to_string()));
-        record.set("method", json::string(&asked.method));
-        for about in ["toolCall", "subject", "title"] {
-            if let Some(value) = asked.params.get(about) {
-                record.set(about, value.clone());
-            }
-        }
-        record.set("answer", result.clone());
-        if self.answers.len() >= MAX_ANSWERS {
-            self.answers.pop_front();
-        }
-        self.answers.push_back(record.to_json().as_str().to_owned());
-        self.due.answers = true;
+        let by = match self.seats.get(&by) {
+            Some(seat) => seat.client.decider(),
+            None => Decider { client: by, name: None },
+        };
+        let decision = event::decision(&asked.method, &asked.params, result, by);
+        self.step(Input::Happened(decision));
         self.due.durable = true;
     }
 
@@ -101,7 +119,7 @@ impl Actor {
     fn writes(&mut self) -> Vec<Write> {
         let is_deleted = matches!(self.ends, Some(End::Deleted));
         // What was forked in the last moment outlives the session.
-        let mut writes = if is_deleted && self.forks.is_empty() { Vec::new() } else { self.changes() };
+        let mut writes = if is_deleted && !self.has_new_forks() { Vec::new() } else { self.changes() };
         if is_deleted {
             self.due.durable = true;
             writes.push(Write::Delete { session: self.id.as_json().as_literal().to_owned() });
@@ -115,17 +133,17 @@ impl Actor {
         let session = self.id.as_json().as_literal().to_owned();
         let mut writes = Vec::new();
         if !self.unsaved.is_empty() {
-            self.last_active = Instant::now();
-            if self.row_written.elapsed() >= ACTIVITY {
+            self.last_active = self.now.monotonic;
+            if self.now.monotonic.saturating_sub(self.row_written) >= ACTIVITY {
                 self.due.row = true;
                 self.row_stored = None;
             }
         }
         // A short turn that begins and ends in one go leaves the row as it was.
         if std::mem::take(&mut self.due.row) && self.row_stored.as_ref() != Some(&self.row) {
-            self.row_written = Instant::now();
+            self.row_written = self.now.monotonic;
             // Lists go by it, and never back, whatever the clock does.
-            self.row.active_at = now().max(self.row.active_at);
+            self.row.active_at = self.now.wall.0.max(self.row.active_at);
             self.row_stored = Some(self.row.clone());
             writes.push(Write::Session(self.row.clone()));
         }
@@ -135,11 +153,10 @@ impl Actor {
             let body = Some(self.session.kept().to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
         }
-        if std::mem::take(&mut self.due.answers) {
+        if std::mem::take(&mut self.due.opened) {
             let seq = self.session.transcript().seq().max(1);
-            let list: Vec<_> = self.answers.iter().map(String::as_str).collect();
-            let body = Some(format!("[{}]", list.join(",")));
-            writes.push(Write::Slot { session: session.clone(), name: ANSWERS.to_owned(), seq, body });
+            let body = Some(self.opened.to_json().as_str().to_owned());
+            writes.push(Write::Slot { session: session.clone(), name: OPENED.to_owned(), seq, body });
         }
         if std::mem::take(&mut self.due.aliases) {
             let seq = self.session.transcript().seq().max(1);
@@ -163,7 +180,7 @@ impl Actor {
             (None, true) => Turn::Runs,
             (None, false) => Turn::Rests,
         };
-        writes.extend(self.unworded.take(&session, self.session.transcript(), turn, now()));
+        writes.extend(self.unworded.take(&session, self.session.transcript(), turn, self.now.wall.0));
         writes.extend(self.fork_writes());
         writes
     }
@@ -178,52 +195,45 @@ impl Actor {
         let transcript = parlor_session::Transcript::default();
         let telling =
             live::Telling { from: self.decoder.dialect(), transcript: &transcript, meta_before: None };
+        let unsent = std::mem::take(&mut self.sends).into_iter();
+        self.sends = unsent.filter_map(|send| send.if_not_stored(&error)).collect();
+        let ids = &mut self.ids;
         for seat in self.seats.values_mut() {
-            let mut lines = String::new();
-            for (line, is_stored) in seat.unsaid(self.stored) {
-                match answered(&line) {
-                    Some((_, is_error)) if is_stored || is_error => lines.push_str(&line),
-                    Some((id, _)) => lines.push_str(&json::error(&id, &error)),
-                    None => {}
-                }
+            let mut frames = Vec::new();
+            for (frame, is_stored) in seat.unsaid(self.stored) {
+                let send = Delivery { is_stored, ..Delivery::new(seat.client.id, frame) };
+                self.sends.extend(send.if_not_stored(&error));
             }
             let update = Update::State(state.clone());
-            for update in seat.listener.tell(&update, telling, &mut super::fresh, &mut self.losses) {
-                lines.push_str(&live::update_line(&self.id, &update, None));
+            for update in seat.listener.tell(&update, telling, &mut || ids.new_id(), &mut self.losses) {
+                frames.push(Frame::updates(live::update_line(&self.id, &update, None)));
             }
             if let Some(request) = seat.asked() {
-                lines.push_str(&json::error(&request.id, &error));
+                frames.push(Frame::error(&request.id, &error));
             }
             for (by, id) in self.prompts.values() {
                 if *by == seat.client.id {
-                    lines.push_str(&json::error(id, &error));
+                    frames.push(Frame::error(id, &error));
                 }
             }
-            seat.client.outbox.push(lines.into());
+            self.sends.extend(frames.into_iter().map(|frame| Delivery::new(seat.client.id, frame)));
+        }
+        for ending in self.leaving.endings.drain(..) {
+            self.sends.push(Delivery::new(ending.client, Frame::error(&ending.id, &error)));
         }
         for owed in self.owed.drain(..) {
-            owed.client.outbox.push(json::error(&owed.id, &error).into());
+            if let Some(id) = owed.1.response_to() {
+                self.sends.push(Delivery::new(owed.0, Frame::error(id, &error)));
+            }
         }
-        if let Some((agent, session)) = self.bound() {
-            let mut params = parlor_json::Object::default();
-            params.set("sessionId", session.as_json());
-            agent.notify("session/cancel", &params);
-        }
+        // The agent is not told of what is not stored.
+        self.commands.retain(|(_, command)| command.is_due_if_not_stored());
+        self.timers.clear();
+        self.notify_agent("session/cancel");
         self.refuse_forks(&error);
-        self.go_on_with_forks(Some(&error));
         // A server that ends goes on doing so.
         if !matches!(self.ends, Some(End::Stopped(_))) {
             self.ends = Some(End::Failed(error));
         }
-    }
-}
-
-/// The request that a line answers, if it does, and whether with an error.
-fn answered(line: &str) -> Option<(RequestId, bool)> {
-    match parlor_wire::parse(line.trim_end(), Batches::Refuse).ok()? {
-        Incoming::One(Message { body: Body::Response { id, outcome }, .. }) => {
-            Some((id, matches!(outcome, Outcome::Error(_))))
-        }
-        Incoming::One(_) | Incoming::Batch(_) => None,
     }
 }

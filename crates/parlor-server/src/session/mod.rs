@@ -5,49 +5,56 @@
 
 mod agent;
 mod aliases;
-mod bursts;
 mod calls;
-mod chosen;
 pub(crate) mod fork;
 mod forward;
 mod join;
 mod keep;
 mod open;
+mod restore;
 mod seat;
+mod shell;
 mod tell;
 mod title;
 mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parlor_dialect::live::Stream;
-use parlor_dialect::{Decoder, Dialect, Losses};
+use parlor_dialect::live::{AgentLine, Stream};
+use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
+use parlor_engine::{
+    AgentCommand, AgentEpoch, AgentLink, Delivery, Frame, IdGen, InfoThrottle, Now, SessionConfig, Timer,
+};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
-    Answer, ClientId, Effect, Held, Input, Inserted, PromptId, QuestionId, Reply as Decision, Session, Step,
+    Answer, ClientId, Effect, Held, Input, Inserted, PromptId, QuestionId, Scope, Session, Step, TurnEnd,
 };
-use parlor_session::{EntryId, MessageId, Role, SessionId, Transcript, Unsaved};
+use parlor_session::{EntryId, MessageId, Naming, Role, SessionId, Transcript, Unsaved, Update};
 use parlor_store::SessionRow;
-use parlor_wire::{RequestId, RpcError};
+use parlor_wire::{RequestId, RpcError, code};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::agent::{Agent, Reply};
+use crate::agent::{Reply, Tie};
 use crate::client::Client;
 use crate::hub::Shared;
+use crate::resident::Share;
+use crate::services::budget::{FileRequest, FileShare};
 use crate::services::terminals::{TerminalEvent, Terminals};
 
-pub(crate) use self::agent::Bound;
+pub(crate) use self::agent::UNPLACED;
 use self::aliases::Aliases;
-use self::bursts::Bursts;
 use self::forward::Forward;
 pub(crate) use self::forward::Forwarded;
 pub(crate) use self::join::From;
-pub(crate) use self::open::{Replay, start};
+use self::join::Leaving;
+pub(crate) use self::open::start;
+pub(crate) use self::restore::Bound;
+use self::restore::RefusedSettings;
 use self::seat::Seat;
 use self::tell::{Groups, Marks};
-use self::title::Owed;
 use self::words::Unworded;
 
 /// How a session is reached.
@@ -62,8 +69,8 @@ const DRAIN: usize = 1 << 20;
 /// Something for a session to do.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A client wants to take part; the answer tells it what it missed.
-    Join { client: Arc<Client>, id: RequestId, from: From },
+    /// A client wants to take part, and may say where the session works; the answer tells it what it missed.
+    Join { client: Arc<Client>, id: RequestId, from: From, cwd: Option<String> },
     /// A client that was told what it missed takes part from now on.
     Seated(ClientId),
     /// A client keeps up again.
@@ -76,12 +83,14 @@ pub(crate) enum Message {
     Prompt { client: Arc<Client>, id: RequestId, params: Object },
     /// A client takes back a request.
     TakeBack { client: ClientId, id: RequestId },
-    /// A client takes back a prompt of anybody's.
-    Unhold { client: Arc<Client>, id: RequestId, prompt: PromptId },
+    /// A client withdraws a queued prompt of anybody's.
+    WithdrawPrompt { client: Arc<Client>, id: RequestId, prompt: PromptId },
     /// The turn is not wanted any more.
-    Cancel,
+    Cancel { by: ClientId, scope: Scope },
     /// A person gives the session a title, or takes it away.
     Title { client: Arc<Client>, id: RequestId, title: Option<JsonStr> },
+    /// A client asks what the session does.
+    Status { client: Arc<Client>, id: RequestId },
     /// The session is put away, or taken out again.
     Archive { client: Arc<Client>, id: RequestId, archived: bool },
     /// The session is to go.
@@ -96,28 +105,16 @@ pub(crate) enum Message {
     Forward { client: Arc<Client>, id: Option<RequestId>, method: String, params: Object },
     /// A client answered a question.
     Answered { question: QuestionId, by: ClientId, answer: Answer },
-    /// Lines of the agent, each an update of this session, and their place among what is on its way.
-    Lines(String, Option<OwnedSemaphorePermit>),
-    /// The agent asks.
-    AgentAsks { id: RequestId, method: String, params: Object },
-    /// The agent takes back what it asked.
-    AgentUnasks(RequestId),
-    /// The agent says something that is no update.
-    AgentNotes(String),
-    /// The agent answered.
-    AgentAnswered(AgentCall, Reply),
-    /// The agent is there, or cannot be brought back.
-    AgentReady(Result<Bound, RpcError>),
-    /// The agent is gone.
-    AgentGone(RpcError),
-    /// The agent may have finished telling old stories.
-    Quiet,
-    /// What the agent said about the session too fast may be told.
-    InfoDue,
+    /// A frame for these clients, if they take part; which they were is said when they were told.
+    Relay { frame: Frame, clients: Vec<ClientId>, told: oneshot::Sender<Vec<ClientId>> },
+    /// Something of an agent, in one of its incarnations.
+    Agent(AgentEpoch, AgentMessage),
+    /// The agent's session is restored, or cannot be.
+    AgentReady(Box<Result<Bound, RpcError>>),
+    /// A timer that the session set has run out.
+    Timer(Timer),
     /// Something happened to a terminal that parlor runs for the agent.
     Terminal(TerminalEvent),
-    /// Parlor answered what the agent asked.
-    Served(RequestId, Reply),
     /// Somebody wants to know what was said, once this message is there.
     Look { message: Option<MessageId>, reply: oneshot::Sender<Transcript> },
     /// Time has passed.
@@ -126,13 +123,76 @@ pub(crate) enum Message {
     End(oneshot::Sender<()>),
 }
 
+/// A number that no incarnation of an agent had.
+pub(crate) fn next_epoch() -> AgentEpoch {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    AgentEpoch(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+}
+
+/// Where the messages of one incarnation of an agent go.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    pub(crate) inbox: Inbox,
+    pub(crate) epoch: AgentEpoch,
+    /// Whether that is a session, and not something that receives for one that is not there yet.
+    pub(crate) is_session: bool,
+}
+
+impl Link {
+    /// Sends a message; gives it back if nobody receives any more.
+    pub(crate) async fn send(&self, message: AgentMessage) -> Result<(), AgentMessage> {
+        match self.inbox.send(Message::Agent(self.epoch, message)).await {
+            Err(mpsc::error::SendError(Message::Agent(_, back))) => Err(back),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Something that an agent says to a session, or that is done for the agent there.
+#[derive(Debug)]
+pub(crate) enum AgentMessage {
+    /// Lines of the agent, each an update of this session, and their place among what is on its way.
+    Lines(String, Option<OwnedSemaphorePermit>),
+    /// The agent asks.
+    Asks { id: RequestId, method: String, params: Object },
+    /// A file that the agent asked for is one that it may have, and a client's to serve.
+    FileAllowed { id: RequestId, method: String, params: Object, request: FileRequest },
+    /// The agent takes back what it asked.
+    Unasks(RequestId),
+    /// The agent says something that is no update.
+    Notes(String),
+    /// The agent answered.
+    Answered(AgentCall, Reply),
+    /// The agent could not be asked.
+    Failed(parlor_engine::AgentCall, Json),
+    /// The agent is gone.
+    Gone(RpcError),
+    /// Parlor answered what the agent asked.
+    Served(RequestId, Reply, Option<FileShare>),
+}
+
+impl AgentMessage {
+    /// Answers a request that nobody will look at.
+    pub(crate) fn refuse(&self, error: &RpcError) {
+        if let Self::Answered(AgentCall::Forwarded(Forwarded { connection, call }), _) = self
+            && let Some(client) = connection.upgrade()
+        {
+            client.queue.push(Frame::error(&call.id, error));
+        }
+    }
+}
+
 /// What an agent was asked for.
 #[derive(Debug)]
 pub(crate) enum AgentCall {
+    /// To begin or restore a session, which has no part in it yet.
+    Restore,
     /// To take a prompt.
     Prompt(PromptId),
     /// Something for a client.
     Forwarded(Forwarded),
+    /// To take a title.
+    SetTitle,
 }
 
 /// A session and what it is made of.
@@ -145,23 +205,50 @@ pub(crate) struct Actor {
     row: SessionRow,
     /// The row as it was last written, unless it has to be written in any case.
     row_stored: Option<SessionRow>,
-    row_written: Instant,
+    row_written: Duration,
+    /// The time that the agent gave as the last activity, while lists show it.
+    agents_time: Option<JsonStr>,
     decoder: Decoder,
     /// What the agent says about the session faster than it is told.
-    bursts: Bursts,
+    throttle: InfoThrottle,
+    /// When its task began, from which it counts time.
+    started: Instant,
+    /// The time of what is being taken.
+    now: Now,
+    ids: IdGen,
+    config: SessionConfig,
+    /// The timers that were set.
+    timers: Vec<(Duration, Timer)>,
     /// How the agent said its last chunk.
     stream: Option<Stream>,
-    agent: Option<Bound>,
-    /// Whether an agent is being brought back. What it says meanwhile are old stories.
-    starting: Option<Starting>,
+    agent: Option<AgentLink>,
+    /// The agent sessions that this session has, or had until what it wants of them is done.
+    ties: HashMap<AgentEpoch, Tie>,
+    /// What agents are wanted to do once all is stored.
+    commands: Vec<(AgentEpoch, AgentCommand)>,
+    /// The incarnation of the agent that is there, or was there last.
+    epoch: AgentEpoch,
+    /// Since when the agent's session is being restored.
+    starting: Option<Duration>,
+    /// What the agent did not accept again of what was chosen, until it is told to who sends a prompt.
+    refused_settings: Option<RefusedSettings>,
     /// Whether the agent has to be given the conversation with the next prompt.
     hand_over: bool,
-    /// The prompt with which it was given the conversation, until it has taken it.
+    /// The prompt with which it was given the conversation, until its turn is over.
     handed: Option<PromptId>,
     terminals: Option<Terminals>,
+    /// Requests for files that wait at a client, by the agent's ids: they count until they are answered.
+    file_requests: HashMap<RequestId, FileRequest>,
     seats: BTreeMap<ClientId, Seat>,
-    /// Who closed the session and has yet to hear so.
-    leaving: Vec<ClientId>,
+    /// The clients that asked something of the session.
+    clients: HashMap<ClientId, Weak<Client>>,
+    /// What clients are sent once all is stored.
+    sends: Vec<Delivery>,
+    /// The ids under which clients were sent requests.
+    requests: HashMap<(ClientId, QuestionId), RequestId>,
+    leaving: Leaving,
+    /// What the session takes before what is in its inbox.
+    pending: VecDeque<Message>,
     /// Whose answer a prompt is.
     prompts: HashMap<PromptId, (ClientId, RequestId)>,
     /// Prompts that nobody waits for an answer of.
@@ -174,12 +261,11 @@ pub(crate) struct Actor {
     held_changed: bool,
     questions: HashMap<QuestionId, Asked>,
     next_question: u64,
-    /// What people last decided, as JSON, the oldest first.
-    answers: VecDeque<String>,
     /// Who wants to know what was said, and after which message.
     lookers: Vec<(Option<MessageId>, oneshot::Sender<Transcript>)>,
-    /// Forks that have yet to be stored, and stored ones that wait for the agent.
+    /// Forks that were asked for, those that are made once all is stored, and stored ones that wait for the agent.
     forks: Vec<fork::Planned>,
+    fork_starts: Vec<fork::Start>,
     waiting_forks: Vec<fork::Planned>,
     /// What clients want of an agent that is being brought back, and what they want of the one that is there, by the id
     /// under which it was asked.
@@ -192,16 +278,22 @@ pub(crate) struct Actor {
     unworded: Unworded,
     due: Due,
     /// Whom to answer when all is stored, besides those who take part.
-    owed: Vec<Owed>,
+    owed: Vec<(ClientId, Frame)>,
     /// Whether the agent has to hear of a person's title when it is stored.
     retitled: bool,
+    /// Who waits for lines to be told to clients, and to which.
+    relayed: Vec<(oneshot::Sender<Vec<ClientId>>, Vec<ClientId>)>,
+    /// What its agent said of the session when it opened it, beside modes, models, options and commands.
+    opened: Object,
     /// What to do when all is stored.
     effects: Vec<Effect>,
     groups: Groups,
     /// Room for what comes of one step, so that not every chunk has to make some.
     room: Step,
     losses: Losses,
-    last_active: Instant,
+    last_active: Duration,
+    /// What it takes in memory.
+    share: Share,
     /// The last change that the store has taken.
     stored: u64,
     ends: Option<End>,
@@ -211,6 +303,8 @@ pub(crate) struct Actor {
 struct StepMarks {
     /// Before all that changed.
     before: Marks,
+    /// Before the messages that prompts became.
+    inserted: Vec<(PromptId, Marks)>,
     /// Where the turn ended, else at the end.
     ended: Marks,
 }
@@ -223,10 +317,10 @@ struct Due {
     row: bool,
     /// What is kept beside the transcript.
     kept: bool,
-    /// What people decided.
-    answers: bool,
     /// Under which other names messages were told.
     aliases: bool,
+    /// What the agent said when it opened the session.
+    opened: bool,
     /// All of it must be safe from a power cut.
     durable: bool,
 }
@@ -238,21 +332,10 @@ struct Asked {
     id: RequestId,
     method: String,
     params: Object,
-    /// Ours, by whom was asked.
-    clients: HashMap<ClientId, RequestId>,
+    /// Who was asked.
+    clients: HashSet<ClientId>,
     /// Whether it is put to one client and its answer is passed on whatever it is.
     forwarded: bool,
-}
-
-/// An agent on its way back.
-#[derive(Debug)]
-struct Starting {
-    since: Instant,
-    /// When it last said something.
-    heard: Instant,
-    /// Whether it may tell old stories.
-    replays: bool,
-    bound: Option<Bound>,
 }
 
 /// Why a session's task ends.
@@ -270,35 +353,24 @@ enum End {
 
 impl Actor {
     async fn run(mut self) {
-        while let Some(first) = self.inbox.recv().await {
+        while let Some(first) = self.next().await {
+            self.now = self.read_clocks();
             self.settle_pace();
             let mut bytes = first.weight();
-            self.take(first);
+            self.take_one(first).await;
             while bytes < DRAIN
                 && self.ends.is_none()
-                && let Ok(next) = self.inbox.try_recv()
+                && let Some(next) = self.pending.pop_front().or_else(|| self.inbox.try_recv().ok())
             {
                 bytes += next.weight();
-                self.take(next);
+                self.take_one(next).await;
             }
-            self.tell_held();
+            self.finish_batch();
             if let Err(failed) = self.store().await {
                 self.fail(&failed);
                 break;
             }
-            self.flush();
-            self.let_go();
-            // Before the agent hears of anything that is not in the forks.
-            self.forked();
-            self.act();
-            self.show();
-            self.pump_all();
-            if self.due.aliases
-                && let Err(failed) = self.store().await
-            {
-                self.fail(&failed);
-                break;
-            }
+            self.release_output();
             if self.ends.is_some() {
                 break;
             }
@@ -306,85 +378,179 @@ impl Actor {
         self.leave().await;
     }
 
+    /// All that was ready is taken: decides what comes of it.
+    fn finish_batch(&mut self) {
+        // Before the agent is sent anything that is not in the forks.
+        self.decide_forks();
+        self.act();
+        self.tell_held();
+        self.flush();
+        self.let_go();
+        self.pump_all();
+    }
+
+    /// Waits for something to do.
+    async fn next(&mut self) -> Option<Message> {
+        match self.pending.pop_front() {
+            Some(message) => Some(message),
+            None => self.inbox.recv().await,
+        }
+    }
+
+    async fn take_one(&mut self, message: Message) {
+        if let Message::AgentReady(restored) = message {
+            self.agent_ready(*restored).await;
+        } else {
+            self.take(message);
+        }
+    }
+
     fn take(&mut self, message: Message) {
+        if let Some(client) = message.client() {
+            self.register_client(client, message.notes_peer());
+        }
+        // Who closes the session is told so before anything else comes of what it says.
+        if message.sender().is_some_and(|client| self.is_leaving(client)) {
+            if self.leaving.deferred.len() < INBOX {
+                self.leaving.deferred.push(message);
+            } else {
+                let error =
+                    RpcError::new(code::INTERNAL_ERROR, "too much waits for the session to be closed");
+                message.refuse(&error);
+            }
+            return;
+        }
         match message {
-            Message::Lines(lines, _) => self.lines(&lines),
-            Message::Join { client, id, from } => self.join(client, id, &from),
+            Message::Agent(epoch, message) if epoch < self.epoch => {
+                // It is not about the agent that is there now.
+                let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
+                message.refuse(&error);
+            }
+            Message::Agent(_, message) => self.take_from_agent(message),
+            // It is received where the agent can be waited for.
+            Message::AgentReady(_) => {}
+            Message::Join { client, id, from, cwd } => self.join(client.info(), id, &from, cwd),
             Message::Seated(client) => self.seated(client),
             Message::Drained(client) => self.drained(client),
-            Message::Left(client) => self.left(client),
-            Message::Close { client, id } => self.close(&client, &id),
-            Message::Prompt { client, id, params } => self.prompt(&client, id, params),
+            Message::Left(client) => {
+                self.clients.remove(&client);
+                self.requests.retain(|(by, _), _| *by != client);
+                self.left(client);
+            }
+            Message::Close { client, id } => self.close(&client.info(), id),
+            Message::Prompt { client, id, params } => self.prompt(&client.info(), id, params),
             Message::TakeBack { client, id } => self.take_back(client, &id),
-            Message::Unhold { client, id, prompt } => self.unhold(&client, &id, prompt),
-            Message::Cancel => self.step(Input::Cancelled),
-            Message::Title { client, id, title } => self.set_title(&client, id, title),
-            Message::Archive { client, id, archived } => self.archive(&client, id, archived),
-            Message::Delete { client, id } => self.delete(&client, &id),
+            Message::WithdrawPrompt { client, id, prompt } => {
+                self.withdraw_prompt(&client.info(), &id, prompt);
+            }
+            Message::Cancel { by, scope } => self.step(Input::Cancelled { by, scope }),
+            Message::Title { client, id, title } => self.set_title(&client.info(), &id, title),
+            Message::Status { client, id } => self.status(&client.info(), &id),
+            Message::Archive { client, id, archived } => self.archive(&client.info(), id, archived),
+            Message::Delete { client, id } => self.delete(&client.info(), &id),
             Message::Fork(request) => self.fork(&request),
-            Message::Attach(client) => {
-                self.hub.note_peer(&self.id, &client.peer);
-                self.attach(&client);
-            }
-            Message::Say { client, content, answer } => self.speak(&client, content, answer),
+            Message::Attach(client) => self.attach(&client.info()),
+            Message::Say { client, content, answer } => self.speak(&client.info(), content, answer),
             Message::Forward { client, id, method, params } => {
-                self.forward(client, id, method, params);
+                self.forward(client.info(), id, method, params);
             }
-            Message::Answered { question, by, answer } => self.answered(question, by, answer),
-            Message::AgentAsks { id, method, params } => self.agent_asks(id, method, params),
-            Message::AgentUnasks(id) => self.agent_unasks(&id),
-            Message::AgentNotes(line) => self.agent_notes(&line),
-            Message::AgentAnswered(call, reply) => self.agent_answered(call, reply),
-            Message::AgentReady(bound) => self.agent_ready(bound),
-            Message::AgentGone(error) => self.agent_gone(&error),
-            Message::Quiet => self.quiet(),
-            Message::InfoDue => self.info_due(),
+            Message::Answered { question, by, answer } => {
+                self.requests.remove(&(by, question));
+                self.answered(question, by, answer);
+            }
+            Message::Relay { frame, clients, told } => self.relay(&frame, &clients, told),
+            Message::Timer(Timer::Cancel(epoch, cancelled)) => self.cancel_overdue(epoch, &cancelled),
+            Message::Timer(Timer::Throttle) => self.info_due(),
             Message::Terminal(event) => self.terminal(event),
-            Message::Served(id, reply) => {
-                if let Some(bound) = &self.agent {
-                    bound.agent.answer(&id, &reply);
-                }
-            }
             Message::Look { message, reply } => self.lookers.push((message, reply)),
             Message::Tick => self.tick(),
             Message::End(done) => self.end(done),
         }
     }
 
+    fn take_from_agent(&mut self, message: AgentMessage) {
+        match message {
+            AgentMessage::Lines(lines, _) => self.lines(&lines),
+            AgentMessage::Asks { id, method, params } => self.agent_asks(id, method, params),
+            AgentMessage::FileAllowed { id, method, params, request } => {
+                self.file_requests.insert(id.clone(), request);
+                self.file_allowed(id, method, params);
+            }
+            AgentMessage::Unasks(id) => self.agent_unasks(&id),
+            AgentMessage::Notes(line) => self.agent_notes(&line),
+            AgentMessage::Answered(call, reply) => {
+                if let Some(call) = self.finish_call(call) {
+                    self.agent_answered(call, reply);
+                }
+            }
+            AgentMessage::Failed(call, error) => self.agent_answered(call, Err(error)),
+            AgentMessage::Gone(error) => self.agent_gone(&error),
+            AgentMessage::Served(id, reply, share) => self.served(&id, &reply, share),
+        }
+    }
+
     /// Lets the session take one thing.
     fn step(&mut self, input: Input) {
         let mut step = std::mem::take(&mut self.room);
-        self.session.step(input, &mut fresh, &mut step);
+        let ids = &mut self.ids;
+        self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
         let before = self.marks_for(&step);
-        let marks = self.took(&mut step, before);
+        let marks = self.took(&mut step, before, None);
         self.effects(step, &marks);
     }
 
-    /// Notes what changed, and puts it into words for all who listen. `before` is where they were before the step.
-    fn took(&mut self, step: &mut Step, before: Marks) -> StepMarks {
-        for Inserted { prompt, by, message, content } in step.inserted.drain(..) {
+    /// Takes what the agent said, with the line in which it did.
+    fn step_said(&mut self, update: Update, naming: Naming, line: Option<&AgentLine<'_>>) {
+        self.on_settings_reported(&update);
+        let mut step = std::mem::take(&mut self.room);
+        let ids = &mut self.ids;
+        let input = Input::Said(update, naming);
+        self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
+        let before = self.marks_for(&step);
+        let marks = self.took(&mut step, before, Some((naming, line)));
+        self.effects(step, &marks);
+    }
+
+    /// Notes what changed, and puts it into words for all who listen: the one way that every change takes. `before` is
+    /// where they were before the step, `said` how the agent said what changed, if it did.
+    fn took(
+        &mut self,
+        step: &mut Step,
+        before: Marks,
+        said: Option<(Naming, Option<&AgentLine<'_>>)>,
+    ) -> StepMarks {
+        let mut places = Vec::new();
+        for Inserted { prompt, by, message, content, place } in step.inserted.drain(..) {
             // Who did not send it in so many words is told what it says.
             if let Some(seat) = self.seats.get_mut(&by).filter(|_| !self.unasked.contains(&prompt)) {
                 seat.listener.sent(&message, &content);
             }
+            places.push((place, prompt));
         }
+        let mut inserted = Vec::new();
         let mut ended = None;
         let ended_after = step.ended_after;
         for (place, change) in step.changes.drain(..).enumerate() {
             if ended_after == Some(place) {
                 ended = Some(self.groups.marks());
             }
+            let here = places.iter().filter(|(at, _)| *at == place);
+            inserted.extend(here.map(|(_, prompt)| (*prompt, self.groups.marks())));
+            if let Some((naming, _)) = said {
+                self.decoder.took(&change, naming);
+            }
             self.unsaved.note(&change);
-            self.unworded.note(&change);
+            self.unworded.note(&change, self.session.transcript());
             self.changed(&change);
-            self.tell(&change, None, None);
+            self.tell(&change, said.and_then(|(_, line)| line));
         }
-        StepMarks { before, ended: ended.unwrap_or_else(|| self.marks_for(step)) }
+        StepMarks { before, inserted, ended: ended.unwrap_or_else(|| self.marks_for(step)) }
     }
 
     /// Where things stand now, if anything of a step is going to be put there.
     fn marks_for(&self, step: &Step) -> Marks {
-        if step.effects.is_empty() { Marks::default() } else { self.groups.marks() }
+        let is_needed = !step.effects.is_empty() || !self.leaving.endings.is_empty();
+        if is_needed { self.groups.marks() } else { Marks::default() }
     }
 
     /// What a step wants done: clients hear of it with what changed, the rest waits until that is stored.
@@ -392,7 +558,11 @@ impl Actor {
         self.due.kept |= std::mem::take(&mut step.upkeep);
         self.due.durable |= std::mem::take(&mut step.durable);
         step.ended_after = None;
+        for (prompt, state) in step.ended.drain(..) {
+            self.turn_ended(prompt, (live::WORDS.ended)(&state) == TurnEnd::Completed);
+        }
         for refused in step.refused.drain(..) {
+            self.losses.add(LossKind::UpdateRefused);
             tracing::warn!(session = %self.id, "an update was not taken: {refused}");
         }
         for effect in step.effects.drain(..) {
@@ -401,19 +571,16 @@ impl Actor {
                 Effect::Ask(question, client) => self.ask(question, client),
                 Effect::Withdraw(question, client) => self.withdraw(question, client),
                 Effect::HeldChanged => self.held_changed = true,
-                Effect::Reply(question, Decision::Result(ref result)) => {
-                    self.decided(question, result);
-                    self.effects.push(effect);
-                }
+                Effect::Decided { question, by, result } => self.decided(question, by, &result),
                 Effect::Send(_)
                 | Effect::Recall(_)
                 | Effect::Interrupt
                 | Effect::Reply(..)
-                | Effect::NeedAgent
-                | Effect::Release => self.effects.push(effect),
+                | Effect::NeedAgent => self.effects.push(effect),
             }
         }
         self.room = step;
+        self.answer_endings(&marks.ended);
     }
 
     /// Shows those who want to know what was said.
@@ -435,23 +602,41 @@ impl Actor {
     }
 
     fn agent_dialect(&self) -> Dialect {
-        self.agent.as_ref().map_or(self.decoder.dialect(), |bound| bound.agent.dialect)
+        self.agent.as_ref().map_or(self.decoder.dialect(), |link| link.agent.dialect)
     }
 
-    fn bound(&self) -> Option<(&Arc<Agent>, &SessionId)> {
-        self.agent.as_ref().map(|bound| (&bound.agent, &bound.session))
+    /// Wants something of the agent that the session has.
+    fn command(&mut self, command: AgentCommand) {
+        if let Some(link) = &self.agent {
+            self.commands.push((link.epoch, command));
+        }
+    }
+
+    /// Answers a request of the agent.
+    fn respond(&mut self, id: RequestId, reply: Reply) {
+        self.command(AgentCommand::Respond { id, reply });
+    }
+
+    /// Notifies the agent of something about its session.
+    fn notify_agent(&mut self, method: &str) {
+        if let Some(link) = &self.agent {
+            let params = Self::params_for(&link.session);
+            self.command(AgentCommand::Notify { method: method.to_owned(), params });
+        }
     }
 
     /// Time passed: a session that nobody needs leaves its place.
     fn tick(&mut self) {
-        let idle = self.hub.idle();
+        let can_come_back = self.agent.as_ref().is_none_or(|link| link.agent.restores());
+        let idle = self.hub.idle(can_come_back);
         let background = self.session.is_busy() || self.reports_background();
         if self.seats.is_empty()
             && !background
             && self.starting.is_none()
             && self.waiting_forks.is_empty()
-            && self.bursts.is_empty()
-            && self.last_active.elapsed() >= idle
+            && self.throttle.is_empty()
+            && self.pending.is_empty()
+            && self.now.monotonic.saturating_sub(self.last_active) >= idle
         {
             self.ends = Some(End::Unused);
         }
@@ -477,9 +662,9 @@ impl Actor {
 
     /// The task ends. What the session has is stored; the agent may forget it.
     async fn leave(mut self) {
-        if !self.waiting_forks.is_empty() {
-            self.go_on_with_forks(Some(&crate::hub::no_session(&self.id)));
-        }
+        self.deliver();
+        self.go_on_with_forks(Some(&crate::hub::no_session(&self.id)));
+        self.start_forks();
         if matches!(self.ends, Some(End::Unused)) && !self.hub.forget(&self.id, &mut self.inbox) {
             // Somebody came at the last moment.
             self.ends = None;
@@ -503,19 +688,30 @@ impl Actor {
         if let Some(error) = refused {
             self.refuse_calls(&error);
             if matches!(self.ends, Some(End::Deleted)) {
+                self.hub.losses().forget(&self.id);
                 self.tell_those_behind(&error);
             }
+            self.deliver();
             // What came meanwhile is answered as well.
+            self.pending
+                .drain(..)
+                .chain(self.leaving.deferred.drain(..))
+                .for_each(|message| message.refuse(&error));
             self.inbox.close();
             while let Some(message) = self.inbox.recv().await {
                 message.refuse(&error);
             }
         }
+        if matches!(self.ends, Some(End::Deleted)) && self.agent.is_none() {
+            self.delete_at_agent();
+        }
         // With the server, its agents end as well.
-        if let Some(bound) = self.agent.take().filter(|_| !matches!(self.ends, Some(End::Stopped(_)))) {
+        self.run_commands();
+        let tie = self.agent.take().and_then(|link| self.ties.remove(&link.epoch));
+        if let Some(tie) = tie.filter(|_| !matches!(self.ends, Some(End::Stopped(_)))) {
             match self.ends {
-                Some(End::Deleted) => bound.discard(),
-                Some(_) | None => bound.release(&self.hub, &self.id),
+                Some(End::Deleted) => tie.discard(),
+                Some(_) | None => tie.release(&self.hub, &self.id),
             }
         }
         if let Some(End::Stopped(all)) = self.ends {
@@ -529,52 +725,74 @@ impl Actor {
 impl Message {
     /// How much work a message is, in bytes.
     fn weight(&self) -> usize {
-        if let Self::Lines(lines, _) = self { lines.len() } else { 256 }
+        if let Self::Agent(_, AgentMessage::Lines(lines, _)) = self { lines.len() } else { 256 }
     }
 
     /// Answers a request that nobody will look at.
     pub(crate) fn refuse(&self, error: &RpcError) {
-        if let Some((client, id)) = self.asked() {
-            client.outbox.push(crate::json::error(id, error).into());
+        if let Self::Agent(_, message) = self {
+            message.refuse(error);
+        } else if let Some(request) = self.refusable() {
+            request.refuse(error);
         }
+    }
+
+    /// The request that this is, if it is one, to be refused in case it reaches nobody.
+    pub(crate) fn refusable(&self) -> Option<Refusable> {
+        let (client, id) = self.asked()?;
+        let ends = matches!(self, Self::Close { .. } | Self::Delete { .. });
+        Some(Refusable { client: Arc::clone(client), id: id.clone(), ends })
+    }
+
+    /// The client that asks or says this.
+    fn client(&self) -> Option<&Arc<Client>> {
+        if let Self::Attach(client) | Self::Say { client, .. } | Self::Forward { client, .. } = self {
+            return Some(client);
+        }
+        self.asked().map(|(client, _)| client)
+    }
+
+    /// Whether who says this is the one for whom the session's agent works from now on.
+    fn notes_peer(&self) -> bool {
+        if let Self::Join { client, .. } = self {
+            return client.drives();
+        }
+        matches!(self, Self::Attach(_) | Self::Prompt { .. } | Self::Say { .. })
+    }
+
+    /// The client that says this, if it does so as one that takes part.
+    fn sender(&self) -> Option<ClientId> {
+        self.client().map(|client| client.id)
     }
 
     /// Who waits for an answer to this, and to which request.
     pub(crate) fn asked(&self) -> Option<(&Arc<Client>, &RequestId)> {
         match self {
             Self::Fork(request) => Some((&request.client, &request.id)),
-            Self::Say { client, answer: Some((id, _)), .. } => Some((client, id)),
-            Self::Join { client, id, .. }
+            Self::Say { client, answer: Some((id, _)), .. }
+            | Self::Join { client, id, .. }
             | Self::Close { client, id }
             | Self::Prompt { client, id, .. }
-            | Self::Unhold { client, id, .. }
+            | Self::WithdrawPrompt { client, id, .. }
             | Self::Title { client, id, .. }
+            | Self::Status { client, id }
             | Self::Archive { client, id, .. }
             | Self::Delete { client, id }
-            | Self::Forward { client, id: Some(id), .. }
-            | Self::AgentAnswered(AgentCall::Forwarded(Forwarded { client, id, .. }), _) => {
-                Some((client, id))
-            }
-            Self::Attach(_)
+            | Self::Forward { client, id: Some(id), .. } => Some((client, id)),
+            Self::Agent(..)
+            | Self::Attach(_)
             | Self::Say { answer: None, .. }
             | Self::Seated(_)
             | Self::Drained(_)
             | Self::Left(_)
             | Self::TakeBack { .. }
-            | Self::Cancel
+            | Self::Cancel { .. }
             | Self::Forward { id: None, .. }
             | Self::Answered { .. }
-            | Self::Lines(..)
-            | Self::AgentAsks { .. }
-            | Self::AgentUnasks(_)
-            | Self::AgentNotes(_)
-            | Self::AgentAnswered(AgentCall::Prompt(_), _)
+            | Self::Relay { .. }
             | Self::AgentReady(_)
-            | Self::AgentGone(_)
-            | Self::Quiet
-            | Self::InfoDue
+            | Self::Timer(_)
             | Self::Terminal(_)
-            | Self::Served(..)
             | Self::Look { .. }
             | Self::Tick
             | Self::End(_) => None,
@@ -582,9 +800,30 @@ impl Message {
     }
 }
 
-/// An id that no session has.
-fn fresh() -> MessageId {
-    MessageId::from(uuid::Uuid::now_v7().simple().to_string().as_str())
+/// A request that may have to be refused.
+#[derive(Debug)]
+pub(crate) struct Refusable {
+    pub(crate) client: Arc<Client>,
+    pub(crate) id: RequestId,
+    /// Whether it closes or deletes a session.
+    pub(crate) ends: bool,
+}
+
+impl Refusable {
+    /// Answers with the error. A session that does not exist need not be closed or deleted: that is done.
+    pub(crate) fn refuse(&self, error: &RpcError) {
+        let line = if self.ends && error.code() == code::RESOURCE_NOT_FOUND {
+            Frame::response(&self.id, &Object::default())
+        } else {
+            Frame::error(&self.id, error)
+        };
+        self.client.queue.push(line);
+    }
+}
+
+/// An id that nothing has.
+fn new_id() -> MessageId {
+    MessageId::from(uuid::Uuid::new_v4().simple().to_string().as_str())
 }
 
 /// Now, in milliseconds since 1970.

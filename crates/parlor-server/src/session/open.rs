@@ -2,51 +2,47 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parlor_dialect::{Decoder, Dialect, Losses, live};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_engine::{IdGen, InfoThrottle, Now, SessionConfig};
+use parlor_json::{JsonStr, Object};
 use parlor_session::session::{Input, Session, Step};
-use parlor_session::{SessionId, Unsaved};
+use parlor_session::{SessionId, UnixMillis, Unsaved};
+use parlor_store::SessionRow;
 use parlor_wire::{RpcError, code};
 use tokio::sync::mpsc;
 
-use super::agent::Bound;
 use super::aliases::Aliases;
-use super::bursts::Bursts;
+use super::restore::Bound;
 use super::tell::Groups;
 use super::words::Unworded;
-use super::{Actor, Due, INBOX, Inbox, Message};
+use super::{Actor, AgentEpoch, Due, INBOX, Inbox, new_id, now};
 use crate::hub::Shared;
 use crate::json;
-use crate::stored::{Opened, dialect_of};
+use crate::stored::{self, Opened, dialect_of};
 
-/// What an agent told of a session that only it knew.
-#[derive(Debug)]
-pub(crate) struct Replay {
-    /// Its updates.
-    pub(crate) lines: Vec<String>,
-    /// What it may have said since.
-    pub(crate) rest: mpsc::Receiver<Message>,
-}
-
-/// Starts the task of a session. `agent` is there if the session has just begun, and `replay` if it began elsewhere.
+/// Starts the task of a session. `agent` is there if the session has just begun, and `replay`, the updates that the agent
+/// told, if it began elsewhere.
 pub(crate) fn start(
     hub: Arc<Shared>,
     opened: Opened,
     agent: Option<(Bound, Object)>,
-    replay: Option<Replay>,
+    replay: Option<Vec<String>>,
 ) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
-    let Opened { row, transcript, kept, answers, aliases } = opened;
+    let Opened { row, transcript, kept, aliases, opened } = opened;
     let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
     let dialect = dialect_of(&row).unwrap_or(Dialect::V1);
     let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
     let was_busy = row.busy;
     let is_new = agent.is_some();
     let unworded = if was_busy { Unworded::of_last_turn(&transcript) } else { Unworded::default() };
+    let mut share = hub.resident().share();
+    share.set(transcript.bytes());
     let session = Session::new(transcript, live::WORDS, kept.as_ref());
     let mut actor = Actor {
+        config: config_of(&hub, &row),
         hub,
         id,
         inbox,
@@ -54,19 +50,33 @@ pub(crate) fn start(
         // Who joins is told of these; from then on it is told of what changes.
         held: session.held(),
         session,
+        agents_time: stored::updated_at(&row),
         row,
         row_stored: None,
-        row_written: Instant::now(),
+        row_written: Duration::ZERO,
         decoder: Decoder::new(dialect),
-        bursts: Bursts::new(Instant::now()),
+        throttle: InfoThrottle::new(Duration::ZERO),
+        started: Instant::now(),
+        now: Now { monotonic: Duration::ZERO, wall: UnixMillis(now()) },
+        ids: IdGen::new(new_id),
+        timers: Vec::new(),
         stream: None,
         agent: None,
+        ties: HashMap::new(),
+        commands: Vec::new(),
+        epoch: AgentEpoch::NONE,
         starting: None,
+        refused_settings: None,
         hand_over: false,
         handed: None,
         terminals: None,
+        file_requests: HashMap::new(),
         seats: BTreeMap::new(),
-        leaving: Vec::new(),
+        clients: HashMap::new(),
+        sends: Vec::new(),
+        requests: HashMap::new(),
+        leaving: super::Leaving::default(),
+        pending: VecDeque::new(),
         prompts: HashMap::new(),
         unasked: HashSet::new(),
         sent: HashMap::new(),
@@ -76,6 +86,7 @@ pub(crate) fn start(
         next_question: 0,
         lookers: Vec::new(),
         forks: Vec::new(),
+        fork_starts: Vec::new(),
         waiting_forks: Vec::new(),
         waiting_calls: Vec::new(),
         passed_on: HashMap::new(),
@@ -83,64 +94,79 @@ pub(crate) fn start(
         aliases: Aliases::restored(aliases.as_deref()),
         unsaved: Unsaved::default(),
         unworded,
-        answers: stored_answers(answers.as_deref()),
-        due: Due { row: is_new, kept: false, answers: false, aliases: false, durable: is_new },
+        due: Due { row: is_new, kept: false, aliases: false, opened: false, durable: is_new },
         owed: Vec::new(),
         retitled: false,
+        relayed: Vec::new(),
+        opened: opened.unwrap_or_default(),
         effects: Vec::new(),
         groups: Groups::default(),
         room: Step::default(),
         losses: Losses::default(),
-        last_active: Instant::now(),
+        last_active: Duration::ZERO,
+        share,
         stored: 0,
         ends: None,
     };
     if was_busy {
         let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
         actor.step(Input::AgentGone(live::failed_state(&error)));
+        // Whatever its last state says, no turn runs.
+        actor.due.row |= std::mem::take(&mut actor.row.busy);
     }
-    if let Some((bound, _)) = &agent {
-        bound.agent.link(&bound.session, &me);
-    }
+    let linked = agent.as_ref().map(|(bound, _)| actor.relink(&bound.tie));
     tokio::spawn(async move {
         if let Some((bound, result)) = agent {
-            if let Some(replay) = replay {
-                actor.decoder = Decoder::new(bound.agent.dialect);
-                actor.record(replay).await;
-            }
-            actor.learn(&result);
-            actor.bind(bound, false);
+            actor.begin(bound, &result, replay).await;
+        }
+        if let Some(Err(error)) = linked {
+            actor.agent_gone(&error);
         }
         // What was learned on the way is stored before anybody can see it.
+        actor.finish_batch();
         if let Err(failed) = actor.store().await {
             actor.fail(&failed);
             actor.leave().await;
             return;
         }
-        actor.act();
+        actor.release_output();
         Box::pin(actor.run()).await;
     });
     me
 }
 
-impl Actor {
-    /// Takes what an agent told of the session before it was one of ours.
-    async fn record(&mut self, Replay { lines, mut rest }: Replay) {
-        lines.iter().for_each(|lines| self.lines(lines));
-        // From here on the agent speaks to the session itself.
-        rest.close();
-        while let Some(message) = rest.recv().await {
-            self.take(message);
-        }
-        self.flush_info();
-        self.decoder.turn_boundary();
+/// How a session behaves, by the configuration of its agent.
+fn config_of(hub: &Shared, row: &SessionRow) -> SessionConfig {
+    let agent = hub.config_of(row);
+    SessionConfig {
+        cancel_timeout: agent.as_ref().map(|agent| agent.cancel_timeout),
+        is_embedded: agent.is_some_and(|agent| agent.local.is_some()),
     }
 }
 
-fn stored_answers(stored: Option<&str>) -> VecDeque<String> {
-    let list = stored.and_then(|stored| Json::parse(stored).ok());
-    let list = list.as_ref().and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
-    list.into_iter().map(|answer| answer.get().to_owned()).collect()
+impl Actor {
+    /// A session that has just begun has its agent.
+    async fn begin(&mut self, mut bound: Bound, result: &Object, replay: Option<Vec<String>>) {
+        let mut rest = bound.rest.take();
+        self.decoder = Decoder::new(bound.tie.agent.about.dialect);
+        if let Some(replay) = replay {
+            // What the agent told of the session before it was one of ours.
+            replay.iter().for_each(|lines| self.lines(lines));
+            if let Some(rest) = rest.take() {
+                self.take_rest(rest).await;
+            }
+            self.flush_info();
+            self.decoder.turn_boundary();
+        }
+        self.learn(result);
+        self.note_opened(result);
+        for update in bound.settings.updates(self.session.transcript()) {
+            self.step(Input::Noted(update));
+        }
+        let refused = bound.refused.take();
+        self.set_refused(refused);
+        self.bind(bound, false, rest).await;
+    }
 }
 
 fn highest_prompt(kept: &Object) -> Option<u64> {

@@ -3,26 +3,42 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parlor_dialect::Dialect;
 use parlor_dialect::live::Listener;
+use parlor_engine::{ClientInfo, Delivery, Frame, Outgoing};
 use parlor_json::Json;
 use parlor_session::Reading;
 use parlor_wire::RequestId;
 
 use super::tell::Groups;
-use crate::client::Client;
+use crate::send_queue;
+
+/// How many bytes a client that keeps up can be sent of what it missed, before it has read them.
+pub(super) const CREDIT: usize = 256 << 10;
 
 /// A client that takes part, or is about to.
 pub(crate) struct Seat {
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<ClientInfo>,
+    /// How many bytes it can be sent of what it missed, until it has read them.
+    pub(crate) credit: usize,
     pub(crate) listener: Listener,
     pub(crate) pace: Pace,
     /// Which group it belongs to, as of which order of the groups.
     group: Option<(u64, usize)>,
     /// What is said to this client alone, with the place among what is said to all of its kind.
-    own: Vec<(usize, String)>,
-    /// What is said to it alone once it has been told all up to a change.
-    later: VecDeque<(u64, String)>,
+    own: Vec<(usize, Outgoing)>,
+    /// What is said to it alone once it has been told all up to a change, and how many bytes that are.
+    later: VecDeque<(u64, Outgoing)>,
+    later_bytes: usize,
+    farewell: Option<Farewell>,
+}
+
+/// The last that a client is told of the session that it closes.
+struct Farewell {
+    frame: Frame,
+    /// Its place among what is said to all of the client's kind.
+    place: usize,
+    /// The change up to which one that is behind is told.
+    seq: u64,
 }
 
 /// Whether a client hears of changes as they happen.
@@ -52,13 +68,20 @@ pub(crate) struct Answer {
 }
 
 impl Seat {
-    pub(crate) fn new(client: Arc<Client>, reading: Reading, answer: Option<Answer>) -> Self {
-        let listener = match client.terms() {
-            Some(terms) => Listener::new(terms.dialect, &terms.initialize),
-            None => Listener::new(Dialect::V2, &parlor_json::Object::default()),
-        };
+    pub(crate) fn new(client: Arc<ClientInfo>, reading: Reading, answer: Option<Answer>) -> Self {
+        let listener = Listener::new(client.dialect, &client.initialize);
         let pace = Pace::Behind { reading, answer, waiting: false };
-        Self { client, listener, pace, group: None, own: Vec::new(), later: VecDeque::new() }
+        Self {
+            client,
+            credit: CREDIT,
+            listener,
+            pace,
+            group: None,
+            own: Vec::new(),
+            later: VecDeque::new(),
+            later_bytes: 0,
+            farewell: None,
+        }
     }
 
     /// The place of those who hear the same as this client.
@@ -79,35 +102,61 @@ impl Seat {
 
     /// Says something to this client alone, after all it has been told so far; or at an earlier place among what is
     /// told to all.
-    pub(crate) fn say(&mut self, line: String, place: usize, seq: u64) {
+    pub(crate) fn say(&mut self, frame: Outgoing, place: usize, seq: u64) {
         match self.pace {
-            Pace::Live => self.own.push((place, line)),
-            Pace::Behind { .. } => self.later.push_back((seq, line)),
+            Pace::Live => self.own.push((place, frame)),
+            Pace::Behind { .. } => self.say_later(frame, seq),
         }
     }
 
-    /// Puts what is ready into the outbox: what all of its kind are told, with its own lines in their places.
-    pub(crate) fn flush(&mut self, groups: &mut Groups) {
+    /// A client that does not read is cut off when too much waits for it, here as in its send queue.
+    fn say_later(&mut self, frame: Outgoing, seq: u64) {
+        self.later_bytes += frame.len();
+        if self.overflows() {
+            self.later.clear();
+        } else {
+            self.later.push_back((seq, frame));
+        }
+    }
+
+    /// Whether too much waits for the client: it is to be disconnected.
+    pub(crate) fn overflows(&self) -> bool {
+        self.later_bytes > send_queue::MOST
+    }
+
+    /// Says the last line: after all that is said to this client alone, and nothing comes after it.
+    pub(crate) fn say_last(&mut self, frame: Frame, place: usize, seq: u64) {
+        self.farewell = Some(Farewell { frame, place, seq });
+    }
+
+    /// Up to which change a client is told before it goes, if it does.
+    pub(crate) fn leaves_after(&self) -> Option<u64> {
+        self.farewell.as_ref().map(|farewell| farewell.seq)
+    }
+
+    /// Queues what is ready: what all of its kind are sent, with its own frames in their places.
+    pub(crate) fn flush(&mut self, groups: &mut Groups, sends: &mut Vec<Delivery>) {
         if !self.is_live() {
             return;
         }
+        let id = self.client.id;
         let group = self.group(groups);
-        if self.own.is_empty() {
-            self.client.outbox.push(groups.shared(group));
+        if self.own.is_empty() && self.farewell.is_none() {
+            sends.push(Delivery::new(id, groups.shared(group)));
             return;
         }
         let all = groups.shared(group);
-        // An answer may stand before what was said while it was made.
+        let end = self.farewell.as_ref().map_or(all.len(), |farewell| farewell.place);
+        // A response may stand before what was said while it was made.
         self.own.sort_by_key(|(place, _)| *place);
         let mut at = 0;
-        let mut mixed = String::with_capacity(all.len() + 256);
-        for (place, line) in self.own.drain(..) {
-            mixed.push_str(&all[at..place]);
+        for (place, frame) in self.own.drain(..) {
+            let place = place.min(end);
+            sends.extend([Delivery::new(id, all.slice(at..place)), Delivery::new(id, frame)]);
             at = place;
-            mixed.push_str(&line);
         }
-        mixed.push_str(&all[at..]);
-        self.client.outbox.push(mixed.into());
+        sends.push(Delivery::new(id, all.slice(at..end)));
+        sends.extend(self.farewell.as_ref().map(|farewell| Delivery::new(id, farewell.frame.clone())));
     }
 
     /// The client asks for the session again, and for nothing that was: it goes on where it is, and is answered when it was
@@ -115,7 +164,9 @@ impl Seat {
     pub(crate) fn go_on(&mut self, again: Answer, told: u64, seq: u64) -> Option<Answer> {
         match &mut self.pace {
             Pace::Live => {
-                self.later.extend(self.own.drain(..).map(|(_, line)| (seq, line)));
+                for (_, frame) in std::mem::take(&mut self.own) {
+                    self.say_later(frame, seq);
+                }
                 let reading = Reading::new(told, seq);
                 self.pace = Pace::Behind { reading, answer: Some(again), waiting: false };
                 None
@@ -137,17 +188,25 @@ impl Seat {
     }
 
     /// What was to be said to this client alone and was not, and whether what it is about is stored.
-    pub(crate) fn unsaid(&mut self, stored: u64) -> Vec<(String, bool)> {
-        let later = self.later.drain(..).map(|(seq, line)| (line, seq <= stored));
-        later.chain(self.own.drain(..).map(|(_, line)| (line, false))).collect()
+    pub(crate) fn unsaid(&mut self, stored: u64) -> Vec<(Outgoing, bool)> {
+        self.later_bytes = 0;
+        let later = self.later.drain(..).map(|(seq, frame)| (frame, seq <= stored));
+        let own = self.own.drain(..).map(|(_, frame)| (frame, false));
+        later.chain(own).chain(self.farewell.take().map(|farewell| (farewell.frame.into(), false))).collect()
     }
 
     /// What it can be told now that it knows all up to a change.
-    pub(crate) fn due(&mut self, told: u64) -> String {
-        let mut due = String::new();
-        while self.later.front().is_some_and(|(seq, _)| *seq <= told) {
-            due.extend(self.later.pop_front().map(|(_, line)| line));
-        }
+    pub(crate) fn due(&mut self, told: u64) -> Vec<Outgoing> {
+        let count = self.later.iter().take_while(|(seq, _)| *seq <= told).count();
+        let due: Vec<_> = self.later.drain(..count).map(|(_, frame)| frame).collect();
+        self.later_bytes -= due.iter().map(Outgoing::len).sum::<usize>();
         due
+    }
+
+    /// What it is told at the very end.
+    pub(crate) fn last(&mut self) -> Vec<Outgoing> {
+        let mut last = self.due(u64::MAX);
+        last.extend(self.farewell.take().map(|farewell| farewell.frame.into()));
+        last
     }
 }

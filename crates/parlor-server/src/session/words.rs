@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use parlor_session::{Change, EntryId, Role, Target, Transcript, Update};
-use parlor_store::Write;
+use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
+use parlor_store::{Words, Write};
 
-use crate::search::words_of;
+use crate::json;
+use crate::search::{TOOL_FIELDS, words_of};
 
 /// The entries whose words have to be handed to the store.
 #[derive(Debug, Default)]
@@ -14,6 +15,12 @@ pub(super) struct Unworded {
     due: BTreeSet<u64>,
     /// Those that are being written: their words are handed in when the next entry begins or the turn ends.
     open: BTreeSet<u64>,
+    /// The tool calls that run: a turn may change one often, and each time it would be all of their words.
+    running: BTreeSet<u64>,
+    /// Those of them that are not found.
+    unfound: BTreeSet<u64>,
+    /// Those that are not to be found any more by what they said.
+    stale: BTreeSet<u64>,
     /// When those were last handed in that grow without a turn, in milliseconds since 1970.
     handed_in: i64,
 }
@@ -43,13 +50,24 @@ impl Unworded {
         Self { due: due.collect(), ..Self::default() }
     }
 
-    /// A change was taken.
-    pub(super) fn note(&mut self, change: &Change) {
+    /// A change was taken; the transcript has it already.
+    pub(super) fn note(&mut self, change: &Change, transcript: &Transcript) {
         if change.is_creation() {
             self.due.append(&mut self.open);
         }
+        if let Update::Append { entry, .. } | Update::Upsert { target: Target::Entry(entry), .. } =
+            &change.update
+        {
+            if runs(entry, transcript) {
+                return self.note_running(change);
+            }
+            if self.running.remove(&change.created) {
+                self.unfound.remove(&change.created);
+                self.due.insert(change.created);
+            }
+        }
         match &change.update {
-            Update::Append { .. } => {
+            Update::Append { .. } | Update::Output { .. } => {
                 self.open.insert(change.created);
             }
             // The store forgets the words with the content, and a tool call is found by one of its fields.
@@ -62,13 +80,33 @@ impl Unworded {
             Update::Remove { .. } => {
                 self.due.insert(change.created);
             }
-            Update::Upsert { target: Target::Slot(_), .. } | Update::Output { .. } | Update::Note { .. } => {}
+            Update::Upsert { target: Target::Slot(_), .. } | Update::Note { .. } => {}
             Update::State(state) => {
                 if !state.activity.is_busy() {
                     self.due.append(&mut self.open);
+                    self.finish_running();
                 }
             }
         }
+    }
+
+    /// A tool call that runs changed. Its words wait, but what it does not say any more is found no more: the store forgets
+    /// the words with the content, and has to be told to with the rest.
+    fn note_running(&mut self, change: &Change) {
+        self.running.insert(change.created);
+        let takes_away = matches!(&change.update, Update::Upsert { upsert, .. }
+            if upsert.whole || TOOL_FIELDS.iter().any(|name| upsert.fields.get(name).is_some()));
+        if (change.is_creation() || takes_away)
+            && self.unfound.insert(change.created)
+            && !change.is_creation()
+        {
+            self.stale.insert(change.created);
+        }
+    }
+
+    fn finish_running(&mut self) {
+        self.due.append(&mut self.running);
+        self.unfound.clear();
     }
 
     /// The words of what is finished. Without a turn nobody knows when something is, and it is handed in now and then; at
@@ -86,16 +124,30 @@ impl Unworded {
             self.due.append(&mut self.open);
             self.handed_in = now;
         }
+        if turn != Turn::Runs {
+            self.finish_running();
+        }
         let entries = transcript.entries();
-        let due = std::mem::take(&mut self.due).into_iter();
-        due.filter_map(|created| {
-            let place = entries.binary_search_by_key(&created, parlor_session::Entry::created).ok()?;
+        let write = |created, words: &dyn Fn(&Entry) -> Option<Option<Words>>| {
+            let place = entries.binary_search_by_key(&created, Entry::created).ok()?;
             let (entry, session) = (&entries[place], session.to_owned());
-            let words = Some(words_of(entry, now)?);
+            let words = words(entry)?;
             Some(Write::Words { session, created, seq: entry.seq(), words, only_missing: false })
-        })
-        .collect()
+        };
+        let (due, stale) = (std::mem::take(&mut self.due), std::mem::take(&mut self.stale));
+        let forgotten = stale.difference(&due).filter_map(|created| write(*created, &|_| Some(None)));
+        let found = due.iter().filter_map(|created| write(*created, &|entry| words_of(entry, now).map(Some)));
+        forgotten.chain(found).collect()
     }
+}
+
+/// Whether an entry is a tool call that has not ended.
+fn runs(entry: &EntryId, transcript: &Transcript) -> bool {
+    let call = transcript.get(entry).filter(|_| matches!(entry, EntryId::ToolCall(_)));
+    call.is_some_and(|call| {
+        let status = json::text(&call.body().fields, "status");
+        status.is_none_or(|status| matches!(status.as_str(), "pending" | "in_progress"))
+    })
 }
 
 #[cfg(test)]
@@ -104,7 +156,6 @@ mod tests {
     use parlor_session::{Activity, Content, Patch, State, Upsert};
 
     use super::*;
-    use crate::json;
 
     /// A session, and which entries are handed in after each change.
     #[derive(Default)]
@@ -116,17 +167,18 @@ mod tests {
 
     impl Told {
         fn push(&mut self, update: Update) -> Vec<(u64, String)> {
-            self.unworded.note(&self.transcript.push(update).unwrap());
+            let change = self.transcript.push(update).unwrap();
+            self.unworded.note(&change, &self.transcript);
             self.take(Turn::Runs)
         }
 
         fn take(&mut self, turn: Turn) -> Vec<(u64, String)> {
             let writes = self.unworded.take("s", &self.transcript, turn, self.now);
             let words = writes.into_iter().map(|write| {
-                let Write::Words { created, seq, words: Some(words), .. } = write else {
-                    panic!("{write:?}")
-                };
-                assert!(words.at == self.now && seq >= created);
+                let Write::Words { created, seq, words, .. } = write else { panic!("{write:?}") };
+                assert!(seq >= created);
+                let Some(words) = words else { return (created, "forgotten".to_owned()) };
+                assert_eq!(words.at, self.now);
                 (created, format!("{}: {}", words.kind, words.text))
             });
             words.collect()
@@ -206,19 +258,64 @@ mod tests {
         assert_eq!(told.upsert(entry(), Upsert::default()), []);
     }
 
+    fn fields(fields: &str) -> Upsert {
+        Upsert { fields: json::object(Some(json::json(fields.to_owned()).raw())), ..Upsert::default() }
+    }
+
+    fn call() -> EntryId {
+        EntryId::ToolCall("c".into())
+    }
+
     #[test]
-    fn a_tool_call_is_handed_in_when_its_title_or_content_changes() {
+    fn a_finished_tool_call_is_handed_in_when_its_title_or_content_changes() {
         let mut told = Told::default();
-        let titled = |title: &str| {
-            let fields = json::object(Some(json::json(format!(r#"{{"title":"{title}"}}"#)).raw()));
-            Upsert { fields, ..Upsert::default() }
-        };
-        let call = || EntryId::ToolCall("c".into());
+        let titled = |title: &str| fields(&format!(r#"{{"title":"{title}","status":"completed"}}"#));
         assert_eq!(told.upsert(call(), titled("Read")), [(1, "tool: Read".to_owned())]);
         assert_eq!(told.upsert(call(), titled("Write")), [(1, "tool: Write".to_owned())]);
-        // The store has forgotten the words with the old content.
-        assert_eq!(told.upsert(call(), replaced("output")), [(1, "tool: Write".to_owned())]);
+        // The store has forgotten the title with the old content.
+        assert_eq!(told.upsert(call(), replaced("output")), [(1, "tool: Write\noutput".to_owned())]);
         assert_eq!(told.upsert(EntryId::Plan("p".into()), replaced("a plan")), [], "plans are not found");
+    }
+
+    #[test]
+    fn a_tool_call_that_runs_is_handed_in_once_when_it_or_the_turn_ends() {
+        for status in ["", r#","status":"pending""#, r#","status":"in_progress""#] {
+            let mut told = Told::default();
+            assert_eq!(told.upsert(call(), fields(&format!(r#"{{"title":"Run"{status}}}"#))), []);
+            for n in 0..10 {
+                assert_eq!(told.upsert(call(), replaced(&format!("line {n}"))), []);
+                assert_eq!(told.upsert(call(), fields(&format!(r#"{{"rawOutput":"{n}"}}"#))), []);
+                let item = json::json(block("more"));
+                assert_eq!(told.push(Update::Append { entry: call(), item, extra: None }), []);
+            }
+            // What else begins meanwhile does not end it.
+            assert_eq!(told.says("a", "words"), []);
+            let ended = told.upsert(call(), fields(r#"{"status":"completed","rawOutput":"all"}"#));
+            assert_eq!(ended, [(1, "tool: Run\nline 9\nmore\nall".to_owned())]);
+        }
+        let mut told = Told::default();
+        assert_eq!(told.upsert(call(), fields(r#"{"title":"Run"}"#)), []);
+        assert_eq!(told.take(Turn::Rests), [(1, "tool: Run".to_owned())], "no turn runs");
+        told.upsert(EntryId::ToolCall("d".into()), fields(r#"{"title":"Walk"}"#));
+        assert_eq!(told.take(Turn::Ends), [(2, "tool: Walk".to_owned())]);
+    }
+
+    #[test]
+    fn what_a_tool_call_that_runs_does_not_say_any_more_is_not_found() {
+        let mut told = Told::default();
+        told.upsert(call(), fields(r#"{"title":"Run","rawOutput":"a secret"}"#));
+        told.take(Turn::Ends);
+        // The title and the values are found until they are handed in again, so that they are forgotten, and only once.
+        let redacted = || fields(r#"{"rawOutput":"redacted"}"#);
+        assert_eq!(told.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
+        assert_eq!(told.upsert(call(), redacted()), []);
+        assert_eq!(told.take(Turn::Ends), [(1, "tool: Run\nredacted".to_owned())]);
+        // The store forgets them with the content, and an appended piece takes nothing away.
+        assert_eq!(told.upsert(call(), replaced("public")), []);
+        told.take(Turn::Ends);
+        let item = json::json(block("more"));
+        assert_eq!(told.push(Update::Append { entry: call(), item, extra: None }), []);
+        assert_eq!(told.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::config::{Agents, Config};
-use parlor_server::hub::{Hub, Options};
+use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, Store};
 
@@ -18,5 +18,7 @@ pub(crate) async fn hub() -> Arc<Hub> {
 pub(crate) async fn hub_with(store: Arc<dyn Store>, config: &Config) -> Arc<Hub> {
     let agents = Agents::new(Vec::new(), config).unwrap();
     let watcher = Watcher::start_with(Path::new("cat"), &[]).unwrap();
-    Hub::new(Options { store, agents, watcher, idle: Duration::from_secs(60) }).await.unwrap()
+    let idle = Duration::from_secs(60);
+    let options = Options { store, agents, watcher, idle, live_sessions: LIVE_SESSIONS, private: Vec::new() };
+    Hub::new(options).await.unwrap()
 }

@@ -78,12 +78,16 @@ fn tokens_are_made_once_and_kept_from_others() {
     data.tokens(&lock, None).unwrap();
     assert_eq!(mode(&file), 0o600);
 
-    assert_eq!(data.tokens(&lock, Some("of-my.own_1~".into())).unwrap().driver, "of-my.own_1~");
+    assert_eq!(data.tokens(&lock, Some("of-my.own_1~0123".into())).unwrap().driver, "of-my.own_1~0123");
     assert_eq!(data.tokens(&lock, Some(String::new())).unwrap(), tokens);
     for bad in ["two words", "comma,", "line\n", "ü"] {
         let refused = data.tokens(&lock, Some(bad.into())).unwrap_err();
         assert!(refused.to_string().contains("PARLOR_TOKEN"), "{refused}");
     }
+    let refused = data.tokens(&lock, Some("of-my.own_1~012".into())).unwrap_err();
+    assert!(refused.to_string().contains("PARLOR_TOKEN is shorter than 16"), "{refused}");
+    fs::write(&file, "short").unwrap();
+    assert!(matches!(data.tokens(&lock, None), Err(DataDirError::ShortToken(path)) if path == file));
     fs::write(&file, "").unwrap();
     assert!(matches!(data.tokens(&lock, None), Err(DataDirError::BadToken(path)) if path == file));
     assert!(!format!("{tokens:?}").contains(&tokens.driver));
@@ -123,4 +127,40 @@ fn a_socket_with_a_long_path_goes_elsewhere_and_is_found() {
 
     let refused = long.place_socket(&lock, None, long.path()).unwrap_err();
     assert!(matches!(refused, DataDirError::SocketTooLong(_)), "{refused}");
+}
+
+#[test]
+fn a_token_of_another_user_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = DataDir::open(directory.path()).unwrap();
+    let lock = data.lock().unwrap();
+    data.tokens(&lock, None).unwrap();
+    for name in ["token", "token.read"] {
+        let file = data.path().join(name);
+        if std::os::unix::fs::chown(&file, Some(12345), None).is_err() {
+            // Only root can give a file away.
+            return;
+        }
+        let refused = data.tokens(&lock, None).unwrap_err();
+        assert!(matches!(&refused, DataDirError::NotOurs(path) if *path == file), "{refused}");
+        fs::remove_file(&file).unwrap();
+        data.tokens(&lock, None).unwrap();
+    }
+}
+
+#[test]
+fn a_lock_knows_whether_its_directory_was_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    let lock = DataDir::open(&path).unwrap().lock().unwrap();
+    assert!(lock.is_in_place());
+    let moved = directory.path().join("moved");
+    fs::rename(&path, &moved).unwrap();
+    assert!(!lock.is_in_place());
+    // One that another server made in the same place is not the same.
+    let other = DataDir::open(&path).unwrap().lock().unwrap();
+    assert!(!lock.is_in_place() && other.is_in_place());
+    fs::remove_dir_all(&path).unwrap();
+    fs::rename(&moved, &path).unwrap();
+    assert!(lock.is_in_place() && !other.is_in_place());
 }

@@ -12,9 +12,10 @@ use super::{Server, in_time, loopback};
 async fn get(at: SocketAddr, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(at).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
+    // The server may answer and hang up before it has read all.
+    let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
-    in_time(stream.read_to_end(&mut answer)).await.unwrap();
+    let _ = in_time(stream.read_to_end(&mut answer)).await;
     String::from_utf8(answer).unwrap()
 }
 
@@ -88,14 +89,80 @@ async fn slow_and_endless_headers_are_cut_off() {
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
 }
 
+/// Sends a request for a WebSocket with a token and reads the first line of the answer, without closing.
+async fn upgrade(server: &Server) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let request = format!(
+        "GET /acp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        server.address, server.tokens.driver
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    in_time(stream.read_exact(&mut answer)).await.unwrap();
+    (stream, String::from_utf8_lossy(&answer).into_owned())
+}
+
 #[tokio::test]
 async fn a_connection_too_many_is_turned_away() {
-    let server = Server::with(Limits { connections: 1, ..Limits::default() }, |_| {}).await;
-    let host = format!("Host: {}\r\n", server.address);
-    let first = TcpStream::connect(server.address).await.unwrap();
-    assert_eq!(status(&get(server.address, "/health", &host).await), "503");
+    let server = Server::with(Limits { connections: 2, ..Limits::default() }, |_| {}).await;
+    let (first, answer) = upgrade(&server).await;
+    assert_eq!(status(&answer), "101");
+    let (_second, answer) = upgrade(&server).await;
+    assert_eq!(status(&answer), "101");
+    let (_third, answer) = upgrade(&server).await;
+    assert_eq!(status(&answer), "503");
     drop(first);
-    in_time(async { while status(&get(server.address, "/health", &host).await) != "200" {} }).await;
+    in_time(async { while status(&upgrade(&server).await.1) != "101" {} }).await;
+}
+
+#[tokio::test]
+async fn connections_without_a_token_lock_nobody_out() {
+    let limits = Limits { unauthenticated_connections: 4, connections: 2, ..Limits::default() };
+    let server = Server::with(limits, |_| {}).await;
+    // More than there are places, all of which say nothing.
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let (_client, answer) = upgrade(&server).await;
+    assert_eq!(status(&answer), "101");
+    let host = format!("Host: {}\r\n", server.address);
+    assert_eq!(status(&get(server.address, "/health", &host).await), "200");
+    super::unix::is_let_in(&server.socket).await;
+    // Those who waited the longest lost their places, the last ones have theirs.
+    let mut rest = Vec::new();
+    in_time(silent[0].read_to_end(&mut rest)).await.unwrap();
+    let last = silent.last_mut().unwrap();
+    last.write_all(format!("GET /health HTTP/1.1\r\nConnection: close\r\n{host}\r\n").as_bytes())
+        .await
+        .unwrap();
+    in_time(last.read_to_end(&mut rest)).await.unwrap();
+    assert!(rest.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn the_unix_socket_has_places_of_its_own() {
+    let limits =
+        Limits { connections: 1, unauthenticated_connections: 1, local_connections: 1, ..Limits::default() };
+    let server = Server::with(limits, |_| {}).await;
+    let (_client, answer) = upgrade(&server).await;
+    assert_eq!(status(&answer), "101");
+    let _silent = TcpStream::connect(server.address).await.unwrap();
+    super::unix::is_let_in(&server.socket).await;
+}
+
+#[tokio::test]
+async fn headers_may_be_as_long_as_is_documented_and_no_longer() {
+    let server = Server::start().await;
+    let host = format!("Host: {}\r\n", server.address);
+    for (length, expected) in [(31 << 10, "200"), (33 << 10, "431"), (60 << 10, "431")] {
+        let one = format!("{host}X: {}\r\n", "x".repeat(length));
+        assert_eq!(status(&get(server.address, "/health", &one).await), expected, "one of {length} bytes");
+        let many: String = (0..length / 1024).map(|n| format!("X{n}: {}\r\n", "x".repeat(1016))).collect();
+        let many = get(server.address, "/health", &(host.clone() + &many)).await;
+        assert_eq!(status(&many), expected, "several of {length} bytes");
+    }
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn who_says_no_more_and_gets_no_answer_is_let_go_after_a_while() {
 
 #[tokio::test]
 async fn a_client_too_many_is_told_so() {
-    let server = Server::with(Limits { connections: 1, ..Limits::default() }, |_| {}).await;
+    let server = Server::with(Limits { local_connections: 1, ..Limits::default() }, |_| {}).await;
     let mut first = Client::connect(&server.socket).await;
     first.hello(&Hello::new().to_line()).await;
     let mut second = Client::connect(&server.socket).await;
@@ -238,4 +238,9 @@ async fn streams_are_served_until_they_end() {
     let mut said = String::new();
     in_time(stdout.read_to_string(&mut said)).await.unwrap();
     assert_eq!(id_of(said.lines().next().unwrap()), Some(3));
+}
+
+/// Greets the server at a socket, which answers.
+pub(crate) async fn is_let_in(socket: &Path) {
+    Client::connect(socket).await.hello(&Hello::new().to_line()).await;
 }

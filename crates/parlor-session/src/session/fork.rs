@@ -72,7 +72,7 @@ pub enum AgentsPoint {
 }
 
 /// What goes along besides the entries. What was used so far is not used up again.
-const SLOTS: [Slot; 4] = [Slot::Info, Slot::Commands, Slot::Options, Slot::Mode];
+const SLOTS: [Slot; 5] = [Slot::Info, Slot::Commands, Slot::Options, Slot::Mode, Slot::Model];
 
 impl Session {
     /// Leaves the conversation at a point. Nothing changes here.
@@ -118,6 +118,7 @@ impl Session {
         let mut kept = Object::default();
         self.names.up_to(taken).keep(&mut kept);
         titles.keep(&mut kept);
+        self.envelopes.keep(&mut kept);
         Ok(Fork {
             entries: moved.collect(),
             slots: slots.collect(),
@@ -156,21 +157,28 @@ impl Session {
         let is_open = |entry: &Entry| {
             matches!(entry.id(), EntryId::ToolCall(_)) && !(self.words.is_final)(entry.body())
         };
-        let last = entries.iter().rposition(|entry| !self.is_being_written(entry) && !is_open(entry));
+        let is_finished =
+            |entry: &Entry| !self.is_being_written(entry) && !is_open(entry) && !is_event(entry);
+        let last = entries.iter().rposition(is_finished);
         last.map_or(0, |place| place + 1)
     }
 
     fn agents_point(&self, end: usize) -> AgentsPoint {
         let entries = self.transcript.entries();
-        match entries[..end].last().map(Entry::id) {
+        // The agent knows of no events.
+        match entries[..end].iter().rfind(|entry| !is_event(entry)).map(Entry::id) {
             None => AgentsPoint::Start,
-            Some(_) if end == entries.len() && !self.activity().is_busy() => AgentsPoint::End,
+            Some(_) if entries[end..].iter().all(is_event) && !self.activity().is_busy() => AgentsPoint::End,
             Some(EntryId::Message(role, id)) => {
                 self.agents_message(*role, id).map_or(AgentsPoint::Nameless, AgentsPoint::After)
             }
             Some(_) => AgentsPoint::Nameless,
         }
     }
+}
+
+fn is_event(entry: &Entry) -> bool {
+    matches!(entry.id(), EntryId::Event(_))
 }
 
 fn is_prompt(entry: &Entry) -> bool {

@@ -4,8 +4,11 @@
 //! which are what somebody with hands has to do. It waits for nothing and knows no clock.
 
 mod echo;
+mod envelope;
 mod fork;
+mod matching;
 mod names;
+mod pattern;
 mod prompts;
 mod questions;
 mod title;
@@ -14,7 +17,9 @@ use std::collections::BTreeMap;
 
 use parlor_json::{Json, JsonStr, Object};
 
-use self::echo::{Again, Echo, Echoes, Ending};
+use self::echo::{Candidate, Echo, Echoes, Ending};
+pub use self::envelope::Envelope;
+use self::envelope::{Envelopes, Uncovered};
 pub use self::fork::{AgentsPoint, Fork, Moved, NotForked, Point};
 pub use self::names::Names;
 use self::prompts::Prompts;
@@ -24,8 +29,8 @@ pub use self::questions::{Answer, QuestionId, Reply};
 pub use self::title::TITLE_MARK;
 use self::title::Titles;
 use crate::{
-    Activity, Body, Change, EntryId, MessageId, Naming, Refused, Role, Slot, State, Target, Transcript,
-    Update, Upsert,
+    Activity, Body, Change, Decider, Entry, EntryId, Event, EventId, EventKind, MessageId, Naming, Refused,
+    Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, Upsert,
 };
 
 /// A conversation, who takes part in it, and what is going on.
@@ -37,14 +42,30 @@ pub struct Session {
     titles: Titles,
     prompts: Prompts,
     questions: Questions,
-    clients: BTreeMap<ClientId, Client>,
+    clients: Clients,
     agent: Option<TurnTaking>,
+    /// Whether the agent said something before it was ready that is not taken yet: until then no prompt is sent.
+    has_early_updates: bool,
     /// What an agent that takes prompts one by one says again of the one it has.
     echo: Option<Echo>,
     /// What an agent that takes any number of prompts says again of them.
     echoes: Echoes,
+    /// What such an agent says that may be a prompt which is not in the conversation.
+    candidate: Option<Candidate>,
+    /// A user message of which such an agent has not said what it says.
+    bare: Option<MessageId>,
+    /// In what the agent was given the conversation.
+    envelopes: Envelopes,
     /// The change before the running turn: entries that are older belong to earlier ones.
     turn_began: u64,
+    /// The time of the step that is being taken.
+    now: UnixMillis,
+    /// Who cancelled the running turn first, if it was cancelled and has not ended yet.
+    cancelling: Option<Decider>,
+    /// Counts the turns that were cancelled.
+    cancels: u64,
+    /// The tool calls whose requests for permission were cancelled in the running turn.
+    unpermitted: Vec<EntryId>,
 }
 
 /// How the transcript of an agent's dialect is read where a session has to know what it means.
@@ -54,6 +75,67 @@ pub struct Words {
     pub is_final: fn(&Body) -> bool,
     /// What makes a tool call that will never go on a failed one; `None` if it is over.
     pub failed: fn(&Body) -> Option<Upsert>,
+    /// What makes a tool call that was cancelled before it was over a cancelled one; `None` if it is over.
+    pub cancelled: fn(&Body) -> Option<Upsert>,
+    /// How a turn ended that left the session in this state.
+    pub ended: fn(&State) -> TurnEnd,
+    /// What an event's entry holds.
+    pub event: fn(&Event) -> Upsert,
+    /// The updates of other slots that say the same as a slot that has just changed: agents have two views of some
+    /// settings, and report a change in either.
+    pub same_setting: fn(&Transcript, Slot) -> Vec<Update>,
+}
+
+/// What was cancelled, until the agent says what came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancelled {
+    /// The turn, by a number that no other cancelled turn of the session has.
+    turn: Option<u64>,
+    /// The prompts that the agent has.
+    prompts: Vec<PromptId>,
+}
+
+impl Cancelled {
+    /// Whether nothing was.
+    pub fn is_empty(&self) -> bool {
+        self.turn.is_none() && self.prompts.is_empty()
+    }
+
+    /// What of it is also in another one.
+    #[must_use]
+    pub fn still_in(&self, other: &Self) -> Self {
+        let prompts = self.prompts.iter().copied().filter(|prompt| other.prompts.contains(prompt));
+        Self { turn: self.turn.filter(|_| self.turn == other.turn), prompts: prompts.collect() }
+    }
+
+    /// Whether it is nothing but prompts.
+    pub fn is_no_turn(&self) -> bool {
+        self.turn.is_none()
+    }
+}
+
+/// Which prompts are withdrawn when a turn is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All that are not in the conversation.
+    Session,
+    /// Those of the one who cancels.
+    Turn,
+    /// None.
+    Prompt,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// As turns end.
+    Completed,
+    /// With an error.
+    Failed(Option<Json>),
+    /// The agent refused to go on.
+    Refused,
+    /// Somebody cancelled it.
+    Cancelled,
 }
 
 /// Names a client that takes part. Later ones have greater names.
@@ -65,9 +147,14 @@ impl ClientId {
     pub const NOBODY: Self = Self(0);
 }
 
+/// The clients that take part, the longest there first.
+type Clients = BTreeMap<ClientId, Client>;
+
 /// What matters of a client that takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
+    /// The name that it gave itself.
+    pub name: Option<JsonStr>,
     /// Whether it may act, and so is asked.
     pub drives: bool,
     /// Whether its prompts are answered when their turn has ended, and not when they are accepted.
@@ -96,10 +183,20 @@ pub enum Input {
     Closed(ClientId),
     /// A client sent a prompt.
     Prompted(Prompt),
-    /// A prompt is not wanted any more.
-    TakenBack(PromptId),
-    /// The running turn is not wanted any more, nor what waits after it.
-    Cancelled,
+    /// A prompt is not wanted any more. If it is too late for that, its turn is cancelled.
+    Withdrawn {
+        /// Which.
+        prompt: PromptId,
+        /// Who withdraws it.
+        by: ClientId,
+    },
+    /// The running turn is not wanted any more, nor are prompts that wait.
+    Cancelled {
+        /// Who cancels.
+        by: ClientId,
+        /// Which of the prompts.
+        scope: Scope,
+    },
     /// The agent is there. `anew`: it was given the conversation to read and goes by names of its own from here on.
     AgentReady {
         /// How it takes prompts.
@@ -107,6 +204,17 @@ pub enum Input {
         /// Whether names it used before mean nothing to it.
         anew: bool,
     },
+    /// The same for an agent that has said something already: no prompt is sent until that is taken.
+    AgentRestored {
+        /// How it takes prompts.
+        taking: TurnTaking,
+        /// Whether names it used before mean nothing to it.
+        anew: bool,
+    },
+    /// All that a restored agent said before it was ready is taken.
+    EarlyUpdatesTaken,
+    /// The agent is about to be given the conversation in this envelope.
+    HandedOver(Envelope),
     /// The agent is gone. This is the state that the session is in, if it was busy.
     AgentGone(State),
     /// The agent is released and will be brought back when it is needed. Nothing runs then: an agent that is released
@@ -130,6 +238,13 @@ pub enum Input {
         /// Why.
         error: Json,
     },
+    /// The agent dropped a prompt from its queue, as agents do when a turn is cancelled.
+    Dropped {
+        /// Which.
+        prompt: PromptId,
+        /// What it said.
+        error: Json,
+    },
     /// An agent that takes prompts one by one has ended a turn.
     Ended {
         /// The prompt that began it.
@@ -143,6 +258,8 @@ pub enum Input {
         question: QuestionId,
         /// Whether only clients that can show forms are asked.
         form: bool,
+        /// The tool call that it wants permission for.
+        call: Option<ToolCallId>,
     },
     /// A client answered.
     Answered {
@@ -157,6 +274,8 @@ pub enum Input {
     Unasked(QuestionId),
     /// Something parlor itself has to say about the conversation.
     Noted(Update),
+    /// Something happened that is to stay visible in the conversation.
+    Happened(EventKind),
     /// A person gives the session a title, or takes it away.
     Titled(Option<JsonStr>),
 }
@@ -170,7 +289,7 @@ pub enum Effect {
     Recall(PromptId),
     /// Tell the agent to end the turn.
     Interrupt,
-    /// Answer the client that sent a prompt.
+    /// Answer the client that sent a prompt. [`ClientId::NOBODY`] stands for those who find out later that it came to nothing.
     Settle {
         /// The prompt.
         prompt: PromptId,
@@ -185,12 +304,19 @@ pub enum Effect {
     Withdraw(QuestionId, ClientId),
     /// Answer the agent.
     Reply(QuestionId, Reply),
+    /// Record who decided what; the reply to the agent follows.
+    Decided {
+        /// The question.
+        question: QuestionId,
+        /// Whose answer counts.
+        by: ClientId,
+        /// The answer.
+        result: Json,
+    },
     /// Tell the drivers which prompts wait.
     HeldChanged,
     /// A prompt waits and there is no agent: bring it back.
     NeedAgent,
-    /// Nobody wants the session any more: let the agent forget it.
-    Release,
 }
 
 /// What came of one step.
@@ -208,6 +334,8 @@ pub struct Step {
     pub inserted: Vec<Inserted>,
     /// After how many of the changes a turn ended: who waited for that is told there, before the next turn's changes.
     pub ended_after: Option<usize>,
+    /// Prompts whose turn ended, and how.
+    pub ended: Vec<(PromptId, State)>,
     /// Why something could not be taken.
     pub refused: Vec<Refused>,
 }
@@ -223,6 +351,8 @@ pub struct Inserted {
     pub message: MessageId,
     /// What it says.
     pub content: Json,
+    /// How many changes of the step come before it.
+    pub place: usize,
 }
 
 impl Session {
@@ -239,9 +369,17 @@ impl Session {
             questions: Questions::default(),
             clients: BTreeMap::new(),
             agent: None,
+            has_early_updates: false,
             echo: None,
             echoes: Echoes::default(),
+            candidate: None,
+            bare: None,
+            envelopes: Envelopes::restored(kept),
             turn_began,
+            now: UnixMillis::default(),
+            cancelling: None,
+            cancels: 0,
+            unpermitted: Vec::new(),
         }
     }
 
@@ -251,6 +389,7 @@ impl Session {
         self.prompts.keep(&mut kept);
         self.names.keep(&mut kept);
         self.titles.keep(&mut kept);
+        self.envelopes.keep(&mut kept);
         kept
     }
 
@@ -267,6 +406,21 @@ impl Session {
     /// The agent's name of a message that the session names; `None` if the agent does not know the message.
     pub fn agents_message(&self, role: Role, id: &MessageId) -> Option<MessageId> {
         self.names.agents_message(role, id, &self.transcript)
+    }
+
+    /// The messages and tool calls that the agent knows, by its names.
+    pub fn agents_entries(&self) -> impl Iterator<Item = EntryId> + '_ {
+        self.names.agents_entries(&self.transcript)
+    }
+
+    /// In what an agent that was not there is given the conversation.
+    pub fn envelope(&self) -> Option<&Envelope> {
+        self.envelopes.last()
+    }
+
+    /// All in which agents of this session were given the conversation, as far as they are remembered.
+    pub fn envelopes(&self) -> impl Iterator<Item = &Envelope> {
+        self.envelopes.used()
     }
 
     /// The prompts that wait.
@@ -304,8 +458,38 @@ impl Session {
         self.clients.is_empty()
     }
 
-    /// Takes one thing that happened. `fresh` gives ids that no session has.
-    pub fn step(&mut self, input: Input, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    /// Whether a turn runs, or waits for a person.
+    pub fn is_running(&self) -> bool {
+        self.activity().is_busy() || self.prompts.running().is_some()
+    }
+
+    /// Whether something was cancelled, a turn or a prompt that the agent has, and the agent has not said what came of it.
+    pub fn is_cancelling(&self) -> bool {
+        self.cancelling.is_some() || self.prompts.any_withdrawn()
+    }
+
+    /// What was cancelled and of which the agent has not said what came of it.
+    pub fn cancelled(&self) -> Cancelled {
+        Cancelled {
+            turn: self.cancelling.is_some().then_some(self.cancels),
+            prompts: self.prompts.withdrawn(),
+        }
+    }
+
+    /// Whether a turn runs that nobody cancelled, nor withdrew the prompt of.
+    pub fn is_wanted_turn_running(&self) -> bool {
+        self.is_running() && self.cancelling.is_none() && !self.prompts.any_withdrawn_begun()
+    }
+
+    /// Takes one thing that happened, at a time. `fresh` gives ids that no session has.
+    pub fn step(
+        &mut self,
+        input: Input,
+        now: UnixMillis,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        self.now = now;
         let waiting = self.prompts.waiting();
         self.happened(input, fresh, out);
         if self.prompts.waiting() != waiting {
@@ -317,31 +501,27 @@ impl Session {
         match input {
             Input::Said(update, naming) => self.said(update, naming, fresh, out),
             Input::Noted(update) => self.push(update, out),
+            Input::Happened(event) => self.record(event, fresh, out),
             Input::Titled(title) => {
                 let limits = self.transcript.limits();
                 self.retitle(|titles, _| titles.named(title, limits), out);
                 out.durable = true;
             }
-            Input::Joined(id, client) => {
-                self.clients.insert(id, client);
-                if client.drives {
-                    self.questions.joined(id, client, out);
-                    self.advance(fresh, out);
-                }
-            }
+            Input::Joined(id, client) => self.joined(id, client, fresh, out),
             Input::Left(id) => {
                 self.clients.remove(&id);
                 self.questions.left(id, out);
                 self.go_on(out);
             }
             Input::Closed(id) => {
+                let by = self.decider(id);
                 self.clients.remove(&id);
-                self.prompts.closed(id, out);
                 self.questions.closed(id, out);
-                self.go_on(out);
                 if self.clients.is_empty() {
-                    self.cancel(out);
-                    out.effects.push(Effect::Release);
+                    self.cancel(by, Scope::Session, out);
+                } else {
+                    self.prompts.closed(id, out);
+                    self.go_on(out);
                 }
             }
             Input::Prompted(prompt) => {
@@ -349,23 +529,27 @@ impl Session {
                 self.prompts.add(prompt, waits, out);
                 self.advance(fresh, out);
             }
-            Input::TakenBack(prompt) => self.prompts.take_back(prompt, out),
-            Input::Cancelled => self.cancel(out),
-            Input::AgentReady { taking, anew } => {
-                self.agent = Some(taking);
-                self.echo = None;
-                self.echoes = Echoes::default();
-                if anew {
-                    self.names.begin_anew(self.transcript.seq());
-                    out.upkeep = true;
+            Input::Withdrawn { prompt, by } => {
+                if self.prompts.withdraw(prompt, by, out) {
+                    self.cancel(self.decider(by), Scope::Prompt, out);
                 }
-                // A conversation that began elsewhere has none yet.
-                self.retitle(Titles::make_for, out);
-                self.advance(fresh, out);
+            }
+            Input::Cancelled { by, scope } => self.cancel(self.decider(by), scope, out),
+            Input::AgentReady { taking, anew } => {
+                self.agent_restored(taking, anew, out);
+                self.early_updates_taken(fresh, out);
+            }
+            Input::AgentRestored { taking, anew } => self.agent_restored(taking, anew, out),
+            Input::EarlyUpdatesTaken => self.early_updates_taken(fresh, out),
+            Input::HandedOver(envelope) => {
+                self.envelopes.add(envelope);
+                out.upkeep = true;
             }
             Input::AgentGone(state) => self.agent_gone(&state, fresh, out),
             Input::AgentReleased => {
+                self.settle_echoes(fresh, out);
                 self.agent = None;
+                self.has_early_updates = false;
                 self.questions.withdraw_all(&Reply::Gone, out);
                 self.prompts.agent_gone(out);
             }
@@ -373,15 +557,24 @@ impl Session {
                 self.accepted(prompt, message.as_ref(), fields, fresh, out);
             }
             Input::Rejected { prompt, error } => {
-                self.prompts.rejected(prompt, &error, out);
+                self.prompts.rejected(prompt, &error, &self.clients, out);
+                self.review_candidate(fresh, out);
                 // Who rejects because no agent can be had does so for each prompt, and wants none again for the rest.
                 if self.agent.is_some() {
                     self.advance(fresh, out);
                 }
             }
+            Input::Dropped { prompt, error } => {
+                self.prompts.dropped(prompt, &error, &self.clients, out);
+                self.review_candidate(fresh, out);
+                // What the agent drops one by one goes back to it in order.
+                if self.agent.is_some() && !self.prompts.any_spared() {
+                    self.advance(fresh, out);
+                }
+            }
             Input::Ended { prompt, state } => self.ended(prompt, &state, fresh, out),
-            Input::Asked { question, form } => {
-                let asked = self.questions.ask(question, form, &self.clients, out);
+            Input::Asked { question, form, call } => {
+                let asked = self.questions.ask(question, form, call, &self.clients, out);
                 if asked && self.agent == Some(TurnTaking::OneByOne) {
                     self.report(Activity::RequiresAction, out);
                 }
@@ -397,16 +590,103 @@ impl Session {
         }
     }
 
+    fn agent_restored(&mut self, taking: TurnTaking, anew: bool, out: &mut Step) {
+        self.agent = Some(taking);
+        self.has_early_updates = true;
+        self.echo = None;
+        self.echoes = Echoes::default();
+        self.bare = None;
+        if anew {
+            self.names.begin_anew(self.transcript.seq());
+            out.upkeep = true;
+        }
+        // A conversation that began elsewhere has none yet.
+        self.retitle(Titles::make_for, out);
+    }
+
+    fn early_updates_taken(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        // The agent may be gone again.
+        if !std::mem::take(&mut self.has_early_updates) {
+            return;
+        }
+        self.advance(fresh, out);
+    }
+
+    fn joined(&mut self, id: ClientId, client: Client, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        if !client.drives {
+            self.clients.insert(id, client);
+            return;
+        }
+        self.questions.joined(id, &client, out);
+        self.clients.insert(id, client);
+        self.advance(fresh, out);
+    }
+
     fn activity(&self) -> &Activity {
         self.transcript.state().map_or(&Activity::Idle, |state| &state.activity)
     }
 
     /// Takes an update into the transcript.
     fn push(&mut self, update: Update, out: &mut Step) {
+        let slot = match &update {
+            Update::Upsert { target: Target::Slot(slot), .. } => Some(*slot),
+            Update::Upsert { .. }
+            | Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. }
+            | Update::State(_) => None,
+        };
         match self.transcript.push(update) {
             Ok(change) => out.changes.push(change),
-            Err(refused) => out.refused.push(refused),
+            Err(refused) => return out.refused.push(refused),
         }
+        let same = slot.map(|slot| (self.words.same_setting)(&self.transcript, slot)).unwrap_or_default();
+        for update in same {
+            match self.transcript.push(update) {
+                Ok(change) => out.changes.push(change),
+                Err(refused) => out.refused.push(refused),
+            }
+        }
+    }
+
+    /// Takes an event into the transcript.
+    fn record(&mut self, kind: EventKind, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        let event = Event { id: EventId::from(fresh().as_json().clone()), at: self.now, kind };
+        let upsert = (self.words.event)(&event);
+        self.push(Update::Upsert { target: Target::Entry(EntryId::Event(event.id)), upsert }, out);
+    }
+
+    /// A client, as events name it.
+    fn decider(&self, client: ClientId) -> Decider {
+        Decider { client, name: self.clients.get(&client).and_then(|client| client.name.clone()) }
+    }
+
+    /// The turn ends in a state, by the agent's word or without the agent. Unless it ended as turns do, an event says so
+    /// before.
+    fn end_turn(
+        &mut self,
+        state: &State,
+        is_agents: bool,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        self.close_tool_calls(out);
+        // A prompt that was withdrawn too late is cancelled with its turn.
+        let withdrawn = self.prompts.running_withdrawn_by().map(|by| self.decider(by));
+        let by = self.cancelling.take().or(withdrawn);
+        if self.is_running() {
+            let prompt = self.prompts.running_message().cloned();
+            let event = match (self.words.ended)(state) {
+                TurnEnd::Completed => None,
+                TurnEnd::Failed(error) => Some(EventKind::TurnFailed { prompt, error }),
+                TurnEnd::Refused => Some(EventKind::TurnRefused { prompt }),
+                TurnEnd::Cancelled => Some(EventKind::TurnCancelled { prompt, by, unanswered: !is_agents }),
+            };
+            event.into_iter().for_each(|event| self.record(event, fresh, out));
+        }
+        self.push(Update::State(state.clone()), out);
+        self.echoes.age();
     }
 
     /// Reports a state for an agent that reports none.
@@ -457,21 +737,85 @@ impl Session {
     }
 
     /// The agent said something.
-    fn said(&mut self, update: Update, naming: Naming, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    fn said(
+        &mut self,
+        mut update: Update,
+        naming: Naming,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
         if let Update::State(state) = update {
-            self.reported(&state, fresh, out);
+            match self.agent {
+                Some(TurnTaking::OneByOne) => out.refused.push(Refused::UnexpectedState),
+                Some(TurnTaking::Queueing) | None => self.reported(&state, fresh, out),
+            }
             return;
         }
         if let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = update {
             self.said_info(upsert, out);
             return;
         }
-        let news = if self.agent == Some(TurnTaking::Queueing) {
-            self.not_a_prompt(update, fresh, out)
+        if let Some(EntryId::Event(_)) = entry_of(&mut update) {
+            out.refused.push(Refused::ReservedEntry);
+            return;
+        }
+        if !self.envelopes.is_empty() {
+            let Self { envelopes, names, transcript, .. } = self;
+            let is_new = |entry: &EntryId| {
+                if let EntryId::Message(role, id) = entry {
+                    names.known(*role, id, transcript).is_none()
+                } else {
+                    transcript.get(entry).is_none()
+                }
+            };
+            let Uncovered { before, update: rest } = envelopes.cut(update, naming, is_new);
+            self.take_kept(before, fresh, out);
+            let Some(rest) = rest else { return };
+            update = rest;
+        }
+        if let Some(news) = self.news(update, naming, fresh, out) {
+            self.take(news, naming, fresh, out);
+        }
+    }
+
+    /// Looks whether an update repeats a prompt or has to do with one; else it is handed back as it is.
+    fn news(
+        &mut self,
+        update: Update,
+        naming: Naming,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) -> Option<Update> {
+        if self.agent == Some(TurnTaking::Queueing) {
+            self.without_prompts(update, naming, fresh, out)
         } else {
             self.not_an_echo(update, naming, fresh, out)
-        };
-        if let Some(update) = news {
+        }
+    }
+
+    /// Takes chunks that were kept because an envelope might have begun in them.
+    fn take_kept(
+        &mut self,
+        kept: Vec<(Update, Naming)>,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        for (update, naming) in kept {
+            if let Some(news) = self.news(update, naming, fresh, out) {
+                self.take(news, naming, fresh, out);
+            }
+        }
+    }
+
+    /// The turn is over, or the agent is: what may be an echo and was not finished is none.
+    fn settle_echoes(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        let kept = self.envelopes.end();
+        self.take_kept(kept, fresh, out);
+        if let Some(echo) = self.echo.take() {
+            self.heard(echo.ending(), fresh, out);
+        }
+        self.settle_candidate(fresh, out);
+        for (update, naming) in self.echoes.turn_ended() {
             self.take(update, naming, fresh, out);
         }
     }
@@ -491,8 +835,8 @@ impl Session {
             out.upkeep |= names.rename(entry, transcript, starts, *turn_began, is_over, fresh);
         }
         let takes_back = match &update {
-            Update::Upsert { target: Target::Entry(EntryId::Message(Role::User, _)), upsert } => {
-                upsert.whole || !upsert.content.is_omitted()
+            Update::Upsert { target: Target::Entry(entry @ EntryId::Message(Role::User, _)), upsert } => {
+                (upsert.whole || !upsert.content.is_omitted()) && self.transcript.get(entry).is_some()
             }
             Update::Remove { entry: EntryId::Message(Role::User, _), .. } => true,
             Update::Upsert { .. }
@@ -513,6 +857,7 @@ impl Session {
     fn reported(&mut self, state: &State, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let is_idle = state.activity == Activity::Idle;
         if is_idle {
+            self.settle_echoes(fresh, out);
             // The agent took these and never said under which name.
             for prompt in self.prompts.accepted_unnamed() {
                 self.insert(prompt, None, fresh, out);
@@ -520,11 +865,15 @@ impl Session {
         } else if *self.activity() == Activity::Idle {
             self.turn_began = self.transcript.seq();
         }
-        self.push(Update::State(state.clone()), out);
         if is_idle {
-            self.echoes.age();
+            self.end_turn(state, true, fresh, out);
             self.prompts.turn_ended(state, out);
+        }
+        self.prompts.reported(state);
+        if is_idle {
             self.advance(fresh, out);
+        } else {
+            self.push(Update::State(state.clone()), out);
         }
     }
 
@@ -559,83 +908,17 @@ impl Session {
     /// What was taken for a prompt said again is that, or news.
     fn heard(&mut self, ending: Ending, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         match ending {
-            Ending::Again(message, Some(named)) => {
-                self.names.same(Role::User, named, &message);
-                out.upkeep = true;
+            Ending::Again { message, named, left } => {
+                if let Some(named) = named {
+                    self.names.same(Role::User, named, &message);
+                    out.upkeep = true;
+                }
+                left.into_iter().for_each(|update| self.push(update, out));
             }
-            Ending::Again(_, None) => {}
             Ending::News(news) => {
                 news.into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
             }
         }
-    }
-
-    /// Looks whether an agent that names prompts says one, for the first time or again; what is left is news.
-    fn not_a_prompt(
-        &mut self,
-        mut update: Update,
-        fresh: &mut dyn FnMut() -> MessageId,
-        out: &mut Step,
-    ) -> Option<Update> {
-        let Some((named, text)) = echo::user_text(&update) else {
-            if let Some(entry) = entry_of(&mut update) {
-                // The agent answers what it took and did not name.
-                if self.prompts.running().is_none()
-                    && self.transcript.get(entry).is_none()
-                    && let Some(prompt) = self.prompts.accepted_unnamed().first()
-                {
-                    self.insert(*prompt, None, fresh, out);
-                }
-                self.echoes.age();
-            }
-            return Some(update);
-        };
-        if self.names.known(Role::User, named, &self.transcript).is_none()
-            && let Some(prompt) = self.prompts.begun_by(&text)
-        {
-            let named = named.clone();
-            self.insert(prompt, Some(&named), fresh, out);
-        }
-        match self.echoes.hears(update) {
-            Again::No(update) => Some(update),
-            Again::Yes { named, left } => {
-                if let Some((named, message)) = named {
-                    self.names.same(Role::User, named, &message);
-                    out.upkeep = true;
-                }
-                left
-            }
-        }
-    }
-
-    fn accepted(
-        &mut self,
-        prompt: PromptId,
-        message: Option<&MessageId>,
-        fields: Object,
-        fresh: &mut dyn FnMut() -> MessageId,
-        out: &mut Step,
-    ) {
-        self.prompts.accepted(prompt, fields);
-        if let Some(named) = message {
-            let open = self.prompts.get(prompt);
-            let inserted = open.and_then(|open| Some((open.stage.message()?.clone(), &open.prompt.content)));
-            match inserted {
-                // It was taken for another message of the agent's: both are this one.
-                Some((message, content))
-                    if self.names.known(Role::User, named, &self.transcript).is_none() =>
-                {
-                    self.echoes.expect(&message, Some(named), &echo::blocks(content));
-                    self.names.same(Role::User, named.clone(), &message);
-                    out.upkeep = true;
-                }
-                Some(_) => {}
-                None => {
-                    self.insert(prompt, message, fresh, out);
-                }
-            }
-        }
-        self.prompts.settle_accepted(prompt, out);
     }
 
     /// Puts a prompt into the conversation, under the agent's name for it if it has one; whether it is there now.
@@ -649,7 +932,7 @@ impl Session {
         let Some(found) = self.prompts.get(prompt).filter(|prompt| prompt.stage.message().is_none()) else {
             return false;
         };
-        let (by, sent) = (found.prompt.by, found.prompt.content.clone());
+        let (by, sent, pattern) = (found.prompt.by, found.prompt.content.clone(), found.pattern.clone());
         let content = echo::blocks(&sent);
         let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *fresh));
         if let (Some(named), EntryId::Message(_, id)) = (named, &mut entry) {
@@ -665,31 +948,31 @@ impl Session {
         }
         let EntryId::Message(_, message) = &entry else { return false };
         let message = message.clone();
-        let upsert = Upsert { content: crate::Patch::Value(content.clone()), ..Upsert::default() };
+        let upsert = Upsert { content: crate::Patch::Value(content), ..Upsert::default() };
+        let place = out.changes.len();
         match self.transcript.push(Update::Upsert { target: Target::Entry(entry), upsert }) {
             Ok(change) => out.changes.push(change),
             Err(refused) => {
                 out.refused.push(refused);
-                self.prompts.refused(prompt, &Settled::NoRoom(refused), out);
+                self.prompts.refused(prompt, &Settled::NoRoom(refused), &self.clients, out);
                 return false;
             }
         }
         if self.agent == Some(TurnTaking::Queueing) {
-            self.echoes.expect(&message, named, &content);
+            self.echoes.expect(&message, named.is_some(), pattern);
         } else {
-            self.echo = Some(Echo::of(&message, &content));
+            self.echo = Some(Echo::of(&message, pattern));
         }
-        out.inserted.push(Inserted { prompt, by, message: message.clone(), content: sent });
-        self.prompts.inserted(prompt, message);
-        self.retitle(|titles, _| titles.make(&content), out);
-        out.durable = true;
-        out.upkeep = true;
-        self.prompts.settle_accepted(prompt, out);
+        out.inserted.push(Inserted { prompt, by, message: message.clone(), content: sent, place });
+        self.is_in_conversation(prompt, message, out);
         true
     }
 
     /// Lets what waits go on, as far as it can.
     fn advance(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        if self.has_early_updates {
+            return;
+        }
         let Some(taking) = self.agent else {
             if self.prompts.first_held().is_some() && self.drivers().next().is_some() {
                 out.effects.push(Effect::NeedAgent);
@@ -697,10 +980,17 @@ impl Session {
             return;
         };
         match taking {
-            TurnTaking::Queueing => self.prompts.send_all(out),
+            TurnTaking::Queueing => {
+                let is_idle = !self.activity().is_busy();
+                self.prompts.send_all(self.transcript.seq(), is_idle, out);
+            }
             TurnTaking::OneByOne => {
                 if self.prompts.running().is_some() {
                     return;
+                }
+                if self.prompts.first_held().is_some() {
+                    let kept = self.envelopes.begin_turn();
+                    self.take_kept(kept, fresh, out);
                 }
                 let began = self.transcript.seq();
                 while let Some(next) = self.prompts.first_held() {
@@ -728,56 +1018,96 @@ impl Session {
         if self.prompts.running().is_none_or(|running| running.id != prompt) {
             return;
         }
-        if let Some(echo) = self.echo.take() {
-            self.heard(echo.ending(), fresh, out);
-        }
-        self.questions.withdraw_all(&Reply::Cancelled, out);
-        self.push(Update::State(state.clone()), out);
+        self.settle_echoes(fresh, out);
+        self.cancel_questions(out);
+        self.end_turn(state, true, fresh, out);
         self.prompts.turn_ended(state, out);
         out.upkeep = true;
         self.advance(fresh, out);
     }
 
-    fn cancel(&mut self, out: &mut Step) {
+    fn cancel(&mut self, by: Decider, scope: Scope, out: &mut Step) {
         // An agent may have begun with a prompt and not said so yet, or not know how to give one back.
         let is_busy = self.activity().is_busy() || self.prompts.any_with_agent();
-        self.prompts.take_back_all(out);
+        self.prompts.withdraw_all(by.client, scope, out);
+        if self.is_running() && self.cancelling.is_none() {
+            self.cancelling = Some(by);
+            self.cancels += 1;
+        }
         // First, so that the agent does not take the answers for something to go on with.
         if is_busy {
             out.effects.push(Effect::Interrupt);
         }
-        self.questions.withdraw_all(&Reply::Cancelled, out);
+        self.cancel_questions(out);
         self.go_on(out);
+        if !self.is_running() {
+            // What was cancelled was no turn, and nothing else ends it.
+            self.cancelling = None;
+            self.close_tool_calls(out);
+        }
+    }
+
+    fn cancel_questions(&mut self, out: &mut Step) {
+        self.unpermitted.extend(self.questions.calls().map(EntryId::ToolCall));
+        self.questions.withdraw_all(&Reply::Cancelled, out);
+    }
+
+    /// Nothing goes on with tool calls that were never permitted, nor with those of a turn that was cancelled if the agent
+    /// has no other way to go on with them.
+    fn close_tool_calls(&mut self, out: &mut Step) {
+        let mut cancelled = std::mem::take(&mut self.unpermitted);
+        if self.cancelling.is_some() && self.agent == Some(TurnTaking::OneByOne) {
+            let turn = self.transcript.entries().iter().rev();
+            let turn = turn.take_while(|entry| entry.created() > self.turn_began);
+            let calls = turn.filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)));
+            cancelled.extend(calls.map(|entry| entry.id().clone()));
+        }
+        for entry in cancelled {
+            let body = self.transcript.get(&entry).map(Entry::body).filter(|body| !body.removed);
+            if let Some(upsert) = body.and_then(|body| (self.words.cancelled)(body)) {
+                self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
+            }
+        }
     }
 
     fn agent_gone(&mut self, state: &State, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        let was_there = self.agent.take().is_some();
-        if let Some(echo) = self.echo.take() {
-            self.heard(echo.ending(), fresh, out);
-        }
+        self.settle_echoes(fresh, out);
+        let was_ready = self.agent.take().is_some() && !std::mem::take(&mut self.has_early_updates);
         self.echoes = Echoes::default();
         self.questions.withdraw_all(&Reply::Gone, out);
+        let changes = out.changes.len();
         if self.activity().is_busy() || self.prompts.running().is_some() {
-            self.fail_tool_calls(out);
-            self.push(Update::State(state.clone()), out);
+            self.end_tool_calls(out);
+            self.end_turn(state, false, fresh, out);
         }
+        self.cancelling = None;
+        let is_told = out.changes.len() > changes;
         self.prompts.turn_ended(state, out);
         self.prompts.agent_gone(out);
-        if !was_there {
+        if !was_ready {
             self.prompts.agent_never_came();
         }
         out.upkeep = true;
-        if !self.prompts.is_hopeless() {
-            self.advance(fresh, out);
+        // It may be what ends the agents. Those that wait behind it get another agent.
+        if let Some(prompt) = self.prompts.take_hopeless() {
+            if !is_told {
+                if let TurnEnd::Failed(error) = (self.words.ended)(state) {
+                    self.record(EventKind::TurnFailed { prompt: None, error }, fresh, out);
+                }
+                self.push(Update::State(state.clone()), out);
+            }
+            self.prompts.refused(prompt, &Settled::Failed(state.clone()), &self.clients, out);
         }
+        self.advance(fresh, out);
     }
 
-    /// Tool calls that nobody will go on with have failed.
-    fn fail_tool_calls(&mut self, out: &mut Step) {
+    /// Tool calls that nobody will go on with have failed, or were cancelled with their turn.
+    fn end_tool_calls(&mut self, out: &mut Step) {
+        let end = if self.cancelling.is_some() { self.words.cancelled } else { self.words.failed };
         let entries = self.transcript.entries().iter();
         let open: Vec<_> = entries
             .filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)) && !entry.body().removed)
-            .filter_map(|entry| Some((entry.id().clone(), (self.words.failed)(entry.body())?)))
+            .filter_map(|entry| Some((entry.id().clone(), end(entry.body())?)))
             .collect();
         for (entry, upsert) in open {
             self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);

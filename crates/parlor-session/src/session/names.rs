@@ -45,6 +45,15 @@ impl Names {
         self.renamed.get(&Agents::ToolCall(id.clone())).map_or_else(|| id.clone(), |name| name.clone().into())
     }
 
+    /// The agent's name of a tool call that the session names. The least of several, so that it is always the same one.
+    pub fn agents_tool_call(&self, id: &ToolCallId) -> ToolCallId {
+        let renamed = self.renamed.iter().filter_map(|(agents, name)| match agents {
+            Agents::ToolCall(agents) if name == id.as_json() => Some(agents),
+            Agents::Message(..) | Agents::ToolCall(_) => None,
+        });
+        renamed.min().unwrap_or(id).clone()
+    }
+
     /// The agent's name of a message that the session names; `None` if it is older than what the agent has names for.
     /// The least of several, so that it is always the same one.
     pub(crate) fn agents_message(
@@ -62,6 +71,22 @@ impl Names {
         }
         let entry = transcript.get(&EntryId::Message(role, id.clone()))?;
         (entry.created() > self.strange_upto).then(|| id.clone())
+    }
+
+    /// The messages and tool calls that the agent knows, by its names.
+    pub(crate) fn agents_entries<'a>(
+        &'a self,
+        transcript: &'a Transcript,
+    ) -> impl Iterator<Item = EntryId> + 'a {
+        let renamed = self.renamed.keys().map(|agents| match agents {
+            Agents::Message(role, id) => EntryId::Message(*role, id.clone()),
+            Agents::ToolCall(id) => EntryId::ToolCall(id.clone()),
+        });
+        let named = transcript.entries().iter().filter(|entry| {
+            entry.created() > self.strange_upto
+                && matches!(entry.id(), EntryId::Message(..) | EntryId::ToolCall(_))
+        });
+        renamed.chain(named.map(|entry| entry.id().clone()))
     }
 
     /// Names an entry as the session does; whether a new name was given.
@@ -111,6 +136,7 @@ impl Names {
             | EntryId::Compaction(_)
             | EntryId::Subagent(_)
             | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
             | EntryId::Note(_) => return false,
         };
         if !is_taken || self.renamed.len() >= MAX_RENAMED {
@@ -125,6 +151,7 @@ impl Names {
             | EntryId::Compaction(_)
             | EntryId::Subagent(_)
             | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
             | EntryId::Note(_) => {}
         }
         self.renamed.insert(agents, name);
@@ -150,6 +177,7 @@ impl Names {
                 | EntryId::Compaction(_)
                 | EntryId::Subagent(_)
                 | EntryId::SessionMessage(_)
+                | EntryId::Event(_)
                 | EntryId::Note(_) => None,
             })
             .collect();

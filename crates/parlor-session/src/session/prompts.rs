@@ -1,14 +1,16 @@
 //! Prompts on their way into the conversation.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parlor_json::{Json, JsonStr, Object};
 use serde_json::value::RawValue;
 
 use super::echo::blocks;
-use super::{ClientId, Effect, Step, string_member};
+use super::pattern::Pattern;
+use super::{ClientId, Clients, Effect, Scope, Step, string_member};
 use crate::stored::{read_state, state_text};
-use crate::{MessageId, Refused, State};
+use crate::{Activity, MessageId, Refused, State};
 
 /// Names a prompt in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,10 +61,20 @@ pub enum Settled {
         /// What the agent said when it took the prompt.
         fields: Object,
     },
-    /// It was taken back before it was in the conversation.
-    TakenBack,
+    /// It was withdrawn before it was in the conversation, or its sender closed the session before its turn ended.
+    Withdrawn {
+        /// Who withdrew it, if that is known.
+        by: Option<ClientId>,
+    },
     /// The agent did not take it.
-    Rejected(Json),
+    Rejected {
+        /// What the agent said.
+        error: Json,
+        /// Who withdrew it before, if anybody did.
+        by: Option<ClientId>,
+    },
+    /// No agent stayed for long enough to take it: the state in which the last one left the session.
+    Failed(State),
     /// Too many prompts wait.
     TooMany {
         /// How many may.
@@ -105,12 +117,36 @@ impl Stage {
 pub(super) struct Open {
     pub(super) prompt: Prompt,
     pub(super) stage: Stage,
+    /// Its content, to compare with what the agent repeats.
+    pub(super) pattern: Arc<Pattern>,
+    /// The last change before the agent was given it.
+    pub(super) sent_after: u64,
+    /// Whether the agent has answered it.
+    is_answered: bool,
+    turn: Turn,
     /// Who has no answer yet: its sender, and those who sent it again.
     askers: Vec<Asker>,
-    /// Whether the agent was told that it is not wanted any more.
-    recalled: bool,
+    /// Who withdrew it, if the agent has it and was told so.
+    withdrawn: Option<ClientId>,
+    /// Whether the agent was told to cancel its turn while it had this prompt, which is still wanted: if the agent drops
+    /// it, it is sent again.
+    spared: bool,
     /// How many agents were gone before they took it.
     returned: u8,
+}
+
+/// What was seen of the turn of a prompt that is not in the conversation. Only an agent that was idle and had no other
+/// prompt when it was given this one can begin its turn without saying which prompt that is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Turn {
+    /// The agent had something else to do.
+    Unknown,
+    /// Nothing so far.
+    Awaited,
+    /// The agent runs.
+    Begun,
+    /// The agent was idle again.
+    Over(State),
 }
 
 /// Somebody who wants to know what comes of a prompt.
@@ -126,7 +162,7 @@ struct Asker {
 #[derive(Debug, Clone)]
 struct Past {
     key: JsonStr,
-    /// Its message; `None` if it was taken back.
+    /// Its message; `None` if it was withdrawn.
     message: Option<MessageId>,
     /// How its turn ended, if it has.
     ended: Option<State>,
@@ -145,8 +181,7 @@ const MAX_HELD: usize = 64;
 /// How many keys are remembered.
 const MAX_KEYS: usize = 256;
 
-/// After how many agents that were gone before they took it a prompt brings no agent back by itself. It may be what
-/// ends them.
+/// After how many agents that were gone before they took it a prompt has failed.
 const MAX_RETURNED: u8 = 2;
 
 const KEPT: &str = "held";
@@ -170,13 +205,7 @@ impl Prompts {
             asker.settle(Settled::TooMany { limit: MAX_HELD }, out);
             return;
         }
-        self.open.push(Open {
-            prompt,
-            stage: Stage::Held,
-            askers: vec![asker],
-            recalled: false,
-            returned: 0,
-        });
+        self.open.push(Open::new(prompt, vec![asker]));
         out.upkeep = true;
     }
 
@@ -216,18 +245,23 @@ impl Prompts {
         self.open.iter().find(|open| open.stage == Stage::Held).map(|open| open.prompt.id)
     }
 
-    /// Whether the next one has been with agents that were gone before they took it.
-    pub(super) fn is_hopeless(&self) -> bool {
-        let next = self.open.iter().find(|open| open.stage == Stage::Held);
-        next.is_some_and(|open| open.returned >= MAX_RETURNED)
+    /// The first one that too many agents were gone with before they took it. The others have one try left.
+    pub(super) fn take_hopeless(&mut self) -> Option<PromptId> {
+        let mut hopeless =
+            self.open.iter_mut().filter(|open| open.stage == Stage::Held && open.returned >= MAX_RETURNED);
+        let first = hopeless.next()?.prompt.id;
+        hopeless.for_each(|open| open.returned = MAX_RETURNED - 1);
+        Some(first)
     }
 
-    /// The prompt that the agent has and that begins a new message: the oldest with such a text, else the oldest.
-    pub(super) fn begun_by(&self, text: &str) -> Option<PromptId> {
-        let with_agent = || self.open.iter().filter(|open| open.is_with_agent());
-        let alike =
-            with_agent().find(|open| blocks(&open.prompt.content).to_text().trim().starts_with(text.trim()));
-        alike.or_else(|| with_agent().next()).map(|open| open.prompt.id)
+    /// The prompts that the agent has and that are not in the conversation.
+    pub(super) fn with_agent(&self) -> impl Iterator<Item = &Open> {
+        self.open.iter().filter(|open| open.is_with_agent())
+    }
+
+    /// The prompt that is a message now.
+    pub(super) fn of_message(&self, message: &MessageId) -> Option<&Open> {
+        self.open.iter().find(|open| open.stage.message() == Some(message))
     }
 
     pub(super) fn accepted_unnamed(&self) -> Vec<PromptId> {
@@ -240,11 +274,35 @@ impl Prompts {
         self.open.iter().rev().find(|open| open.stage.message().is_some()).map(|open| &open.prompt)
     }
 
-    /// Hands all that wait to the agent.
-    pub(super) fn send_all(&mut self, out: &mut Step) {
+    /// The message of the latest prompt whose turn runs.
+    pub(super) fn running_message(&self) -> Option<&MessageId> {
+        self.open.iter().rev().find_map(|open| open.stage.message())
+    }
+
+    /// Who withdrew the latest prompt whose turn runs, if somebody did so before it was in the conversation.
+    pub(super) fn running_withdrawn_by(&self) -> Option<ClientId> {
+        self.open.iter().rev().find(|open| open.is_inserted())?.withdrawn
+    }
+
+    /// Hands all that wait to the agent. `seq` is the last change, `is_idle` whether the agent reports that it is.
+    pub(super) fn send_all(&mut self, seq: u64, is_idle: bool, out: &mut Step) {
+        let mut is_free = is_idle && !self.any_with_agent();
         for open in self.open.iter_mut().filter(|open| open.stage == Stage::Held) {
             open.stage = Stage::Sent;
+            open.sent_after = seq;
+            open.turn = if std::mem::take(&mut is_free) { Turn::Awaited } else { Turn::Unknown };
             out.effects.push(Effect::Send(open.prompt.clone()));
+        }
+    }
+
+    /// The agent reports what it does: a prompt that is not in the conversation may have its turn.
+    pub(super) fn reported(&mut self, state: &State) {
+        for open in self.open.iter_mut().filter(|open| open.is_with_agent()) {
+            match (&open.turn, &state.activity) {
+                (Turn::Begun, Activity::Idle) => open.turn = Turn::Over(state.clone()),
+                (Turn::Awaited, activity) if activity.is_busy() => open.turn = Turn::Begun,
+                (Turn::Unknown | Turn::Awaited | Turn::Begun | Turn::Over(_), _) => {}
+            }
         }
     }
 
@@ -257,6 +315,8 @@ impl Prompts {
 
     pub(super) fn accepted(&mut self, id: PromptId, said: Object) {
         let Some(open) = self.get_mut(id) else { return };
+        open.spared = false;
+        open.is_answered = true;
         match &mut open.stage {
             Stage::Inserted { fields, .. } => *fields = said,
             Stage::Held | Stage::Sent | Stage::Accepted(_) => open.stage = Stage::Accepted(said),
@@ -270,8 +330,27 @@ impl Prompts {
             Stage::Held | Stage::Sent | Stage::Inserted { .. } => Object::default(),
         };
         open.stage = Stage::Inserted { message: message.clone(), fields };
+        open.spared = false;
         let key = open.prompt.key.clone();
         self.remember(key, Some(message));
+    }
+
+    /// The message of a prompt in the conversation is another one.
+    pub(super) fn moved(&mut self, id: PromptId, to: MessageId) {
+        let Some(open) = self.get_mut(id) else { return };
+        if let Stage::Inserted { message, .. } = &mut open.stage {
+            message.clone_from(&to);
+            let key = open.prompt.key.clone();
+            self.remember(key, Some(to));
+        }
+    }
+
+    /// What was taken for a prompt is another one, and the agent has yet to say which message it is.
+    pub(super) fn mistaken(&mut self, id: PromptId) {
+        let Some(open) = self.get_mut(id) else { return };
+        open.stage = Stage::Sent;
+        let key = open.prompt.key.clone();
+        self.past.retain(|past| key.as_ref() != Some(&past.key));
     }
 
     fn remember(&mut self, key: Option<JsonStr>, message: Option<MessageId>) {
@@ -293,71 +372,128 @@ impl Prompts {
         }
     }
 
-    pub(super) fn rejected(&mut self, id: PromptId, error: &Json, out: &mut Step) {
-        self.refused(id, &Settled::Rejected(error.clone()), out);
+    /// A prompt is in the conversation only after its turn: with that it has ended.
+    pub(super) fn end_if_over(&mut self, id: PromptId, out: &mut Step) {
+        let Some(Turn::Over(state)) = self.get(id).map(|open| open.turn.clone()) else { return };
+        let Some(open) = self.remove(id) else { return };
+        out.ended_after = Some(out.changes.len());
+        out.upkeep = true;
+        if let Some(key) = &open.prompt.key {
+            let past = self.past.iter_mut().find(|past| past.key == *key);
+            past.into_iter().for_each(|past| past.ended = Some(state.clone()));
+        }
+        open.ended(&state, out);
     }
 
-    /// A prompt that comes to nothing.
-    pub(super) fn refused(&mut self, id: PromptId, outcome: &Settled, out: &mut Step) {
+    pub(super) fn rejected(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
+        let by = self.get(id).and_then(|open| open.withdrawn);
+        self.refused(id, &Settled::Rejected { error: error.clone(), by }, clients, out);
+    }
+
+    /// The agent dropped a prompt from its queue. One that a cancelled turn was not to take along is queued again.
+    pub(super) fn dropped(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
+        match self.get_mut(id).filter(|open| open.spared) {
+            Some(open) => {
+                open.stage = Stage::Held;
+                open.spared = false;
+            }
+            None => self.rejected(id, error, clients, out),
+        }
+    }
+
+    /// Whether the agent has yet to say whether it keeps prompts that a cancelled turn was not to take along.
+    pub(super) fn any_spared(&self) -> bool {
+        self.open.iter().any(|open| open.spared)
+    }
+
+    /// A prompt that comes to nothing. If it was still wanted and none of those is there who wait for it, as when it was
+    /// restored, that is said first.
+    pub(super) fn refused(&mut self, id: PromptId, outcome: &Settled, clients: &Clients, out: &mut Step) {
         let Some(mut open) = self.remove(id) else { return };
         out.upkeep = true;
+        let is_told = open.askers.iter().any(|asker| clients.contains_key(&asker.by));
+        if !is_told && open.is_waiting() {
+            Asker { id, by: ClientId::NOBODY, waits: false }.settle(outcome.clone(), out);
+        }
         open.settle(outcome, out);
     }
 
-    /// Takes back a prompt, under its own name or that of one who sent it again.
-    pub(super) fn take_back(&mut self, id: PromptId, out: &mut Step) {
+    /// Withdraws a prompt, by its own id or that of one who sent it again. Whether it is too late because its turn runs,
+    /// and somebody waits for the end of that.
+    pub(super) fn withdraw(&mut self, id: PromptId, by: ClientId, out: &mut Step) -> bool {
         let is_it = |open: &&Open| open.prompt.id == id || open.askers.iter().any(|asker| asker.id == id);
-        let Some(open) = self.open.iter().find(is_it) else { return };
-        let id = open.prompt.id;
-        match open.stage {
-            Stage::Held => self.drop_waiting(id, out),
-            // The agent says what came of it.
-            Stage::Sent | Stage::Accepted(_) => self.recall(id, out),
-            Stage::Inserted { .. } => {}
+        let Some(open) = self.open.iter().find(is_it) else { return false };
+        if open.is_inserted() {
+            return !open.askers.is_empty();
         }
+        let id = open.prompt.id;
+        self.withdraw_waiting(id, by, out);
+        false
     }
 
-    pub(super) fn take_back_all(&mut self, out: &mut Step) {
-        let waiting: Vec<_> = self.open.iter().filter(|open| !open.is_inserted()).collect();
-        let waiting: Vec<_> = waiting.into_iter().map(|open| open.prompt.id).collect();
-        waiting.into_iter().for_each(|id| self.drop_waiting(id, out));
-    }
-
-    /// Somebody wants no more of the session: what nobody else asked for is taken back.
-    pub(super) fn closed(&mut self, by: ClientId, out: &mut Step) {
+    /// Withdraws the prompts that are not in the conversation and that the scope of a cancellation names.
+    pub(super) fn withdraw_all(&mut self, by: ClientId, scope: Scope, out: &mut Step) {
         let mut unwanted = Vec::new();
         for open in self.open.iter_mut().filter(|open| !open.is_inserted()) {
-            let is_only = !open.askers.is_empty() && open.askers.iter().all(|asker| asker.by == by);
-            if is_only {
+            let is_unwanted = match scope {
+                Scope::Session => true,
+                Scope::Turn => open.is_of(by),
+                Scope::Prompt => false,
+            };
+            if is_unwanted {
                 unwanted.push(open.prompt.id);
             } else {
-                let theirs = open.askers.extract_if(.., |asker| asker.by == by);
-                theirs.for_each(|asker| asker.settle(Settled::TakenBack, out));
+                open.spared = open.is_with_agent() && open.withdrawn.is_none();
             }
         }
-        unwanted.into_iter().for_each(|id| self.drop_waiting(id, out));
+        unwanted.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));
     }
 
-    /// Nobody wants a prompt any more that is not in the conversation. If the agent has it, it may be too late: until
-    /// the agent says what came of it, there may be a message to come.
-    fn drop_waiting(&mut self, id: PromptId, out: &mut Step) {
-        let Some(open) = self.get_mut(id) else { return };
-        open.settle(&Settled::TakenBack, out);
+    /// Somebody closes the session while others go on: it is answered now, and what nobody else asked for is withdrawn.
+    pub(super) fn closed(&mut self, by: ClientId, out: &mut Step) {
+        let mut unwanted = Vec::new();
+        for open in &mut self.open {
+            let is_only = !open.askers.is_empty() && open.askers.iter().all(|asker| asker.by == by);
+            if is_only && !open.is_inserted() {
+                unwanted.push(open.prompt.id);
+            }
+            let theirs = open.askers.extract_if(.., |asker| asker.by == by);
+            theirs.for_each(|asker| asker.settle(Settled::Withdrawn { by: Some(by) }, out));
+        }
+        unwanted.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));
+    }
+
+    /// Nobody wants a prompt any more that is not in the conversation. If the agent has it, it may be too late: the agent
+    /// says what came of it, and until then there may be a turn to come.
+    fn withdraw_waiting(&mut self, id: PromptId, by: ClientId, out: &mut Step) {
+        let Some(open) = self.get_mut(id).filter(|open| open.withdrawn.is_none()) else { return };
         let (key, is_held) = (open.prompt.key.clone(), open.stage == Stage::Held);
-        self.remember(key, None);
-        out.upkeep = true;
         if is_held {
+            open.settle(&Settled::Withdrawn { by: Some(by) }, out);
             self.remove(id);
         } else {
-            self.recall(id, out);
+            open.withdrawn = Some(by);
+            open.spared = false;
+            out.effects.push(Effect::Recall(id));
         }
+        self.remember(key, None);
+        out.upkeep = true;
     }
 
-    fn recall(&mut self, id: PromptId, out: &mut Step) {
-        let Some(open) = self.get_mut(id).filter(|open| !open.recalled) else { return };
-        open.recalled = true;
-        out.upkeep = true;
-        out.effects.push(Effect::Recall(id));
+    /// Whether the agent has yet to say what came of a prompt that was withdrawn.
+    pub(super) fn any_withdrawn(&self) -> bool {
+        self.open.iter().any(|open| open.withdrawn.is_some() && !open.is_inserted())
+    }
+
+    /// The prompts that were withdrawn and of which the agent has yet to say what came of them.
+    pub(super) fn withdrawn(&self) -> Vec<PromptId> {
+        let withdrawn = self.open.iter().filter(|open| open.withdrawn.is_some() && !open.is_inserted());
+        withdrawn.map(|open| open.prompt.id).collect()
+    }
+
+    /// Whether the turn that runs is that of a prompt that was withdrawn.
+    pub(super) fn any_withdrawn_begun(&self) -> bool {
+        self.with_agent().any(|open| open.withdrawn.is_some() && open.turn == Turn::Begun)
     }
 
     fn remove(&mut self, id: PromptId) -> Option<Open> {
@@ -371,6 +507,8 @@ impl Prompts {
         for open in self.open.extract_if(.., |open| open.is_inserted()) {
             open.ended(state, out);
         }
+        // What the agent has kept is not for a cancelled turn to take along any more.
+        self.open.iter_mut().for_each(|open| open.spared = false);
         let unended = |past: &&mut Past| past.message.is_some() && past.ended.is_none();
         for past in self.past.iter_mut().filter(unended) {
             past.ended = Some(state.clone());
@@ -380,16 +518,19 @@ impl Prompts {
 
     /// What the agent had and was not in the conversation waits again, unless it was not wanted any more.
     pub(super) fn agent_gone(&mut self, out: &mut Step) {
-        for mut open in self.open.extract_if(.., |open| open.recalled && !open.is_inserted()) {
-            open.settle(&Settled::TakenBack, out);
+        for mut open in self.open.extract_if(.., |open| open.withdrawn.is_some() && !open.is_inserted()) {
+            let by = open.withdrawn;
+            open.settle(&Settled::Withdrawn { by }, out);
         }
         for open in self.open.iter_mut().filter(|open| !open.is_inserted() && open.stage != Stage::Held) {
             open.stage = Stage::Held;
+            open.spared = false;
+            open.is_answered = false;
             open.returned = open.returned.saturating_add(1);
         }
     }
 
-    /// An agent was gone before it was there.
+    /// An agent was gone before it was ready.
     pub(super) fn agent_never_came(&mut self) {
         let held = self.open.iter_mut().filter(|open| open.stage == Stage::Held);
         held.for_each(|open| open.returned = open.returned.saturating_add(1));
@@ -416,7 +557,7 @@ impl Prompts {
             let more = Object::parse(held.get("more")?.raw()).ok()?;
             let (content, key) = (held.get("content")?.clone(), string_member(&held, "key"));
             let prompt = Prompt { id, by: ClientId::NOBODY, content, more, key };
-            Some(Open { prompt, stage: Stage::Held, askers: Vec::new(), recalled: false, returned: 0 })
+            Some(Open::new(prompt, Vec::new()))
         });
         let past = list(KEYS).unwrap_or_default().into_iter().filter_map(Past::restored);
         Self { open: open.collect(), past: past.collect() }
@@ -424,6 +565,26 @@ impl Prompts {
 }
 
 impl Open {
+    fn new(prompt: Prompt, askers: Vec<Asker>) -> Self {
+        Self {
+            pattern: Arc::new(Pattern::of(&blocks(&prompt.content))),
+            prompt,
+            stage: Stage::Held,
+            sent_after: 0,
+            is_answered: false,
+            turn: Turn::Unknown,
+            askers,
+            withdrawn: None,
+            spared: false,
+            returned: 0,
+        }
+    }
+
+    /// Whether it is the agent's word that says which message this is.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
     fn is_inserted(&self) -> bool {
         self.stage.message().is_some()
     }
@@ -434,12 +595,17 @@ impl Open {
 
     /// Whether it is wanted and not in the conversation.
     fn is_waiting(&self) -> bool {
-        !self.is_inserted() && !self.recalled
+        !self.is_inserted() && self.withdrawn.is_none()
     }
 
-    /// Whether everybody has heard that it was taken back, and only the agent has not.
+    /// Whether it was withdrawn, and nobody but the agent has something to say about it any more.
     fn is_dropped(&self) -> bool {
-        self.recalled && self.askers.is_empty() && !self.is_inserted()
+        self.withdrawn.is_some() && self.askers.is_empty() && !self.is_inserted()
+    }
+
+    /// Whether a client sent it, first or again.
+    fn is_of(&self, client: ClientId) -> bool {
+        self.prompt.by == client || self.askers.iter().any(|asker| asker.by == client)
     }
 
     /// The same prompt came again, from somebody who has lost the first one's answer or does not want to wait for it.
@@ -465,6 +631,7 @@ impl Open {
 
     fn ended(self, state: &State, out: &mut Step) {
         let Stage::Inserted { message, fields } = self.stage else { return };
+        out.ended.push((self.prompt.id, state.clone()));
         for asker in self.askers {
             let (message, fields) = (message.clone(), fields.clone());
             let outcome = if asker.waits {
@@ -498,7 +665,7 @@ impl Past {
     fn outcome(&self, waits: bool) -> Settled {
         let fields = Object::default();
         match (&self.message, &self.ended) {
-            (None, _) => Settled::TakenBack,
+            (None, _) => Settled::Withdrawn { by: None },
             (Some(message), Some(state)) if waits => {
                 Settled::Ended { message: message.clone(), state: state.clone(), fields }
             }

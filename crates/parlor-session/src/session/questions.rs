@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use parlor_json::Json;
 
+use crate::ToolCallId;
+
 use super::{Client, ClientId, Effect, Step};
 
 /// Names a question of the agent.
@@ -41,6 +43,8 @@ pub(super) struct Questions(BTreeMap<QuestionId, Question>);
 #[derive(Debug, Clone)]
 struct Question {
     form: bool,
+    /// The tool call that it wants permission for.
+    call: Option<ToolCallId>,
     /// Who can still answer.
     asked: Vec<ClientId>,
     /// Who could not and is still there.
@@ -54,11 +58,17 @@ impl Questions {
         self.0.is_empty()
     }
 
+    /// The tool calls that permission is wanted for.
+    pub(super) fn calls(&self) -> impl Iterator<Item = ToolCallId> + '_ {
+        self.0.values().filter_map(|question| question.call.clone())
+    }
+
     /// Puts a question to all who can answer it; whether it waits for an answer now.
     pub(super) fn ask(
         &mut self,
         id: QuestionId,
         form: bool,
+        call: Option<ToolCallId>,
         clients: &BTreeMap<ClientId, Client>,
         out: &mut Step,
     ) -> bool {
@@ -69,12 +79,12 @@ impl Questions {
             return false;
         }
         out.effects.extend(asked.iter().map(|client| Effect::Ask(id, *client)));
-        self.0.insert(id, Question { form, asked, erred: Vec::new(), error: None });
+        self.0.insert(id, Question { form, call, asked, erred: Vec::new(), error: None });
         true
     }
 
     /// Somebody came who can answer what is open. Who joins again is not asked again.
-    pub(super) fn joined(&mut self, id: ClientId, client: Client, out: &mut Step) {
+    pub(super) fn joined(&mut self, id: ClientId, client: &Client, out: &mut Step) {
         for (question, open) in &mut self.0 {
             if (!open.form || client.elicits) && !open.asked.contains(&id) {
                 open.erred.retain(|erred| *erred != id);
@@ -112,6 +122,7 @@ impl Questions {
         match answer {
             Answer::Result(result) => {
                 out.durable = true;
+                out.effects.push(Effect::Decided { question: id, by, result: result.clone() });
                 self.withdraw(id, Reply::Result(result), out);
             }
             Answer::Error(error) if open.asked.is_empty() => self.withdraw(id, Reply::Error(error), out),

@@ -153,15 +153,24 @@ impl Titles {
         None
     }
 
-    /// What a person said was replaced: a made title is made again of what is there now. What there is to tell.
+    /// What a person said was replaced: a made title whose words nobody said any more is made again of what is there
+    /// now. What there is to tell.
     pub(super) fn remake(&mut self, transcript: &Transcript) -> Option<Update> {
-        self.made.as_ref()?;
+        let made = self.made.as_ref()?;
         let prompts =
             transcript.entries().iter().filter(|entry| matches!(entry.id(), EntryId::Message(Role::User, _)));
-        let title = prompts.into_iter().find_map(|prompt| {
-            prompt.body().content.joined().iter().find_map(|item| first_words(&text_of(item.json)?))
+        let mut titles = prompts.filter_map(|prompt| {
+            let content = prompt.body().content.joined();
+            content
+                .iter()
+                .find_map(|item| first_words(&text_of(item.json)?))
+                .map(|title| JsonStr::new(&title))
         });
-        self.change(|titles| titles.made = title.map(|title| JsonStr::new(&title)))
+        let first = titles.next();
+        if first.as_ref() == Some(made) || titles.any(|title| title == *made) {
+            return None;
+        }
+        self.change(|titles| titles.made = first)
     }
 
     fn shown(&self) -> Shown<'_> {

@@ -138,7 +138,8 @@ pub(crate) fn said(transcript: &Transcript) -> Vec<String> {
         | EntryId::Terminal(_)
         | EntryId::Compaction(_)
         | EntryId::Subagent(_)
-        | EntryId::SessionMessage(_) => format!("{entry:?}"),
+        | EntryId::SessionMessage(_)
+        | EntryId::Event(_) => format!("{entry:?}"),
     };
     let entries =
         transcript.entries().iter().map(|entry| format!("{}: {}", id(entry.id()), body(entry.body())));

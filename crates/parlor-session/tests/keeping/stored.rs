@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parlor_session::session::{Point, Session, Words};
+use parlor_session::session::{Point, Session, TurnEnd, Words};
 use parlor_session::{
     BadRow, Change, EntryId, Reading, Role, Row, Slot, Transcript, Unsaved, Update, Upsert,
 };
@@ -156,7 +156,9 @@ fn a_row_that_makes_no_sense_is_an_error() {
         assert_eq!(bad, Err(BadRow(format!("slot {name}"))), "{body}");
     }
     // A later version may keep more.
-    assert_eq!(Transcript::default().restore_slot("weather", 1, "{}"), Ok(()));
+    for body in ["{}", "[]", "no JSON"] {
+        assert_eq!(Transcript::default().restore_slot("weather", 1, body), Ok(()));
+    }
 }
 
 #[test]
@@ -194,6 +196,10 @@ fn inherited_output_counts_as_having_come_with_the_entry() {
 const WORDS: Words = Words {
     is_final: |_| false,
     failed: |_| Some(Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() }),
+    ended: |_| TurnEnd::Completed,
+    event: |_| Upsert::default(),
+    cancelled: |_| Some(Upsert { fields: object(r#"{"status":"cancelled"}"#), ..Upsert::default() }),
+    same_setting: |_, _| Vec::new(),
 };
 
 /// What a store has of a session that goes on from a point of another.

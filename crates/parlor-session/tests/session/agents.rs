@@ -30,6 +30,7 @@ fn an_agent_that_dies_in_a_turn_fails_its_tool_calls_and_the_turn() {
                 ask 5 of 2
             gone
                 - tool t failed
+                - event new2 failed 10 new1
                 - state idle (error)
                 withdraw 5 from 1
                 withdraw 5 from 2
@@ -37,10 +38,10 @@ fn an_agent_that_dies_in_a_turn_fails_its_tool_calls_and_the_turn() {
                 settle 1 of 2: ended idle (error)
                 need agent
             ready one
-                - user new2 = two
+                - user new3 = two
                 - state running
                 durable
-                settle 2 of 1: accepted as new2
+                settle 2 of 1: accepted as new3
                 send 2
                 held: []
         "#]]);
@@ -82,6 +83,7 @@ fn what_an_agent_had_and_did_not_take_is_held_again() {
             state running
                 - state running
             gone
+                - event new1 failed 10 u1
                 - state idle (error)
                 settle 1 of 2: ended idle (error), with fields
                 need agent
@@ -99,21 +101,23 @@ fn what_an_agent_had_and_did_not_take_is_held_again() {
 #[test]
 fn an_agent_that_dies_of_a_prompt_is_not_brought_back_for_ever() {
     check(&expect![[r#"
-            join 1
-            ready queue
-            prompt 1 by 1 poison
-                send 1
-                held: [1 poison (1)]
-            gone
-                need agent
-            ready queue
-                send 1
-            gone
-            join 2
-                need agent
-            ready queue
-                send 1
-        "#]]);
+        join 1
+        ready queue
+        prompt 1 by 1 poison
+            send 1
+            held: [1 poison (1)]
+        gone
+            need agent
+        ready queue
+            send 1
+        gone
+            - event new1 failed 6
+            - state idle (error)
+            settle 1 of 1: failed idle (error)
+            held: []
+        join 2
+        ready queue
+    "#]]);
 }
 
 #[test]
@@ -126,11 +130,12 @@ fn an_agent_that_never_comes_is_not_called_for_ever() {
         gone
             need agent
         gone
+            - event new1 failed 4
+            - state idle (error)
+            settle 1 of 1: failed idle (error)
+            held: []
         prompt 2 by 1 two
             need agent
-            held: [1 one (1), 2 two (1)]
-        rejected 1
-            settle 1 of 1: rejected "no"
             held: [2 two (1)]
         rejected 2
             settle 2 of 1: rejected "no"
@@ -156,19 +161,20 @@ fn what_waits_outlives_a_restart_and_goes_on_when_a_driver_joins() {
                 held: [2 two (1), 3 three (1)]
             restart
             gone
+                - event new2 failed 6
                 - state idle (error)
             join 7 watches
             join 8
                 need agent
             ready one anew
-                - user new2 = two
+                - user new3 = two
                 - state running
                 durable
                 send 2
                 held: [3 three (0)]
             ended 2 end
                 - state idle (end)
-                - user new3 = three
+                - user new4 = three
                 - state running
                 durable
                 send 3
@@ -222,6 +228,110 @@ fn an_unknown_state_counts_as_busy() {
                 - tool t open
             gone
                 - tool t failed
+                - event new1 failed 4
                 - state idle (error)
         "#]]);
+}
+
+#[test]
+fn what_an_agent_did_before_it_was_restored_is_not_the_turn_of_a_prompt_that_waits() {
+    check(&expect![[r#"
+        join 1 waits
+        prompt 1 by 1 one
+            need agent
+            held: [1 one (1)]
+        restored queue
+        state running
+            - state running
+        chunk agent a: old
+            - agent a + old
+        state idle end
+            - state idle (end)
+        state running
+            - state running
+        state idle end
+            - state idle (end)
+        taken
+            send 1
+        accepted 1 u1
+            - user u1 = one
+            - Info one {"parlor/title":"made"}
+            durable
+            held: []
+        state running
+            - state running
+        chunk agent b: answer
+            - agent b + answer
+        state idle end
+            - state idle (end)
+            settle 1 of 1: ended idle (end), with fields
+    "#]]);
+    // One that is still busy with something else takes the prompt all the same.
+    check(&expect![[r#"
+        join 1 waits
+        prompt 1 by 1 one
+            need agent
+            held: [1 one (1)]
+        restored queue
+        state running
+            - state running
+        taken
+            send 1
+        state idle end
+            - state idle (end)
+        accepted 1 u1
+            - user u1 = one
+            - Info one {"parlor/title":"made"}
+            durable
+            held: []
+        state running
+            - state running
+        state idle end
+            - state idle (end)
+            settle 1 of 1: ended idle (end), with fields
+    "#]]);
+    check(&expect![[r#"
+        join 1
+        prompt 1 by 1 one
+            need agent
+            held: [1 one (1)]
+        restored one
+        chunk agent: old
+            - agent ~1 + old
+        prompt 2 by 1 two
+            held: [1 one (1), 2 two (1)]
+        taken
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            settle 1 of 1: accepted as new1
+            send 1
+            held: [2 two (1)]
+        chunk agent: answer
+            - agent ~2 + answer
+    "#]]);
+}
+
+#[test]
+fn an_agent_that_is_gone_before_its_early_updates_are_taken_is_one_that_never_came() {
+    check(&expect![[r#"
+        join 1
+        prompt 1 by 1 one
+            need agent
+            held: [1 one (1)]
+        restored queue
+        gone
+            need agent
+        taken
+        restored queue
+        state running
+            - state running
+        gone
+            - event new1 failed 8
+            - state idle (error)
+            settle 1 of 1: failed idle (error)
+            held: []
+        taken
+    "#]]);
 }

@@ -1,8 +1,12 @@
 //! Agents that take prompts one by one and say them again.
 
-use expect_test::expect;
+use std::time::{Duration, Instant};
 
-use crate::stage::check;
+use expect_test::expect;
+use parlor_session::session::{Input, Step};
+use parlor_session::{MessageId, UnixMillis};
+
+use crate::stage::{Stage, check};
 
 #[test]
 fn equal_text_without_a_name_is_the_prompt() {
@@ -184,6 +188,7 @@ fn a_part_of_the_text_is_news_when_the_agent_is_gone() {
             chunk user u: hi
             gone
                 - user u + hi
+                - event new2 failed 5 new1
                 - state idle (error)
         "#]]);
 }
@@ -276,4 +281,48 @@ fn what_is_late_from_the_turn_before_is_no_output() {
             chunk agent: yes
                 - agent ~2 + yes
         "#]]);
+}
+
+#[test]
+fn text_is_not_the_echo_of_an_image() {
+    check(&expect![[r#"
+        join 1
+        ready one
+        prompt 1 by 1 image
+            - user new1 = 
+            - state running
+            durable
+            settle 1 of 1: accepted as new1
+            send 1
+        chunk user u: reminder
+            - user u + reminder
+        chunk agent: nice
+            - agent ~1 + nice
+    "#]]);
+}
+
+/// Each chunk of an echo is compared with what is to come, not all of them with all of the prompt.
+#[test]
+fn a_long_echo_costs_its_length() {
+    let text: String = "word".chars().cycle().take(2 << 20).collect();
+    for agent in ["one", "queue"] {
+        let mut stage = Stage::default();
+        stage.play(&format!("join 1\nready {agent}\nprompt 1 by 1 {text}"));
+        let began = Instant::now();
+        let mut created = 0;
+        for place in (0..text.len()).step_by(8) {
+            let input = stage.input(&format!("chunk user u1: {}", &text[place..place + 8]));
+            created += step_alone(&mut stage, input);
+            assert!(began.elapsed() < Duration::from_secs(60), "{place} bytes took too long");
+        }
+        // An agent that assigns the ids has accepted the prompt when it has repeated all of it.
+        assert_eq!(created, usize::from(agent == "queue"));
+    }
+}
+
+/// Takes an input without comparing the whole session afterwards.
+fn step_alone(stage: &mut Stage, input: Input) -> usize {
+    let mut step = Step::default();
+    stage.session.step(input, UnixMillis(0), &mut || MessageId::from("fresh"), &mut step);
+    step.changes.iter().filter(|change| change.is_creation()).count()
 }

@@ -86,43 +86,43 @@ fn all_who_sent_a_prompt_that_the_agent_has_are_answered() {
 #[test]
 fn a_prompt_is_taken_back_under_any_of_its_names() {
     check(&expect![[r#"
-            join 1
-            join 2
-            prompt 1 by 1 key=a one
-                need agent
-                held: [1 one (1)]
-            prompt 2 by 2 key=a one
-                need agent
-            back 2
-                settle 1 of 1: taken back
-                settle 2 of 2: taken back
-                held: []
-            prompt 3 by 1 key=a one
-                settle 3 of 1: taken back
-        "#]]);
+        join 1
+        join 2
+        prompt 1 by 1 key=a one
+            need agent
+            held: [1 one (1)]
+        prompt 2 by 2 key=a one
+            need agent
+        back 2 by 2
+            settle 1 of 1: withdrawn by 2
+            settle 2 of 2: withdrawn by 2
+            held: []
+        prompt 3 by 1 key=a one
+            settle 3 of 1: withdrawn
+    "#]]);
 }
 
 #[test]
 fn closing_leaves_what_another_sent_as_well() {
     check(&expect![[r#"
-            join 1
-            join 2
-            prompt 1 by 1 key=a one
-                need agent
-                held: [1 one (1)]
-            prompt 2 by 2 key=a one
-                need agent
-            close 1
-                settle 1 of 1: taken back
-            ready one
-                - user new1 = one
-                - Info one {"parlor/title":"made"}
-                - state running
-                durable
-                settle 2 of 2: accepted as new1
-                send 1
-                held: []
-        "#]]);
+        join 1
+        join 2
+        prompt 1 by 1 key=a one
+            need agent
+            held: [1 one (1)]
+        prompt 2 by 2 key=a one
+            need agent
+        close 1
+            settle 1 of 1: withdrawn by 1
+        ready one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            settle 2 of 2: accepted as new1
+            send 1
+            held: []
+    "#]]);
 }
 
 #[test]
@@ -145,43 +145,44 @@ fn a_key_that_was_rejected_may_be_tried_again() {
 #[test]
 fn keys_outlive_a_restart() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready one
-            prompt 1 by 1 key=a one
-                - user new1 = one
-                - Info one {"parlor/title":"made"}
-                - state running
-                durable
-                settle 1 of 1: accepted as new1
-                send 1
-            prompt 2 by 1 key=b two
-                held: [2 two (1)]
-            prompt 3 by 1 key=c three
-                held: [2 two (1), 3 three (1)]
-            back 3
-                settle 3 of 1: taken back
-                held: [2 two (1)]
-            ended 1 end
-                - state idle (end)
-                - user new2 = two
-                - state running
-                durable
-                settle 2 of 1: accepted as new2
-                send 2
-                held: []
-            restart
-            gone
-                - state idle (error)
-            join 1
-            join 2 waits
-            prompt 4 by 1 key=a one
-                settle 4 of 1: accepted as new1
-            prompt 5 by 2 key=a one
-                settle 5 of 2: ended idle (end)
-            prompt 6 by 2 key=b two
-                settle 6 of 2: ended idle (error)
-            prompt 7 by 1 key=c three
-                settle 7 of 1: taken back
-        "#]]);
+        join 1
+        join 2 waits
+        ready one
+        prompt 1 by 1 key=a one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            settle 1 of 1: accepted as new1
+            send 1
+        prompt 2 by 1 key=b two
+            held: [2 two (1)]
+        prompt 3 by 1 key=c three
+            held: [2 two (1), 3 three (1)]
+        back 3
+            settle 3 of 1: withdrawn by 1
+            held: [2 two (1)]
+        ended 1 end
+            - state idle (end)
+            - user new2 = two
+            - state running
+            durable
+            settle 2 of 1: accepted as new2
+            send 2
+            held: []
+        restart
+        gone
+            - event new3 failed 9
+            - state idle (error)
+        join 1
+        join 2 waits
+        prompt 4 by 1 key=a one
+            settle 4 of 1: accepted as new1
+        prompt 5 by 2 key=a one
+            settle 5 of 2: ended idle (end)
+        prompt 6 by 2 key=b two
+            settle 6 of 2: ended idle (error)
+        prompt 7 by 1 key=c three
+            settle 7 of 1: withdrawn
+    "#]]);
 }

@@ -15,9 +15,9 @@ fn settled(effects: Vec<Effect>) -> Vec<Settled> {
         | Effect::Ask(..)
         | Effect::Withdraw(..)
         | Effect::Reply(..)
+        | Effect::Decided { .. }
         | Effect::HeldChanged
-        | Effect::NeedAgent
-        | Effect::Release => None,
+        | Effect::NeedAgent => None,
     });
     settled.collect()
 }
@@ -96,9 +96,13 @@ fn a_session_says_who_is_there_and_whether_it_is_busy() {
     assert_eq!(stage.session.prompter(), Some(ClientId(3)));
     stage.play("ended 1 end");
     assert!(!stage.session.is_busy());
-    // What only the agent does not know yet keeps nothing from resting.
+    // What the agent has goes on until the agent says what came of it, unless nobody waits for that.
     stage.play("released\nready queue\nprompt 2 by 2 hi\ncancel");
-    assert!(!stage.session.is_busy());
+    assert!(stage.session.is_busy() && stage.session.is_cancelling());
+    stage.play("drops 2");
+    assert!(!stage.session.is_busy() && !stage.session.is_cancelling());
+    stage.play("prompt 4 by 2 hi\nclose 2");
+    assert!(!stage.session.is_busy() && stage.session.is_cancelling());
 }
 
 #[test]

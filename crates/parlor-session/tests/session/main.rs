@@ -4,15 +4,20 @@
 
 mod agents;
 mod echoes;
+mod envelopes;
+mod events;
 mod forks;
 mod keys;
 mod limits;
+mod matching;
 mod named_echoes;
 mod names;
 mod one_by_one;
+mod ownership;
 mod properties;
 mod questions;
 mod queueing;
 mod stage;
 mod taking_back;
 mod titles;
+mod turn_ends;

@@ -43,12 +43,12 @@ fn a_named_prompt_may_be_said_again_in_chunks() {
                 send 1
                 held: [1 one two (1)]
             chunk user u1: one
+            chunk user u1:  two
                 - user u1 = one two
                 - Info one two {"parlor/title":"made"}
                 durable
                 settle 1 of 1: accepted as u1
                 held: []
-            chunk user u1:  two
             accepted 1 u1
             chunk agent a: yes
                 - agent a + yes

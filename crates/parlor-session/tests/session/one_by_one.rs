@@ -95,12 +95,13 @@ fn an_error_ends_the_turn() {
             prompt 2 by 1 more
                 held: [2 more (1)]
             ended 1 error
+                - event new2 failed 6 new1
                 - state idle (error)
-                - user new2 = more
+                - user new3 = more
                 - state running
                 durable
                 settle 1 of 2: ended idle (error)
-                settle 2 of 1: accepted as new2
+                settle 2 of 1: accepted as new3
                 send 2
                 held: []
         "#]]);
@@ -186,4 +187,33 @@ fn sessions_go_on_without_clients() {
                 send 2
                 held: []
         "#]]);
+}
+
+#[test]
+fn a_state_that_such_an_agent_reports_neither_begins_nor_ends_a_turn() {
+    check(&expect![[r#"
+        join 1 waits
+        ready one
+        state running
+            refused: an agent of version 1 cannot report states
+        prompt 1 by 1 one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            send 1
+        prompt 2 by 1 two
+            held: [2 two (1)]
+        state idle end_turn
+            refused: an agent of version 1 cannot report states
+        ended 1 refusal
+            - event new2 refused 7 new1
+            - state idle (refusal)
+            - user new3 = two
+            - state running
+            durable
+            settle 1 of 1: ended idle (refusal)
+            send 2
+            held: []
+    "#]]);
 }

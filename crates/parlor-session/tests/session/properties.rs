@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parlor_session::session::{Effect, Input, Step, TurnTaking};
+use parlor_session::session::{ClientId, Effect, Input, Step, TurnTaking};
 use proptest::prelude::*;
 
 use crate::stage::Stage;
@@ -24,6 +24,9 @@ enum Happens {
     Rejects {
         which: usize,
     },
+    Drops {
+        which: usize,
+    },
     Ends {
         which: usize,
     },
@@ -32,18 +35,23 @@ enum Happens {
     },
 }
 
-const TEXTS: [&str; 4] = ["a", "ab", "abc", "image"];
+const TEXTS: [&str; 6] =
+    ["a", "ab", "abc", "image", "<conver", "<conversation id='e'>a</conversation id='e'>ab"];
 
 fn happens() -> impl Strategy<Value = Happens> {
     let client = 1..4_u64;
     let line = |line: BoxedStrategy<String>| line.prop_map(Happens::Line);
     let fixed = prop::sample::select(vec![
         "cancel",
+        "cancel by 2",
+        "cancel turn",
+        "cancel by 2 turn",
         "gone",
         "ready one",
         "ready queue",
         "ready one anew",
         "ready queue anew",
+        "handed e",
         "state running",
         "state waits",
         "state idle end",
@@ -84,6 +92,7 @@ fn happens() -> impl Strategy<Value = Happens> {
             .prop_map(|(by, key, text)| Happens::Prompt { by, key, text }),
         3 => (0..3_usize, prop::option::of(0..4_u8)).prop_map(|(which, named)| Happens::Accepts { which, named }),
         1 => (0..3_usize).prop_map(|which| Happens::Rejects { which }),
+        2 => (0..3_usize).prop_map(|which| Happens::Drops { which }),
         2 => (0..2_usize).prop_map(|which| Happens::Ends { which }),
         1 => any::<bool>().prop_map(|form| Happens::Asks { form }),
     ]
@@ -123,6 +132,11 @@ impl World {
                     self.line(&format!("rejected {prompt}"));
                 }
             }
+            Happens::Drops { which } => {
+                if let Some(prompt) = self.answered(*which, TurnTaking::Queueing) {
+                    self.line(&format!("drops {prompt}"));
+                }
+            }
             Happens::Ends { which } => {
                 if let Some(prompt) = self.answered(*which, TurnTaking::OneByOne) {
                     self.line(&format!("ended {prompt} end"));
@@ -132,7 +146,7 @@ impl World {
                 let question = self.questions;
                 self.questions += 1;
                 self.replied.insert(question, 0);
-                self.line(&format!("ask {question}{}", if *form { " form" } else { "" }));
+                self.line(&format!("ask {question}{} call=t", if *form { " form" } else { "" }));
             }
         }
     }
@@ -145,7 +159,7 @@ impl World {
     fn line(&mut self, line: &str) {
         let input = self.stage.input(line);
         match &input {
-            Input::AgentReady { taking, .. } => {
+            Input::AgentReady { taking, .. } | Input::AgentRestored { taking, .. } => {
                 // An agent comes when there is none, and an agent that takes one prompt at a time reports no states.
                 if self.agent.is_some() {
                     return;
@@ -165,9 +179,12 @@ impl World {
             | Input::Left(_)
             | Input::Closed(_)
             | Input::Prompted(_)
-            | Input::TakenBack(_)
-            | Input::Cancelled
+            | Input::Withdrawn { .. }
+            | Input::Cancelled { .. }
+            | Input::Dropped { .. }
             | Input::AgentReleased
+            | Input::EarlyUpdatesTaken
+            | Input::HandedOver(_)
             | Input::Accepted { .. }
             | Input::Rejected { .. }
             | Input::Ended { .. }
@@ -175,6 +192,7 @@ impl World {
             | Input::Answered { .. }
             | Input::Unasked(_)
             | Input::Noted(_)
+            | Input::Happened(_)
             | Input::Titled(_) => {}
         }
         let step = self.stage.step(input);
@@ -188,19 +206,21 @@ impl World {
                     assert!(self.agent.is_some(), "there is nobody to send a prompt to");
                     self.sent.push(prompt.id.0);
                 }
-                Effect::Settle { prompt, .. } => {
+                // What nobody sent is only shown, and answers nobody.
+                Effect::Settle { prompt, by, .. } if *by != ClientId::NOBODY => {
                     *self.settled.get_mut(&prompt.0).expect("a prompt that there was") += 1;
                 }
                 Effect::Reply(question, _) => {
                     *self.replied.get_mut(&question.0).expect("a question that there was") += 1;
                 }
-                Effect::Recall(_)
+                Effect::Settle { .. }
+                | Effect::Recall(_)
                 | Effect::Interrupt
                 | Effect::Ask(..)
                 | Effect::Withdraw(..)
+                | Effect::Decided { .. }
                 | Effect::HeldChanged
-                | Effect::NeedAgent
-                | Effect::Release => {}
+                | Effect::NeedAgent => {}
             }
         }
         assert!(self.settled.values().all(|count| *count <= 1), "somebody was answered twice");
@@ -222,7 +242,10 @@ impl World {
                 }
                 Some(TurnTaking::Queueing) => {
                     self.line("state idle end");
-                    return;
+                    // A prompt that the agent dropped may wait for that.
+                    if self.sent.is_empty() {
+                        return;
+                    }
                 }
                 Some(TurnTaking::OneByOne) | None => return,
             }
@@ -244,6 +267,7 @@ proptest! {
         prop_assert_eq!(unanswered, Vec::<(&u64, &u32)>::new());
         prop_assert!(world.stage.session.held().is_empty());
         prop_assert!(!world.stage.session.is_busy() || world.agent == Some(TurnTaking::OneByOne));
+        prop_assert!(!world.stage.session.is_cancelling());
         world.line("gone");
         prop_assert!(world.replied.values().all(|count| *count == 1));
         prop_assert!(!world.stage.session.is_busy());
@@ -273,6 +297,60 @@ proptest! {
             if let parlor_session::EntryId::Message(_, id) = entry.id() {
                 prop_assert!(seen.insert(id.clone()), "{id} twice");
             }
+        }
+    }
+
+    /// However an agent cuts what it says into chunks, and whatever else it says in between.
+    #[test]
+    fn a_conversation_that_was_handed_over_shows_nowhere(
+        parts in prop::collection::vec(
+            prop::sample::select(vec![
+                "<", "a", "<conversation id='e", "<conversation id='e'>SECRET</conversation id='e'>",
+                "<conversation id='e'>", "</conversation id='e'>", "SECRET", "\\n",
+            ]),
+            0..12,
+        ),
+        cuts in prop::collection::vec((1..30_usize, 0..6_u8), 0..20),
+        role in prop::sample::select(vec!["user", "agent", "thought"]),
+        is_named in any::<bool>(),
+    ) {
+        // What is outside of envelopes is no secret.
+        let mut is_inside = false;
+        let parts: Vec<_> = parts.into_iter().map(|part| {
+            let is_secret = part == "SECRET" && !is_inside;
+            is_inside = match part {
+                "<conversation id='e'>" => true,
+                "</conversation id='e'>" | "<conversation id='e'>SECRET</conversation id='e'>" => false,
+                _ => is_inside,
+            };
+            if is_secret { "b" } else { part }
+        }).collect();
+        let said: String = parts.concat();
+        let mut rest: &str = &said;
+        let mut world = World::default();
+        world.line("ready queue anew");
+        world.line("tool t open");
+        world.line("handed e");
+        let name = if is_named { " m" } else { "" };
+        for (length, between) in cuts {
+            let end = (length..rest.len()).find(|end| !rest[..*end].ends_with('\\')).unwrap_or(rest.len());
+            let (piece, after) = rest.split_at(end);
+            rest = after;
+            world.line(&format!("chunk {role}{name}: {piece}"));
+            match between {
+                0 => world.line("title x"),
+                1 => world.line("notice"),
+                2 => world.line("tool t open"),
+                3 if is_named => world.line("chunk agent other: z"),
+                _ => {}
+            }
+        }
+        world.line(&format!("chunk {role}{name}: {rest}"));
+        world.line("state idle end");
+        world.line(&format!("whole {role} w: {said}"));
+        for entry in world.stage.session.transcript().entries() {
+            let text = entry.body().content.to_text();
+            prop_assert!(!text.contains("SECRET"), "{:?}: {text}", entry.id());
         }
     }
 }

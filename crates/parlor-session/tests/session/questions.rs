@@ -26,6 +26,7 @@ fn all_drivers_are_asked_and_the_first_result_wins() {
             answer 5 by 2
                 - state running
                 durable
+                decided 5 by 2: "answer of 2"
                 withdraw 5 from 1
                 reply 5: result "answer of 2"
             answer 5 by 1
@@ -62,6 +63,7 @@ fn who_errs_is_out_and_the_last_error_is_the_answer() {
             answer 6 by 2
                 - state running
                 durable
+                decided 6 by 2: "answer of 2"
                 reply 6: result "answer of 2"
         "#]]);
 }
@@ -79,6 +81,7 @@ fn with_nobody_there_it_waits_for_who_joins() {
             answer 5 by 2
                 - state idle
                 durable
+                decided 5 by 2: "answer of 2"
                 reply 5: result "answer of 2"
         "#]]);
 }
@@ -99,6 +102,7 @@ fn who_leaves_is_not_waited_for() {
                 ask 5 of 3
             answer 5 by 3
                 durable
+                decided 5 by 3: "answer of 3"
                 reply 5: result "answer of 3"
         "#]]);
 }
@@ -166,6 +170,7 @@ fn forms_go_to_those_who_can_show_them() {
             answer 5 by 4
                 - state running
                 durable
+                decided 5 by 4: "answer of 4"
                 withdraw 5 from 2
                 reply 5: result "answer of 4"
         "#]]);
@@ -208,6 +213,7 @@ fn the_session_waits_until_the_last_is_answered() {
                 ask 6 of 1
             answer 5 by 1
                 durable
+                decided 5 by 1: "answer of 1"
                 reply 5: result "answer of 1"
             unask 6
                 - state running
@@ -229,6 +235,7 @@ fn outside_a_turn_the_session_rests_afterwards() {
             answer 5 by 1
                 - state idle
                 durable
+                decided 5 by 1: "answer of 1"
                 reply 5: result "answer of 1"
         "#]]);
 }
@@ -252,6 +259,7 @@ fn a_turn_that_begins_while_a_question_is_open_waits_for_it() {
             answer 5 by 1
                 - state running
                 durable
+                decided 5 by 1: "answer of 1"
                 reply 5: result "answer of 1"
         "#]]);
 }
@@ -269,6 +277,7 @@ fn an_agent_that_reports_states_reports_these_too() {
                 - state waits
             answer 5 by 1
                 durable
+                decided 5 by 1: "answer of 1"
                 reply 5: result "answer of 1"
         "#]]);
 }
@@ -305,6 +314,7 @@ fn questions_go_with_their_agent() {
                 - state waits
                 ask 5 of 1
             gone
+                - event new1 failed 4
                 - state idle (error)
                 withdraw 5 from 1
                 reply 5: gone

@@ -61,24 +61,6 @@ fn its_first_new_user_message_inserts_it_too() {
 }
 
 #[test]
-fn what_is_stored_is_what_the_client_said() {
-    check(&expect![[r#"
-            join 1
-            ready queue
-            prompt 1 by 1 look at this
-                send 1
-                held: [1 look at this (1)]
-            whole user u1: look at this [expanded]
-                - user u1 = look at this
-                - Info look at this {"parlor/title":"made"}
-                durable
-                settle 1 of 1: accepted as u1
-                held: []
-            accepted 1 u1
-        "#]]);
-}
-
-#[test]
 fn what_the_agent_says_besides_the_prompt_is_kept() {
     check(&expect![[r#"
             join 1
@@ -190,6 +172,7 @@ fn who_waits_is_answered_by_the_first_rest_after_insertion() {
             state waits
                 - state waits
             state idle refusal
+                - event new1 refused 9 u1
                 - state idle (refusal)
                 settle 1 of 1: ended idle (refusal), with fields
         "#]]);
@@ -296,14 +279,14 @@ fn a_name_that_the_agent_has_used_is_not_the_same_message() {
 }
 
 #[test]
-fn a_message_that_was_taken_for_the_prompt_has_two_names() {
+fn a_message_that_equals_the_prompt_and_the_one_that_the_answer_names_are_the_same() {
     check(&expect![[r#"
             join 1
             ready queue
             prompt 1 by 1 hi
                 send 1
                 held: [1 hi (1)]
-            whole user x: reminder
+            whole user x: hi
                 - user x = hi
                 - Info hi {"parlor/title":"made"}
                 durable
@@ -311,6 +294,11 @@ fn a_message_that_was_taken_for_the_prompt_has_two_names() {
                 held: []
             accepted 1 u1
             whole user u1: hi
+            chunk user u1: h
+            chunk user u1: i
+            whole user x: ho
+                - user x = ho
+                - Info ho
         "#]]);
 }
 

@@ -1,10 +1,11 @@
 //! Scripts of what happens to a session, and what comes of it as short text.
 //!
-//! What happens: `join 1 [waits] [forms] [watches]`, `left 1`, `close 1`, `prompt 7 by 1 [key=K] some text`, `back 7`,
-//! `cancel`, `ready one|queue [anew]`, `gone`, `released`, `accepted 7 [ID]`, `rejected 7`, `ended 7 REASON`,
-//! `ask 5 [form]`, `answer 5 by 1`, `err 5 by 1`, `unask 5`, `person [TITLE]`, `restart`; and what the agent says: `chunk ROLE [ID]: text`
-//! and `whole ROLE ID: text` with `image` for a block that is no text, `meta ROLE ID`, `tool ID STATUS`, `starts ID`,
-//! `title T`, `notice`, `state ACTIVITY [REASON]`; and `fork end`, `fork after ID`, `fork before ID`. A chunk without an id gets one that begins with `~`.
+//! What happens: `join 1 [waits] [forms] [watches]`, `left 1`, `close 1`, `prompt 7 by 1 [key=K] some text`, `back 7 [by 1]`,
+//! `cancel [by 1] [turn]`, `drops 7`, `ready one|queue [anew]`, `restored one|queue [anew]`,
+//! `taken`, `handed ENVELOPE`, `gone`, `released`, `accepted 7 [ID]`, `rejected 7`, `ended 7 REASON`,
+//! `ask 5 [form] [call=T]`, `answer 5 by 1`, `err 5 by 1`, `unask 5`, `rebuilt`, `person [TITLE]`, `restart`; and what the agent says: `chunk ROLE [ID]: text`
+//! and `whole ROLE ID: text` with `image` for a block that is no text and ` | ` between blocks, `null ROLE ID`, `meta ROLE ID`, `tool ID STATUS`, `starts ID`,
+//! `title T`, `notice`, `event ID`, `state ACTIVITY [REASON]`; and `fork end`, `fork after ID`, `fork before ID`. A chunk without an id gets one that begins with `~`.
 //!
 //! What comes of it is indented: changes begin with `-`, the rest are effects and flags.
 
@@ -13,12 +14,12 @@ use std::fmt::Write as _;
 use expect_test::Expect;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
-    Answer, Client, ClientId, Effect, Input, Point, Prompt, PromptId, QuestionId, Reply, Session, Settled,
-    Step, TITLE_MARK, TurnTaking, Words,
+    Answer, Client, ClientId, Effect, Envelope, Input, Point, Prompt, PromptId, QuestionId, Reply, Scope,
+    Session, Settled, Step, TITLE_MARK, TurnEnd, TurnTaking, Words,
 };
 use parlor_session::{
-    Activity, Change, Content, EntryId, MessageId, MetaPatch, Namer, Naming, Patch, Role, Slot, State,
-    Target, Transcript, Update, Upsert,
+    Activity, Change, Content, EntryId, EventKind, MessageId, MetaPatch, Namer, Naming, Patch, Role, Slot,
+    State, Target, Transcript, UnixMillis, Update, Upsert,
 };
 
 /// Plays what happens in a script, the lines that are not indented, and compares what comes of it.
@@ -38,6 +39,8 @@ pub(crate) struct Stage {
     minted: u32,
     namer: Namer,
     unnamed: u32,
+    /// The time goes on by one with each step.
+    now: i64,
 }
 
 impl Default for Stage {
@@ -60,6 +63,7 @@ impl Stage {
             minted: 0,
             namer: Namer::default(),
             unnamed: 0,
+            now: 0,
         }
     }
 
@@ -91,7 +95,8 @@ impl Stage {
             *minted += 1;
             MessageId::from(format!("new{minted}").as_str())
         };
-        self.session.step(input, &mut fresh, &mut step);
+        self.now += 1;
+        self.session.step(input, UnixMillis(self.now), &mut fresh, &mut step);
         for change in &step.changes {
             self.namer.took(change, naming);
             self.folded.apply(change).expect("it was taken before");
@@ -112,27 +117,42 @@ impl Stage {
         let words: Vec<_> = rest.split(' ').filter(|word| !word.is_empty()).collect();
         let number = |place: usize| words[place].parse::<u64>().expect("a number");
         let has = |word: &str| words.contains(&word);
+        let by =
+            || ClientId(words.iter().position(|word| *word == "by").map_or(1, |place| number(place + 1)));
         match verb {
             "join" => {
-                let client = Client { drives: !has("watches"), waits: has("waits"), elicits: has("forms") };
-                Input::Joined(ClientId(number(0)), client)
+                let id = number(0);
+                let (drives, waits, elicits) = (!has("watches"), has("waits"), has("forms"));
+                let name = words.iter().find_map(|word| word.strip_prefix("name=")).map(JsonStr::new);
+                Input::Joined(ClientId(id), Client { name, drives, waits, elicits })
             }
             "left" => Input::Left(ClientId(number(0))),
             "close" => Input::Closed(ClientId(number(0))),
             "prompt" => {
                 let key = words[3].strip_prefix("key=").map(JsonStr::new);
                 let text = words[3 + usize::from(key.is_some())..].join(" ");
-                let content = Json::parse(format!("[{}]", block(&text))).unwrap();
+                let content = Json::parse(blocks(&text)).unwrap();
                 let (id, by) = (PromptId(number(0)), ClientId(number(2)));
                 Input::Prompted(Prompt { id, by, content, more: Object::default(), key })
             }
-            "back" => Input::TakenBack(PromptId(number(0))),
-            "cancel" => Input::Cancelled,
+            "back" => Input::Withdrawn { prompt: PromptId(number(0)), by: by() },
+            "cancel" => {
+                Input::Cancelled { by: by(), scope: if has("turn") { Scope::Turn } else { Scope::Session } }
+            }
+            "drops" => {
+                Input::Dropped { prompt: PromptId(number(0)), error: Json::parse(r#""dropped""#).unwrap() }
+            }
             "ready" => {
                 let taking = if has("one") { TurnTaking::OneByOne } else { TurnTaking::Queueing };
                 Input::AgentReady { taking, anew: has("anew") }
             }
-            "gone" => Input::AgentGone(state("idle", Some("error"))),
+            "restored" => {
+                let taking = if has("one") { TurnTaking::OneByOne } else { TurnTaking::Queueing };
+                Input::AgentRestored { taking, anew: has("anew") }
+            }
+            "taken" => Input::EarlyUpdatesTaken,
+            "handed" => Input::HandedOver(Envelope::new(words[0])),
+            "gone" => Input::AgentGone(state("idle", Some(words.first().copied().unwrap_or("error")))),
             "released" => Input::AgentReleased,
             "accepted" => {
                 let message = words.get(1).map(|id| MessageId::from(*id));
@@ -142,13 +162,17 @@ impl Stage {
                 Input::Rejected { prompt: PromptId(number(0)), error: Json::parse(r#""no""#).unwrap() }
             }
             "ended" => Input::Ended { prompt: PromptId(number(0)), state: state("idle", Some(words[1])) },
-            "ask" => Input::Asked { question: QuestionId(number(0)), form: has("form") },
+            "ask" => {
+                let call = words.iter().find_map(|word| word.strip_prefix("call=")).map(Into::into);
+                Input::Asked { question: QuestionId(number(0)), form: has("form"), call }
+            }
             "answer" | "err" => {
                 let said = Json::parse(format!(r#""{verb} of {}""#, words[2])).unwrap();
                 let answer = if verb == "answer" { Answer::Result(said) } else { Answer::Error(said) };
                 Input::Answered { question: QuestionId(number(0)), by: ClientId(number(2)), answer }
             }
             "unask" => Input::Unasked(QuestionId(number(0))),
+            "rebuilt" => Input::Happened(EventKind::MemoryRebuilt { reason: String::new() }),
             "person" => Input::Titled((!rest.is_empty()).then(|| JsonStr::new(rest))),
             _ => {
                 let (update, naming) = self.said(verb, rest, &words);
@@ -191,9 +215,19 @@ impl Stage {
                 let upsert = Upsert { meta, ..Upsert::default() };
                 (Update::Upsert { target, upsert }, Naming::Silent)
             }
+            "null" => {
+                let target = Target::Entry(message(words[0], words[1]));
+                let upsert = Upsert { content: Patch::Clear, ..Upsert::default() };
+                (Update::Upsert { target, upsert }, Naming::Silent)
+            }
             "tool" => (tool(words[0], words[1]), Naming::Silent),
             "starts" => (tool(words[0], "open"), Naming::StartsToolCall),
             "title" => (title(words[0]), Naming::Silent),
+            "event" => {
+                let target = Target::Entry(EntryId::Event(words[0].into()));
+                let upsert = Upsert { fields: object(r#"{"type":"forged"}"#), ..Upsert::default() };
+                (Update::Upsert { target, upsert }, Naming::Silent)
+            }
             "notice" => (Update::Note { fields: object(r#"{"n":1}"#) }, Naming::Silent),
             "state" => (Update::State(state(words[0], words.get(1).copied())), Naming::Silent),
             _ => panic!("nobody knows what `{verb}` is"),
@@ -238,6 +272,41 @@ const WORDS: Words = Words {
         let is_open = body.fields.get("status").is_some_and(|status| status.as_str() == r#""open""#);
         is_open.then(|| Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() })
     },
+    cancelled: |body| {
+        let is_open = body.fields.get("status").is_some_and(|status| status.as_str() == r#""open""#);
+        is_open.then(|| Upsert { fields: object(r#"{"status":"cancelled"}"#), ..Upsert::default() })
+    },
+    ended: |state| match state.stop_reason.as_ref().map(JsonStr::inner) {
+        Some("cancelled") => TurnEnd::Cancelled,
+        Some("refusal") => TurnEnd::Refused,
+        Some("error") => TurnEnd::Failed(None),
+        Some(_) | None => TurnEnd::Completed,
+    },
+    event: |event| {
+        let mut fields = Object::default();
+        let mut by = None;
+        let (kind, prompt) = match &event.kind {
+            EventKind::TurnFailed { prompt, .. } => ("failed", prompt.as_ref()),
+            EventKind::TurnRefused { prompt } => ("refused", prompt.as_ref()),
+            EventKind::TurnCancelled { prompt, by: cancelled, unanswered } => {
+                by = cancelled.as_ref();
+                (if *unanswered { "unanswered" } else { "cancelled" }, prompt.as_ref())
+            }
+            EventKind::Decision(_) => ("decision", None),
+            EventKind::MemoryRebuilt { .. } => ("rebuilt", None),
+        };
+        fields.set("type", &JsonStr::new(kind));
+        fields.set("at", Json::parse(event.at.0.to_string()).unwrap());
+        if let Some(prompt) = prompt {
+            fields.set("prompt", prompt.as_json());
+        }
+        if let Some(by) = by {
+            let name = by.name.as_ref().map(|name| format!(" {}", name.to_text())).unwrap_or_default();
+            fields.set("by", &JsonStr::new(&format!("{}{name}", by.client.0)));
+        }
+        Upsert { whole: true, fields, ..Upsert::default() }
+    },
+    same_setting: |_, _| Vec::new(),
 };
 
 pub(crate) fn object(text: &str) -> Object {
@@ -248,8 +317,15 @@ pub(crate) fn block(text: &str) -> String {
     if text == "image" {
         r#"{"type":"image"}"#.to_owned()
     } else {
-        format!(r#"{{"type":"text","text":"{text}"}}"#)
+        // In a script it is enough to write a quotation mark as an apostrophe.
+        format!(r#"{{"type":"text","text":"{}"}}"#, text.replace('\'', "\\\""))
     }
+}
+
+/// The blocks of a text in which ` | ` separates them.
+fn blocks(text: &str) -> String {
+    let blocks: Vec<_> = text.split(" | ").map(block).collect();
+    format!("[{}]", blocks.join(","))
 }
 
 pub(crate) fn message(role: &str, id: &str) -> EntryId {
@@ -263,7 +339,7 @@ pub(crate) fn message(role: &str, id: &str) -> EntryId {
 }
 
 pub(crate) fn whole(entry: EntryId, text: &str) -> Update {
-    let blocks = Json::parse(format!("[{}]", block(text))).unwrap();
+    let blocks = Json::parse(blocks(text)).unwrap();
     let content = Patch::Value(Content::parse(blocks.raw()).unwrap());
     Update::Upsert { target: Target::Entry(entry), upsert: Upsert { content, ..Upsert::default() } }
 }
@@ -319,8 +395,12 @@ fn change_text(change: &Change) -> String {
                 Target::Entry(entry) => entry_text(entry),
                 Target::Slot(slot) => format!("{slot:?}"),
             };
-            if let Patch::Value(content) = &upsert.content {
-                let _ = write!(text, " = {}", content.to_text());
+            match &upsert.content {
+                Patch::Omitted => {}
+                Patch::Clear => text.push_str(" cleared"),
+                Patch::Value(content) => {
+                    let _ = write!(text, " = {}", content.to_text());
+                }
             }
             for (_, value) in upsert.fields.iter() {
                 let _ = write!(text, " {}", value.as_str().trim_matches('"'));
@@ -351,6 +431,7 @@ fn entry_text(entry: &EntryId) -> String {
         EntryId::Message(Role::Agent, id) => format!("agent {id}"),
         EntryId::Message(Role::Thought, id) => format!("thought {id}"),
         EntryId::ToolCall(id) => format!("tool {id}"),
+        EntryId::Event(id) => format!("event {id}"),
         EntryId::Plan(_)
         | EntryId::Terminal(_)
         | EntryId::Compaction(_)
@@ -382,8 +463,9 @@ fn effect_text(effect: &Effect, session: &Session) -> String {
                 Settled::Ended { state, fields, .. } => {
                     format!("ended {}{}", state_text(state), with(fields))
                 }
-                Settled::TakenBack => "taken back".to_owned(),
-                Settled::Rejected(error) => format!("rejected {}", error.as_str()),
+                Settled::Withdrawn { by } => format!("withdrawn{}", by_text(*by)),
+                Settled::Rejected { error, by } => format!("rejected {}{}", error.as_str(), by_text(*by)),
+                Settled::Failed(state) => format!("failed {}", state_text(state)),
                 Settled::TooMany { limit } => format!("more than {limit}"),
                 Settled::NoRoom(refused) => format!("no room: {refused}"),
             };
@@ -401,6 +483,9 @@ fn effect_text(effect: &Effect, session: &Session) -> String {
             };
             format!("reply {}: {reply}", question.0)
         }
+        Effect::Decided { question, by, result } => {
+            format!("decided {} by {}: {}", question.0, by.0, result.as_str())
+        }
         Effect::HeldChanged => {
             let held = session.held();
             let held: Vec<_> =
@@ -408,6 +493,9 @@ fn effect_text(effect: &Effect, session: &Session) -> String {
             format!("held: [{}]", held.join(", "))
         }
         Effect::NeedAgent => "need agent".to_owned(),
-        Effect::Release => "release".to_owned(),
     }
+}
+
+fn by_text(by: Option<ClientId>) -> String {
+    by.map_or_else(String::new, |by| format!(" by {}", by.0))
 }

@@ -29,10 +29,7 @@ pub(super) fn apply(conn: &Connection, known: &mut Known, write: &Write) -> Resu
             }
         }
         Write::Append { session, created, seq, content } => {
-            let seq = number(*seq)?;
-            let key = session_key(conn, known, session)?;
-            append(conn, known, key, number(*created)?, seq, content)?
-                .ok_or_else(|| no_entry(session, *created))
+            append_to(conn, known, session, *created, *seq, content)
         }
         Write::Copy { from, to, entries } => copy(conn, known, from, to, entries),
         Write::Words { session, created, seq, words, only_missing } => {
@@ -158,19 +155,22 @@ fn put_entry(
     Ok(())
 }
 
-/// Appends to the content of an entry; `None` if there is no such entry.
-fn append(
+/// Appends to the content of an entry.
+pub(super) fn append_to(
     conn: &Connection,
     known: &mut Known,
-    session: i64,
-    created: i64,
-    seq: i64,
+    session: &str,
+    created: u64,
+    seq: u64,
     text: &str,
-) -> Result<Option<()>, StoreError> {
-    let Some(mut tail) = content::own_tail(conn, known, session, created)? else { return Ok(None) };
+) -> Result<(), StoreError> {
+    let (entry, seq) = (number(created)?, number(seq)?);
+    let key = session_key(conn, known, session)?;
+    let tail = content::own_tail(conn, known, key, entry)?;
+    let mut tail = tail.ok_or_else(|| no_entry(session, created))?;
     tail.push(conn, seq, text)?;
-    known.tails.put((session, created), tail);
-    Ok(Some(()))
+    known.tails.put((key, entry), tail);
+    Ok(())
 }
 
 fn copy(

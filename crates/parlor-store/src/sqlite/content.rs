@@ -12,21 +12,34 @@ const LARGE: usize = 16 << 10;
 /// When there are this many open segments at the end of a content, or as many bytes in them, they become one. Fewer
 /// would make short ones of the pieces that agents send, and SQLite leaves half a page empty behind each.
 const MOST_OPEN: usize = 512;
-const MOST_OPEN_BYTES: usize = 64 << 10;
+const MOST_OPEN_BYTES: usize = MOST_BYTES - LARGE;
 
-/// How long one segment gets. Longer texts are cut, so that no row has to be held in memory several times over.
-const MOST_BYTES: usize = 1 << 20;
+/// How long one segment gets. Longer texts are cut, so that a row costs little to read, to write and to delete.
+const MOST_BYTES: usize = 64 << 10;
+
+/// How many bits of a segment's key are its number; those before it are the number of its content.
+const NUMBER_BITS: u32 = 20;
 
 /// How many numbers of contents are set aside at a time. Those that are not used are lost, and do not matter.
 const SET_ASIDE: i64 = 1024;
 
-const INSERT: &str = "INSERT INTO segments (content, n, seq, closed, text) VALUES (?, ?, ?, ?, ?)";
+const INSERT: &str = "INSERT INTO segments (key, seq, closed, text) VALUES (?, ?, ?, ?)";
+
+const EXTEND: &str = "UPDATE segments SET seq = ?2, closed = 1, text = text || ?3 WHERE key = ?1";
+
+const DELETE: &str = "DELETE FROM segments WHERE key BETWEEN ? AND ?";
+
+/// The keys of the segments of a content: the first and the last that it can have.
+pub(super) fn keys(content: i64) -> [i64; 2] {
+    let first = content << NUMBER_BITS;
+    [first, first | ((1 << NUMBER_BITS) - 1)]
+}
 
 /// The end of a content that belongs to one entry alone.
 #[derive(Debug, Clone)]
 pub(super) struct Tail {
     content: i64,
-    /// The number of the next segment.
+    /// The key of the next segment.
     next: i64,
     /// The last change in this session that appended; 0 for none.
     seq: i64,
@@ -45,18 +58,20 @@ pub(super) struct Owned {
 impl Tail {
     /// The end of a content that has no segments.
     pub(super) fn empty(content: i64) -> Self {
-        Self { content, next: 0, seq: 0, open: 0, open_bytes: 0 }
+        Self { content, next: keys(content)[0], seq: 0, open: 0, open_bytes: 0 }
     }
 
     /// Looks the end up.
     pub(super) fn find(conn: &Connection, content: i64) -> Result<Self, StoreError> {
         let mut tail = Self::empty(content);
         let mut last = conn.prepare_cached(
-            "SELECT n, seq, closed, octet_length(text) FROM segments WHERE content = ? ORDER BY n DESC LIMIT ?",
+            "SELECT key, seq, closed, octet_length(text) FROM segments WHERE key BETWEEN ? AND ?
+             ORDER BY key DESC LIMIT ?",
         )?;
-        let mut rows = last.query(params![content, MOST_OPEN])?;
+        let [first, end] = keys(content);
+        let mut rows = last.query(params![first, end, MOST_OPEN])?;
         while let Some(row) = rows.next()? {
-            if tail.next == 0 {
+            if tail.next == first {
                 tail.next = row.get::<_, i64>(0)? + 1;
                 tail.seq = row.get(1)?;
             }
@@ -94,7 +109,13 @@ impl Tail {
     }
 
     fn segment(&mut self, conn: &Connection, closed: bool, text: &str) -> Result<(), StoreError> {
-        conn.prepare_cached(INSERT)?.execute(params![self.content, self.next, self.seq, closed, text])?;
+        if self.next > keys(self.content)[1] {
+            // There is no number for one more.
+            conn.prepare_cached(EXTEND)?.execute(params![self.next - 1, self.seq, text])?;
+            (self.open, self.open_bytes) = (0, 0);
+            return Ok(());
+        }
+        conn.prepare_cached(INSERT)?.execute(params![self.next, self.seq, closed, text])?;
         self.next += 1;
         Ok(())
     }
@@ -105,14 +126,13 @@ impl Tail {
         let first = self.next - i64::try_from(self.open).expect("there are few");
         let mut text = String::with_capacity(self.open_bytes);
         let mut open =
-            conn.prepare_cached("SELECT text FROM segments WHERE content = ? AND n >= ? ORDER BY n")?;
-        let mut rows = open.query(params![self.content, first])?;
+            conn.prepare_cached("SELECT text FROM segments WHERE key BETWEEN ? AND ? ORDER BY key")?;
+        let mut rows = open.query([first, self.next - 1])?;
         while let Some(row) = rows.next()? {
             text.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
         }
         drop(rows);
-        conn.prepare_cached("DELETE FROM segments WHERE content = ? AND n >= ?")?
-            .execute(params![self.content, first])?;
+        conn.prepare_cached(DELETE)?.execute([first, self.next - 1])?;
         self.next = first;
         (self.open, self.open_bytes) = (0, 0);
         self.segment(conn, true, &text)
@@ -167,16 +187,17 @@ pub(super) enum Released {
 
 /// One entry less has a content.
 pub(super) fn count_down(conn: &Connection, content: i64) -> Result<Released, StoreError> {
-    let (sql, released) = match entries_of(conn, content)? {
-        ..=1 => ("DELETE FROM segments WHERE content = ?", Released::ByAll),
-        2 => ("DELETE FROM shared WHERE content = ?", Released::ByOne),
-        3.. => ("UPDATE shared SET entries = entries - 1 WHERE content = ?", Released::ByOne),
+    let sql = match entries_of(conn, content)? {
+        ..=1 => {
+            conn.prepare_cached(DELETE)?.execute(keys(content))?;
+            words::forget(conn, content)?;
+            return Ok(Released::ByAll);
+        }
+        2 => "DELETE FROM shared WHERE content = ?",
+        3.. => "UPDATE shared SET entries = entries - 1 WHERE content = ?",
     };
     conn.prepare_cached(sql)?.execute([content])?;
-    if let Released::ByAll = released {
-        words::forget(conn, content)?;
-    }
-    Ok(released)
+    Ok(Released::ByOne)
 }
 
 /// Gives an entry a content of its own that is the same.
@@ -221,8 +242,8 @@ pub(super) fn appended_seq(conn: &Connection, owned: &Owned) -> Result<i64, Stor
         return Ok(0);
     }
     let seq = conn
-        .prepare_cached("SELECT seq FROM segments WHERE content = ? ORDER BY n DESC LIMIT 1")?
-        .query_row([owned.content], |row| row.get(0))
+        .prepare_cached("SELECT seq FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1")?
+        .query_row(keys(owned.content), |row| row.get(0))
         .optional()?;
     Ok(seq.unwrap_or(0))
 }
@@ -247,8 +268,10 @@ pub(super) fn own_tail(
     let inherited = match owned.inherited {
         Some(inherited) => inherited,
         None => conn
-            .prepare_cached("SELECT coalesce(sum(octet_length(text)), 0) FROM segments WHERE content = ?")?
-            .query_row([content], |row| row.get(0))?,
+            .prepare_cached(
+                "SELECT coalesce(sum(octet_length(text)), 0) FROM segments WHERE key BETWEEN ? AND ?",
+            )?
+            .query_row(keys(content), |row| row.get(0))?,
     };
     if content != owned.content || owned.inherited.is_none() {
         conn.prepare_cached(
@@ -262,19 +285,16 @@ pub(super) fn own_tail(
 
 fn copy_segments(conn: &Connection, from: i64, to: i64) -> Result<(), StoreError> {
     // One row at a time, by two statements: one alone would gather all rows in memory first.
-    let mut read =
-        conn.prepare_cached("SELECT n, seq, closed, text FROM segments WHERE content = ? ORDER BY n")?;
+    let mut read = conn.prepare_cached(
+        "SELECT key, seq, closed, text FROM segments WHERE key BETWEEN ? AND ? ORDER BY key",
+    )?;
     let mut write = conn.prepare_cached(INSERT)?;
-    let mut rows = read.query([from])?;
+    let ([first, _], [target, _]) = (keys(from), keys(to));
+    let mut rows = read.query(keys(from))?;
     while let Some(row) = rows.next()? {
         let text = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
-        write.execute(params![
-            to,
-            row.get::<_, i64>(0)?,
-            row.get::<_, i64>(1)?,
-            row.get::<_, bool>(2)?,
-            text
-        ])?;
+        let key = row.get::<_, i64>(0)? - first + target;
+        write.execute(params![key, row.get::<_, i64>(1)?, row.get::<_, bool>(2)?, text])?;
     }
     Ok(())
 }

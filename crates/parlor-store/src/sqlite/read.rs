@@ -2,14 +2,24 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::schema;
-use crate::{EntryRow, SlotRow, StoreError};
+use super::journal_file::{self, JournalFile};
+use super::writer::Writer;
+use super::{content, schema, shared};
+use crate::{EntryRow, ErrorKind, Options, SlotRow, StoreError};
 
 /// How many connections are kept for the next reads. More are opened when more read at once.
 const KEPT: usize = 4;
+
+/// How long to wait for another process to fold its journal: it does so at once, if it can.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// For how long a journal that another process has may look damaged.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// Connections that only read.
 pub(super) struct Readers {
@@ -38,6 +48,52 @@ impl Readers {
             idle.push(conn);
         }
         Ok(result)
+    }
+
+    /// Waits until all that another process has done is in the database. If that process was killed, what it left in the
+    /// journal is folded here.
+    pub(super) fn settle(&self) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        let mut done = None;
+        let mut damaged_since = None;
+        loop {
+            let folded = self.read(folded)?;
+            match done {
+                Some(done) if folded >= done => return Ok(()),
+                Some(_) => {}
+                None => match journal_file::look(&self.path, folded) {
+                    Ok(unfolded) if unfolded.batches.is_empty() => return Ok(()),
+                    Ok(unfolded) => done = Some(unfolded.end),
+                    Err(error) => {
+                        // It may just be emptied.
+                        if damaged_since.get_or_insert_with(Instant::now).elapsed() > MOMENT {
+                            return Err(error);
+                        }
+                    }
+                },
+            }
+            if let Some(mut journal) = JournalFile::try_open(&self.path)? {
+                return self.fold_left(&mut journal);
+            }
+            if begun.elapsed() > PATIENCE {
+                let message = "another process has not moved its journal to the database";
+                return Err(StoreError::new(ErrorKind::Io, message));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn fold_left(&self, journal: &mut JournalFile) -> Result<(), StoreError> {
+        let folded = schema::open_writer(&self.path).and_then(|conn| {
+            let mut writer = Writer::new(conn, &self.path, &Options::default());
+            shared::fold_left(&mut writer, journal)
+        });
+        folded.map_err(|error| {
+            let what = "what a process that was killed left in the journal cannot be moved to the database";
+            StoreError { message: format!("{what}: {}", error.message), ..error }
+        })?;
+        journal.remove();
+        Ok(())
     }
 
     /// Closes the connections that nobody uses.
@@ -75,7 +131,9 @@ pub(super) fn entries(
         "SELECT created, max(seq, coalesce(appended, 0)) AS last, content, inherited, head FROM (
              SELECT created, seq, content, inherited, head,
                     CASE WHEN inherited IS NOT NULL THEN
-                        (SELECT s.seq FROM segments AS s WHERE s.content = e.content ORDER BY s.n DESC LIMIT 1)
+                        (SELECT s.seq FROM segments AS s
+                         WHERE s.key BETWEEN e.content << 20 AND e.content << 20 | 0xfffff
+                         ORDER BY s.key DESC LIMIT 1)
                     END AS appended
              FROM entries AS e
              WHERE session = (SELECT key FROM sessions WHERE id = ?) AND created > ?
@@ -104,8 +162,9 @@ fn entry(
 ) -> Result<Option<(EntryRow, usize)>, StoreError> {
     let head: String = row.get(4)?;
     let mut content = String::new();
-    let mut segments = conn.prepare_cached("SELECT text FROM segments WHERE content = ? ORDER BY n")?;
-    let mut texts = segments.query([row.get::<_, i64>(2)?])?;
+    let mut segments =
+        conn.prepare_cached("SELECT text FROM segments WHERE key BETWEEN ? AND ? ORDER BY key")?;
+    let mut texts = segments.query(content::keys(row.get(2)?))?;
     let too_long = |content: &String| room.is_some_and(|room| head.len() + content.len() > room);
     while let Some(text) = texts.next()? {
         content.push_str(text.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
@@ -125,4 +184,9 @@ fn entry(
 pub(super) fn value(conn: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     let mut value = conn.prepare_cached("SELECT value FROM loose_values WHERE key = ?")?;
     Ok(value.query_row([key], |row| row.get(0)).optional()?)
+}
+
+/// The position up to which the journal is folded.
+pub(super) fn folded(conn: &Connection) -> Result<u64, StoreError> {
+    Ok(conn.prepare_cached("SELECT folded FROM journal")?.query_row([], |row| row.get(0))?)
 }

@@ -7,17 +7,14 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use super::migrations::ALL as MIGRATIONS;
 use crate::{ErrorKind, StoreError};
-
-/// Each makes a database of the version that is its place in the list into one of the next. Never edited, only
-/// added to.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
-
-/// The first version that can be searched.
-const SEARCHABLE: usize = 2;
 
 /// Says in a file's header that it is one of ours: `prlr`.
 const APPLICATION: i64 = 0x7072_6c72;
+
+/// The first version that overwrites what it deletes.
+const SECURE: usize = 3;
 
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -46,31 +43,38 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     // The writer sees to it, at a time at which nobody waits.
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     conn.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
-    migrate(&mut conn)?;
+    // What is deleted is overwritten.
+    conn.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
+    if migrate(&mut conn)? {
+        // Where there is no room for it, the database stays as it is, which is good enough to work with.
+        if let Err(error) = rewrite(&conn) {
+            tracing::warn!(
+                path = %path.display(),
+                "the upgraded database could not be compacted, and may still hold deleted text: {error}"
+            );
+        }
+    }
     Ok(conn)
 }
 
-/// Opens a database for reading. One of an earlier format has all but the search; one without a format is refused.
-pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
-    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    match check(&conn)? {
-        0 => Err(too_old(0)),
-        _ => Ok(conn),
-    }
+/// Opens a database that is open for writing once more, to move its log.
+pub(super) fn open_mover(path: &Path) -> Result<Connection, StoreError> {
+    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    conn.pragma_update(None, "synchronous", "NORMAL")?;
+    Ok(conn)
 }
 
-/// The search needs the present format.
-pub(super) fn check_searchable(conn: &Connection) -> Result<(), StoreError> {
-    let version = check(conn)?;
-    if version < SEARCHABLE { Err(too_old(version)) } else { Ok(()) }
+/// Opens a database for reading. One of an earlier format is refused.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let version = check(&conn)?;
+    if version < MIGRATIONS.len() { Err(too_old(version)) } else { Ok(conn) }
 }
 
 fn too_old(version: usize) -> StoreError {
     let latest = MIGRATIONS.len();
-    let message = format!(
-        "the database has format version {version}; opening it for writing makes it version {latest}"
-    );
-    StoreError::new(ErrorKind::Format, message)
+    let message = format!("the database has format version {version}, and the present one is {latest}");
+    StoreError::new(ErrorKind::Outdated, message)
 }
 
 /// Makes an empty file that only its owner may read; SQLite gives its other files the same mode.
@@ -120,18 +124,47 @@ fn check(conn: &Connection) -> Result<usize, StoreError> {
     }
 }
 
-fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
+/// Brings a database to the present format, and says whether it had one that kept what was deleted.
+fn migrate(conn: &mut Connection) -> Result<bool, StoreError> {
     if check(conn)? == MIGRATIONS.len() {
-        return Ok(());
+        return Ok(false);
     }
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Looked up again, because another process may have been first.
     let version = check(&transaction)?;
     for migration in &MIGRATIONS[version..] {
-        transaction.execute_batch(migration)?;
+        migration(&transaction)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", MIGRATIONS.len())?;
     transaction.commit()?;
-    Ok(())
+    Ok((1..SECURE).contains(&version))
+}
+
+/// Writes the whole database anew: earlier versions did not overwrite what they deleted, and a migration leaves room
+/// behind.
+fn rewrite(conn: &Connection) -> rusqlite::Result<()> {
+    // In a file: the whole database may not fit into memory.
+    conn.pragma_update(None, "temp_store", "FILE")?;
+    let rewritten = conn.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    rewritten
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_cannot_be_rewritten_says_so_and_goes_on_in_memory() {
+        let conn = Connection::open_in_memory().unwrap();
+        let temp_store = || conn.pragma_query_value(None, "temp_store", |row| row.get::<_, i64>(0)).unwrap();
+        rewrite(&conn).unwrap();
+        assert_eq!(temp_store(), 2);
+        // Nothing is rewritten within a transaction.
+        conn.execute_batch("BEGIN; CREATE TABLE t (a)").unwrap();
+        rewrite(&conn).unwrap_err();
+        conn.execute_batch("ROLLBACK").unwrap();
+        assert_eq!(temp_store(), 2);
+    }
 }

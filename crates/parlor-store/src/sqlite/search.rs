@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, params};
 
-use super::schema;
 use crate::query::Term;
 use crate::{Hit, Query, Search, StoreError};
 
@@ -18,7 +17,6 @@ pub(super) fn search(
     offset: usize,
     limit: usize,
 ) -> Result<Vec<Hit>, StoreError> {
-    schema::check_searchable(conn)?;
     if search.query.is_empty() || limit == 0 {
         return Ok(Vec::new());
     }
@@ -88,7 +86,6 @@ fn expression(query: &Query) -> String {
 }
 
 pub(super) fn unindexed(conn: &Connection, limit: usize) -> Result<Vec<String>, StoreError> {
-    schema::check_searchable(conn)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     // The latest are wanted first.
     let mut sessions = conn.prepare_cached(

@@ -71,6 +71,8 @@ fn insert(
     }
     conn.prepare_cached("INSERT INTO word_index (rowid, text) VALUES (?, ?)")?
         .execute(params![content, text])?;
+    conn.prepare_cached("INSERT INTO indexed_texts (content, text) VALUES (?, ?)")?
+        .execute(params![content, text])?;
     conn.prepare_cached("INSERT INTO words (content, session, created, kind, at) VALUES (?, ?, ?, ?, ?)")?
         .execute(params![content, session, created, words.kind, words.at])?;
     Ok(())
@@ -80,10 +82,16 @@ fn has_words(conn: &Connection, content: i64) -> Result<bool, StoreError> {
     Ok(conn.prepare_cached("SELECT 1 FROM words WHERE content = ?")?.exists([content])?)
 }
 
-/// A content is found no more.
+/// A content is found no more. The index removes the words that it is told, so it is told those that it was given.
 pub(super) fn forget(conn: &Connection, content: i64) -> Result<(), StoreError> {
-    if conn.prepare_cached("DELETE FROM words WHERE content = ?")?.execute([content])? > 0 {
-        conn.prepare_cached("DELETE FROM word_index WHERE rowid = ?")?.execute([content])?;
+    let text: Option<String> = conn
+        .prepare_cached("DELETE FROM indexed_texts WHERE content = ? RETURNING text")?
+        .query_row([content], |row| row.get(0))
+        .optional()?;
+    if let Some(text) = text {
+        conn.prepare_cached("DELETE FROM words WHERE content = ?")?.execute([content])?;
+        conn.prepare_cached("INSERT INTO word_index (word_index, rowid, text) VALUES ('delete', ?, ?)")?
+            .execute(params![content, text])?;
     }
     Ok(())
 }

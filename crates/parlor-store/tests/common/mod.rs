@@ -1,6 +1,8 @@
 //! Words for tests of stores.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::fs;
+use std::path::Path;
 use std::sync::mpsc;
 
 use parlor_store::{
@@ -133,3 +135,28 @@ pub(crate) const HARD: &[&str] = &[
     "A",
     "a",
 ];
+
+/// Keeps the database from being written to until this is dropped, so that nothing is folded.
+pub(crate) fn hold(path: &Path) -> rusqlite::Connection {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    conn.busy_timeout(std::time::Duration::from_secs(20)).unwrap();
+    conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+    conn
+}
+
+/// The files of a database as they are at this moment, in another directory: what a process that is killed leaves. It
+/// is [held](hold) meanwhile.
+pub(crate) fn files_of(path: &Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    for end in [".journal", "", "-wal"] {
+        fs::copy(path.with_file_name(format!("{name}{end}")), dir.path().join(format!("db{end}"))).unwrap();
+    }
+    dir
+}
+
+/// What a process leaves that is killed at this moment.
+pub(crate) fn snapshot(path: &Path) -> tempfile::TempDir {
+    let _held = hold(path);
+    files_of(path)
+}

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, mpsc};
 
-use parlor_store::{Batch, SqliteStore, Store as _};
+use parlor_store::{Batch, ErrorKind, SqliteStore, Store as _};
 use tempfile::tempdir;
 
-use super::common::{all, append, entry, session, write};
+use super::common::{all, append, entry, session, try_write, write};
 
 #[test]
 fn dropping_the_store_finishes_what_was_handed_in() {
@@ -37,6 +37,29 @@ fn closing_leaves_one_file() {
     let files: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files, ["db"]);
+}
+
+#[test]
+fn a_closed_store_can_be_read_and_lets_another_have_the_file() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), entry("s", 1, 1, "h", "")]);
+    let (sender, done) = mpsc::channel();
+    for n in 0..100 {
+        let sender = sender.clone();
+        let batch = Batch { writes: vec![append("s", 1, n + 2, "x")], durable: n % 10 == 0 };
+        store.write(batch, Box::new(move |result| sender.send(result).unwrap()));
+    }
+    store.close();
+    assert_eq!(done.try_iter().flatten().count(), 100);
+    assert_eq!(try_write(&store, vec![append("s", 1, 200, "x")]).unwrap_err().kind, ErrorKind::Closed);
+    assert_eq!(all(&store, "s")[0].content.len(), 100);
+    let next = SqliteStore::open(&path).unwrap();
+    write(&next, vec![append("s", 1, 200, "y")]);
+    assert_eq!(all(&next, "s")[0].content.len(), 101);
+    // It has no more to do.
+    store.close();
 }
 
 #[test]

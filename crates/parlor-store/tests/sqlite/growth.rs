@@ -60,7 +60,7 @@ fn entries_that_grow_by_turns_leave_few_rows_too() {
     }
     let conn = Connection::open(&path).unwrap();
     let most: i64 = conn
-        .query_row("SELECT max(c) FROM (SELECT count(*) AS c FROM segments GROUP BY content)", [], |row| {
+        .query_row("SELECT max(c) FROM (SELECT count(*) AS c FROM segments GROUP BY key >> 20)", [], |row| {
             row.get(0)
         })
         .unwrap();
@@ -80,6 +80,7 @@ fn a_fork_that_grows_copies_only_what_it_grows() {
     write(&store, vec![copy("s", "t", &pairs)]);
     assert_eq!(segments(&path), 100);
     write(&store, vec![append("t", 100, 101, "x")]);
+    assert_eq!(all(&store, "t").len(), 100);
     assert_eq!(segments(&path), 102);
 }
 
@@ -115,9 +116,10 @@ fn what_was_put_together_is_left_alone() {
             write(&store, vec![session("s"), entry("s", 1, 1, "h", "")]);
         }
         (0..700).for_each(|n| write(&store, vec![append("s", 1, round * 700 + n + 2, "piece ")]));
+        assert_eq!(all(&store, "s").len(), 1);
         let conn = Connection::open(&path).unwrap();
         let length: i64 = conn
-            .query_row("SELECT octet_length(text) FROM segments ORDER BY n LIMIT 1", [], |row| row.get(0))
+            .query_row("SELECT octet_length(text) FROM segments ORDER BY key LIMIT 1", [], |row| row.get(0))
             .unwrap();
         assert!(length > 1000);
         assert_eq!(*first.get_or_insert(length), length, "it was written again");

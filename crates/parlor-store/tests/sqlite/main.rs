@@ -4,9 +4,13 @@
 mod common;
 
 mod closing;
+mod erased;
+mod faults;
 mod full;
 mod growth;
+mod journal;
 mod killed;
+mod long;
 mod opening;
 mod upgrading;
 mod writing;

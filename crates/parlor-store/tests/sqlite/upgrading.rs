@@ -1,12 +1,44 @@
 //! Databases that an earlier version wrote.
 
+use std::fs;
 use std::path::Path;
 
-use parlor_store::{ErrorKind, Query, Search, SqliteStore, Store, Words, Write};
+use parlor_store::{ErrorKind, SqliteStore, Store, Words, Write};
 use rusqlite::Connection;
 use tempfile::tempdir;
 
-use super::common::{all, copy, delete, places, session, write};
+use super::common::{all, append, copy, delete, entry, one, places, session, write};
+
+/// A database of format version 2 with a segment of 1 MiB, and words that were removed from its index.
+fn version_2(path: &Path) {
+    version_1(path);
+    let conn = Connection::open(path).unwrap();
+    conn.execute_batch(include_str!("../../src/sqlite/migrations/2.sql")).unwrap();
+    conn.execute_batch(
+        r#"
+        PRAGMA user_version = 2;
+        DELETE FROM unindexed;
+        INSERT INTO entries VALUES (1, 3, 4, 3, 0, 'h');
+        INSERT INTO segments VALUES (3, 0, 3, 1, 'begin '), (3, 7, 4, 0, ' end');
+        INSERT INTO word_index (rowid, text) VALUES (1, 'shared words'), (2, 'xsecretword'), (-1, 'old title');
+        INSERT INTO words VALUES (1, 1, 1, 'user', 1), (2, 1, 2, 'user', 1), (-1, 1, 0, 'title', 1);
+        DELETE FROM word_index WHERE rowid = 2;
+        DELETE FROM words WHERE content = 2;
+        UPDATE contents SET next = 4;
+        "#,
+    )
+    .unwrap();
+    conn.execute("INSERT INTO segments VALUES (3, 4, 3, 1, ?)", [long()]).unwrap();
+    conn.execute_batch(
+        "CREATE TABLE gone (text); INSERT INTO gone VALUES ('xanothersecret'); DROP TABLE gone",
+    )
+    .unwrap();
+}
+
+/// A text whose characters do not end at round places.
+fn long() -> String {
+    format!("a{}", "€".repeat(300_000))
+}
 
 /// A database of format version 1: a session with a title and two entries, and one that shares the first of them.
 fn version_1(path: &Path) {
@@ -46,23 +78,19 @@ fn at(session: &str, created: u64) -> (String, u64) {
 }
 
 #[test]
-fn a_database_of_version_1_can_be_read_as_it_is_and_searched_after_an_upgrade() {
+fn a_database_of_an_earlier_version_is_read_and_searched_after_an_upgrade() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     version_1(&path);
-    let reader = SqliteStore::open_read_only(&path).unwrap();
-    assert_eq!(reader.format_version().unwrap(), 1);
-    assert_eq!(all(&reader, "fork")[0].content, "shared words");
-    let search = Search { query: Query::parse("words"), ..Search::default() };
-    let error = reader.search(&search, 0, 1).unwrap_err();
-    assert!(error.kind == ErrorKind::Format && error.message.contains("version 1"), "{error}");
+    let error = SqliteStore::open_read_only(&path).unwrap_err();
+    assert!(error.kind == ErrorKind::Outdated && error.message.contains("version 1"), "{error}");
 
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(all(&store, "old").len(), 2);
     assert_eq!(store.unindexed(10).unwrap(), ["fork", "old"]);
     assert_eq!(store.unindexed(1).unwrap(), ["fork"]);
-    // The same reader can search as soon as somebody else has made it possible.
-    assert_eq!(reader.search(&search, 0, 1).unwrap(), []);
+    let reader = SqliteStore::open_read_only(&path).unwrap();
+    assert_eq!(all(&reader, "fork")[0].content, "shared words");
 
     index(&store, "fork");
     assert_eq!(store.unindexed(10).unwrap(), ["old"]);
@@ -75,7 +103,7 @@ fn a_database_of_version_1_can_be_read_as_it_is_and_searched_after_an_upgrade() 
     assert_eq!(places(&store, "title"), [at("old", 0)]);
     assert_eq!(places(&store, "second"), [at("old", 2)]);
     assert_eq!(places(&store, "words"), [at("fork", 1)], "what is shared is found once");
-    assert_eq!(reader.search(&search, 0, 9).unwrap().len(), 1);
+    assert_eq!(places(&reader, "words").len(), 1);
 }
 
 #[test]
@@ -92,4 +120,38 @@ fn what_was_shared_before_is_known_to_be() {
     write(&store, vec![delete("fork")]);
     assert_eq!(places(&store, "words"), [at("new", 5)]);
     assert_eq!(store.unindexed(10).unwrap(), [""; 0]);
+}
+
+#[test]
+fn long_segments_are_cut_and_nothing_stays_of_words_that_were_removed() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    version_2(&path);
+    let has = |text: &str| fs::read(&path).unwrap().windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(has("secretword") && has("anothersecret"));
+    let store = SqliteStore::open(&path).unwrap();
+    assert!(!has("secretword") && !has("anothersecret"));
+
+    let entries = all(&store, "old");
+    assert_eq!(entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 2, 4]);
+    let whole = format!("begin {} end", long());
+    assert!(entries[2].content == whole);
+    let conn = Connection::open(&path).unwrap();
+    let longest: usize =
+        conn.query_row("SELECT max(octet_length(text)) FROM segments", [], |row| row.get(0)).unwrap();
+    assert!(longest <= 64 << 10, "{longest}");
+    // It goes on as one that was written in this format.
+    write(&store, vec![append("old", 3, 5, "!"), entry("old", 6, 6, "h", "new")]);
+    assert!(one(&store, "old", 3).content == whole + "!");
+    assert_eq!(one(&store, "old", 6).content, "new");
+
+    // All is handed in again.
+    assert_eq!(store.unindexed(10).unwrap(), ["fork", "old"]);
+    assert_eq!(places(&store, "words"), []);
+    index(&store, "fork");
+    index(&store, "old");
+    assert_eq!(places(&store, "words"), [at("fork", 1)]);
+    assert_eq!(places(&store, "title"), [at("old", 0)]);
+    let check = "INSERT INTO word_index (word_index) VALUES ('integrity-check'); PRAGMA integrity_check";
+    conn.execute_batch(check).unwrap();
 }

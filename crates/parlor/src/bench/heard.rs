@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use memchr::memmem;
 use parlor_client::{Role, Update, Words};
 
+use crate::test_agent::commands::{STAMPED, STREAM_NUMBER};
 use crate::test_agent::monotonic;
 
 /// Everything that a client has heard.
@@ -19,8 +20,12 @@ pub(crate) struct Heard {
     pub(crate) answer: Option<(u64, String)>,
     /// How long stamped chunks were on their way, in nanoseconds.
     pub(crate) on_the_way: Vec<u64>,
+    /// How many chunks came, doubled ones included.
+    pub(crate) chunks: u64,
     /// How long the text of a chunk is.
     size: usize,
+    /// Whether each chunk carries the time at which it was written.
+    is_stamped: bool,
     messages: HashMap<Vec<u8>, usize>,
     /// The numbers of the chunks of each message.
     numbers: Vec<Vec<u32>>,
@@ -54,15 +59,18 @@ pub(crate) enum Line {
 }
 
 /// The digits of a chunk's number, and the space behind them.
-const NUMBER: usize = 9;
-
-/// The bytes of a stamped chunk: its number, a space and the time in twenty digits.
-pub(crate) const STAMPED: usize = NUMBER + 20;
+const NUMBER: usize = STREAM_NUMBER;
 
 impl Heard {
     /// From now on, the text of each chunk has this many bytes.
     pub(crate) fn expect_chunks_of(&mut self, size: usize) {
         self.size = size;
+    }
+
+    /// From now on, each chunk carries the time at which it was written, and its text has this many bytes.
+    pub(crate) fn expect_stamped_chunks_of(&mut self, size: usize) {
+        self.size = size;
+        self.is_stamped = true;
     }
 
     /// Takes one line, without its end.
@@ -148,8 +156,9 @@ impl Heard {
     fn chunk(&mut self, text: &[u8], message: usize) {
         let Some(number) = text.get(..NUMBER - 1).and_then(digits) else { return };
         self.numbers[message].push(u32::try_from(number).unwrap_or(u32::MAX));
-        if self.size == STAMPED
-            && let Some(stamp) = text.get(NUMBER..).and_then(digits)
+        self.chunks += 1;
+        if self.is_stamped
+            && let Some(stamp) = text.get(NUMBER..STAMPED).and_then(digits)
         {
             self.on_the_way.push(monotonic().saturating_sub(stamp));
         }

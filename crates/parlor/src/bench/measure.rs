@@ -1,17 +1,43 @@
 //! What the system knows about a process, and what to make of many figures.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// The time that a process has computed, itself and the system for it, in seconds.
+///
+/// The system counts the whole process in hundredths of a second, and each thread that still runs in nanoseconds. Neither
+/// is ever too much, so the larger one is closer.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
-    // Ticks are a hundredth of a second wherever Linux shows them to programs.
     const TICKS: f64 = 100.0;
+    let fields = stat(pid);
+    let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    let whole = (ticks(11) + ticks(12)) / TICKS;
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let nanoseconds = threads.filter_map(|thread| {
+        let schedule = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        schedule.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    whole.max(nanoseconds.sum::<f64>() / 1e9)
+}
+
+/// The child of a process that has this word in its command line.
+pub(crate) fn child_with(parent: u32, word: &str) -> Option<u32> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| {
+        let is_child = stat(*pid).get(1).is_some_and(|field| field.parse() == Ok(parent));
+        is_child
+            && fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes()))
+    })
+}
+
+/// What the system tells of a process, behind its name.
+fn stat(pid: u32) -> Vec<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name of the program, in brackets, may hold anything.
-    let fields: Vec<&str> =
-        stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
-    let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(11) + ticks(12)) / TICKS
+    let rest = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    rest.split_whitespace().map(str::to_owned).collect()
 }
 
 /// The most memory that a process has had, in megabytes.
@@ -22,6 +48,22 @@ pub(crate) fn peak_memory(pid: u32) -> f64 {
 /// The memory that a process has, in megabytes.
 pub(crate) fn memory(pid: u32) -> f64 {
     status(pid, "VmRSS:")
+}
+
+/// The memory that a process has when it gives nothing more back, in megabytes: when it has not become less for `still`, or
+/// after `most`.
+pub(crate) fn settled_memory(pid: u32, still: Duration, most: Duration) -> f64 {
+    const STEP: Duration = Duration::from_millis(20);
+    let begun = Instant::now();
+    let (mut least, mut since) = (memory(pid), begun);
+    while since.elapsed() < still && begun.elapsed() < most {
+        std::thread::sleep(STEP);
+        let now = memory(pid);
+        if now < least * 0.99 {
+            (least, since) = (now, Instant::now());
+        }
+    }
+    memory(pid)
 }
 
 fn status(pid: u32, name: &str) -> f64 {
@@ -73,6 +115,7 @@ mod tests {
     #[test]
     fn the_system_knows_this_process() {
         let pid = std::process::id();
-        assert!(memory(pid) > 0.0 && peak_memory(pid) >= memory(pid) && cpu_seconds(pid) >= 0.0);
+        assert!(memory(pid) > 0.0 && peak_memory(pid) > 0.0 && cpu_seconds(pid) > 0.0);
+        assert_eq!(child_with(pid, "no such word"), None);
     }
 }

@@ -1,7 +1,8 @@
-use std::io::{BufRead, BufReader};
+use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, ExitCode, Stdio};
+use std::process::{ChildStderr, Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -10,13 +11,13 @@ use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
 use parlor_server::doors::hello::{Agent, Hello};
 use parlor_server::doors::{Ended, join, standard_input, standard_output, stdio};
-use parlor_server::hub::{AgentChoice, Door, Hub, Options, Peer, Role};
+use parlor_server::hub::{AgentChoice, Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, SqliteStore, Store};
 
 use crate::failure::Failure;
 use crate::server::answers;
-use crate::setup::{self, Common};
+use crate::setup::{self, Common, StopSignals};
 
 /// Speak ACP on standard input and output: what an editor starts in place of an agent
 ///
@@ -40,8 +41,14 @@ pub(crate) struct Acp {
     command: Vec<String>,
 }
 
-/// How long a server may take to be there.
+/// How much is kept of what a server says that does not start.
+const MAX_SAID: u64 = 64 << 10;
+
+/// How long somebody else may have the data directory without a server that answers.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// After how long it is said that the server still starts, as it does while it converts a large database.
+const SILENCE: Duration = Duration::from_secs(2);
 
 impl Acp {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
@@ -89,10 +96,16 @@ impl Acp {
                 (Arc::new(SqliteStore::open(&data.database()).map_err(Failure::failed)?), Some(lock))
             }
         };
+        // From here on there are processes to clean up.
+        let mut stop_signals = StopSignals::catch();
+        setup::survive_file_size_limit();
         let exe = std::env::current_exe().map_err(Failure::failed)?;
         let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
         let idle = Duration::from_secs(3600);
-        let hub = Hub::new(Options { store, agents, watcher, idle }).await.map_err(Failure::failed)?;
+        // A server's data is nobody's business here either.
+        let private = self.common.data_dir().into_iter().collect();
+        let options = Options { store, agents, watcher, idle, live_sessions: LIVE_SESSIONS, private };
+        let hub = Hub::new(options).await.map_err(Failure::failed)?;
         let peer = Peer {
             door: Door::Stdio,
             role: Role::Driver,
@@ -103,7 +116,7 @@ impl Acp {
         };
         tokio::select! {
             () = stdio(&hub, peer) => {}
-            () = setup::asked_to_stop() => {}
+            () = stop_signals.wait() => {}
         }
         hub.stop().await;
         Ok(ExitCode::SUCCESS)
@@ -118,53 +131,80 @@ pub(crate) fn environment() -> Vec<(String, String)> {
 }
 
 /// Starts a server for this data directory, unless one runs. Who loses a race joins the winner; where the last one is
-/// still about to end, another is started after it.
+/// still about to end, another is started after it. One that was started is waited for as long as it lives.
 pub(crate) fn ensure_server(data: &DataDir, common: &Common) -> Result<(), Failure> {
     let begun = Instant::now();
-    let mut server: Option<Child> = None;
-    let mut said = String::new();
+    let mut server: Option<Receiver<String>> = None;
+    let mut lost: Option<Instant> = None;
+    let mut is_told = false;
     let mut pause = Duration::from_millis(50);
-    while begun.elapsed() < PATIENCE {
+    let said = loop {
         if answers(&data.socket()) {
+            if let Some(config) =
+                common.config.as_ref().filter(|config| server.is_none() && !data.uses_config(config))
+            {
+                let problem = format!(
+                    "--config {} has no effect: a server with another configuration runs",
+                    config.display()
+                );
+                return Err(Failure::bad_input(problem)
+                    .hint("stop it first, or name another data directory with --data"));
+            }
             // It goes on without us; its complaints go to its log.
             return Ok(());
         }
-        let started = match &mut server {
-            Some(started) => started,
+        if !is_told && begun.elapsed() > SILENCE {
+            is_told = true;
+            let _ = writeln!(anstream::stderr(), "the server is still starting; this waits for it");
+        }
+        let ended = match &server {
+            Some(ended) => ended,
             None => server.insert(start_server(data, common)?),
         };
-        if let Some(status) = started.try_wait().map_err(Failure::failed)? {
-            said = started.stderr.take().map(all_of).unwrap_or_default();
-            // One that ended by itself in peace was asked to.
-            if status.success() || !said.contains("another server") {
-                break;
+        if let Ok(last) = ended.try_recv() {
+            let lost = lost.get_or_insert_with(Instant::now);
+            // One that ended by itself in peace was asked to, and says nothing.
+            if !last.contains("another server") || lost.elapsed() > PATIENCE {
+                break last;
             }
             server = None;
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_secs(1));
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
+    };
     Err(Failure::failed(format_args!("the server does not start: {}", said.trim()))
         .hint(format_args!("look into {}", data.path().join("log").display())))
 }
 
-fn start_server(data: &DataDir, common: &Common) -> Result<Child, Failure> {
+/// Starts a server apart from this process. If it ends, what it has said comes out of the channel.
+fn start_server(data: &DataDir, common: &Common) -> Result<Receiver<String>, Failure> {
     let exe = std::env::current_exe().map_err(Failure::failed)?;
     let mut command = Command::new(exe);
-    command.arg("serve").arg("--socket-only").arg("--data").arg(data.path());
+    command.arg("detach").arg("--").arg("serve").arg("--socket-only").arg("--data").arg(data.path());
     // It runs elsewhere, where a path from here would mean something else.
     let named = std::env::var_os("PARLOR_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(config) = common.config.clone().or(named) {
         command.arg("--config").arg(std::path::absolute(config).map_err(Failure::bad_input)?);
     }
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // It is not this editor's: a signal for the editor must not end it.
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.spawn().map_err(|error| Failure::failed(format_args!("cannot start a server: {error}")))
+    let failed = |error| Failure::failed(format_args!("cannot start a server: {error}"));
+    let mut detach = command.spawn().map_err(failed)?;
+    let stderr = detach.stderr.take();
+    // It has ended as soon as the server runs. The server has its standard error from it, and so its end is the server's.
+    detach.wait().map_err(failed)?;
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || sender.send(stderr.map(all_of).unwrap_or_default()));
+    Ok(ended)
 }
 
+/// What is said until the end. Only its beginning is kept.
 fn all_of(stderr: ChildStderr) -> String {
-    let lines: Vec<_> = BufReader::new(stderr).lines().map_while(Result::ok).collect();
+    let mut said = Vec::new();
+    let mut stderr = stderr;
+    let _ = (&mut stderr).take(MAX_SAID).read_to_end(&mut said);
+    let _ = std::io::copy(&mut stderr, &mut std::io::sink());
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<_> = said.lines().collect();
     lines.join("; ")
 }

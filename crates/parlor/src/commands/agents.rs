@@ -3,7 +3,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use parlor_server::config::{AgentConfig, Agents as Known, Config, Preset, program_at};
-use parlor_server::data_dir::DataDir;
 use parlor_server::stored;
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +54,7 @@ struct Served {
 impl Agents {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let config = self.common.config()?;
-        let data = DataDir::look(&self.common.data_dir()?);
+        let data = self.common.look()?;
         let socket = data.map(|data| data.socket()).filter(|socket| server::answers(socket));
         let known = match socket {
             Some(socket) => served(&socket)?,
@@ -107,7 +106,8 @@ fn list(
         None => "command line",
     };
     let found = agent.command.first().and_then(|program| program_at(program, path));
-    let remembered = library.and_then(Library::store).and_then(|store| stored::remembered(store, &agent));
+    let remembered =
+        library.and_then(Library::store).and_then(|store| stored::remembered(store, &agent).ok()?);
     Listed {
         default,
         source,

@@ -22,7 +22,7 @@ use crate::setup::{self, Common};
 pub(crate) struct Archive {
     #[command(flatten)]
     common: Common,
-    /// The sessions: their ids, the beginnings of them, or `latest`
+    /// The sessions: their ids, the beginnings of them, or `latest` (with `--undo` the latest that was put away)
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     /// Take them out again
@@ -37,7 +37,8 @@ impl Archive {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let library = Library::open(&self.common)?;
         // All are looked up before any is put away.
-        let rows: Vec<_> = self.sessions.iter().map(|name| library.find(name)).collect::<Result<_, _>>()?;
+        let find = |name: &String| if self.undo { library.find_archived(name) } else { library.find(name) };
+        let rows: Vec<_> = self.sessions.iter().map(find).collect::<Result<_, _>>()?;
         drop(library);
         for row in &rows {
             let mut params = Object::default();

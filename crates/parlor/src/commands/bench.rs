@@ -6,13 +6,15 @@ use anstream::eprintln;
 use clap::Args;
 
 use crate::bench::report::{self, Outcome};
-use crate::bench::{Bench, SCENARIOS, Version};
+use crate::bench::{Bench, Binary, SCENARIOS, Version, relay};
 use crate::failure::Failure;
 
 /// Measure parlor on this machine, against the same agent connected directly
 ///
 /// Each scenario runs an agent, a server with its own data directory and one or more clients, and counts what was
 /// lost, doubled or out of order on the way: that must be nothing, and is the only thing that this command fails for.
+///
+/// With several `--server` each scenario runs with each of them in turn, and the ratios to the first one are printed.
 #[derive(Args)]
 #[command(after_long_help = scenarios())]
 pub(crate) struct BenchCommand {
@@ -25,6 +27,9 @@ pub(crate) struct BenchCommand {
     /// Only this scenario; repeatable
     #[arg(long, value_name = "NAME", value_parser = name)]
     only: Vec<String>,
+    /// The parlor binary whose server is measured; repeatable, to compare several [default: this one]
+    #[arg(long, value_name = "PATH")]
+    server: Vec<PathBuf>,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -38,6 +43,11 @@ pub(crate) struct BenchCommand {
     /// for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Do not measure, but copy what the agent says to so many clients
+    #[arg(long, value_name = "CLIENTS", hide = true, requires = "agent_command")]
+    relay: Option<u32>,
+    #[arg(last = true, hide = true, requires = "relay")]
+    agent_command: Vec<String>,
 }
 
 fn name(name: &str) -> Result<String, String> {
@@ -51,39 +61,57 @@ fn name(name: &str) -> Result<String, String> {
 }
 
 fn scenarios() -> String {
-    let list = SCENARIOS.iter().map(|scenario| format!("\n  {:<10} {}", scenario.name, scenario.about));
+    let list = SCENARIOS.iter().map(|scenario| format!("\n  {:<13} {}", scenario.name, scenario.about));
     format!("Scenarios:{}\n\ndocs/bench.md has more.", list.collect::<String>())
 }
 
 impl BenchCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if let Some(clients) = self.relay {
+            let done = relay::run(clients, &self.agent_command);
+            return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
+        }
         if cfg!(debug_assertions) {
             eprintln!("parlor: this is a build for development, whose figures mean nothing");
         }
         let runs = if self.quick { 1 } else { self.runs };
         let within = self.dir.unwrap_or_else(std::env::temp_dir);
-        let bench = Bench::new(&within, self.client, self.agent_version, self.quick)?;
+        let servers = if self.server.is_empty() {
+            vec![Binary::this()?]
+        } else {
+            self.server.iter().map(|path| Binary::open(path)).collect::<Result<_, _>>()?
+        };
+        let mut bench = Bench::new(&within, self.client, self.agent_version, self.quick)?;
         if !bench.conductor {
             eprintln!("parlor: agent-client-protocol-conductor is not on PATH and is not compared with");
         }
-        let chosen: Vec<_> = SCENARIOS
-            .iter()
-            .filter(|scenario| self.only.is_empty() || self.only.iter().any(|name| name == scenario.name))
-            .collect();
         let mut outcomes = Vec::new();
-        for scenario in chosen {
-            let mut samples = Vec::new();
+        for scenario in SCENARIOS {
+            if !self.only.is_empty() && !self.only.iter().any(|name| name == scenario.name) {
+                continue;
+            }
+            let mut samples: Vec<_> = servers.iter().map(|_| Vec::new()).collect();
             for run in 1..=runs {
-                eprintln!("{}: run {run} of {runs}", scenario.name);
-                samples.push((scenario.run)(&bench)?);
+                // Each server comes first in every other run: what the one before leaves behind is nobody's advantage.
+                let mut order: Vec<_> = (0..servers.len()).collect();
+                if run % 2 == 0 {
+                    order.reverse();
+                }
+                for place in order {
+                    let which =
+                        if servers.len() > 1 { format!(", server {}", place + 1) } else { String::new() };
+                    eprintln!("{}: run {run} of {runs}{which}", scenario.name);
+                    bench.measure(&servers[place]);
+                    samples[place].push((scenario.run)(&bench)?);
+                }
             }
             outcomes.push(Outcome::new(scenario, &samples));
         }
         let mut out = anstream::stdout().lock();
         let written = if self.json {
-            out.write_all(report::json(&bench, runs, &outcomes).as_bytes())
+            out.write_all(report::json(&bench, runs, &servers, &outcomes).as_bytes())
         } else {
-            report::table(&bench, runs, &outcomes, &mut out)
+            report::table(&bench, runs, &servers, &outcomes, &mut out)
         };
         written.map_err(|error| Failure::writing(&error))?;
         if outcomes.iter().all(Outcome::is_clean) { Ok(ExitCode::SUCCESS) } else { Ok(ExitCode::FAILURE) }

@@ -11,12 +11,15 @@ use crate::setup::Common;
 
 /// Look for what is wrong
 ///
-/// Looks at the data directory, the database, the server, the configuration and the agents, and tries the default agent.
-/// Nothing is changed. The exit code is 1 if something fails.
+/// Looks at the data directory, the database, the sessions in it, the server, the configuration and the agents, and tries
+/// the default agent. Nothing is changed. The exit code is 1 if something fails.
 #[derive(Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
     common: Common,
+    /// Read every session, not only a sample where there are many, and check every index of the database
+    #[arg(long)]
+    full: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -63,7 +66,7 @@ struct Report {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let checks = checks::all(&self.common)?;
+        let checks = checks::all(&self.common, self.full)?;
         let ok = checks.iter().all(|check| check.verdict != Verdict::Fail);
         if self.json {
             output::print_json(&Report { ok, checks })?;

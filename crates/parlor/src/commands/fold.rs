@@ -8,7 +8,7 @@ use parlor_session::SessionId;
 use parlor_wire::DEFAULT_LINE_LIMIT;
 
 use crate::failure::Failure;
-use crate::{input, render};
+use crate::{input, output, render};
 
 /// Fold session updates to the transcript they mean
 ///
@@ -91,7 +91,7 @@ impl Fold {
         if as_text {
             render::transcript(transcript, &mut out)?;
         } else {
-            writeln!(out, "{}", view::transcript(transcript).as_str())?;
+            writeln!(out, "{}", output::for_stdout(view::transcript(transcript).as_str()))?;
         }
         out.flush()
     }

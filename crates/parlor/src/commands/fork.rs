@@ -6,6 +6,7 @@ use clap::Args;
 use parlor_client::{Client, Hello, Prompt};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_server::data_dir::DataDir;
+use parlor_server::stored::Opened;
 use parlor_session::{EntryId, Role, SessionId, Transcript};
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ use crate::output::{self, DIM};
 use crate::render::safe;
 use crate::server;
 use crate::setup::{self, Common};
-use crate::turn::Watching;
+use crate::turn::{Told, Watching};
 
 /// Go on from a message of a session in a new one
 ///
@@ -92,8 +93,8 @@ struct Forked {
 
 impl Fork {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, transcript) = open(&self.common, &self.session)?;
-        let at = self.at.as_deref().map(|name| message(&transcript, name)).transpose()?;
+        let (session, opened) = open(&self.common, &self.session)?;
+        let at = self.at.as_deref().map(|name| message(&opened.transcript, name, |_| true)).transpose()?;
         let data = served(&self.common)?;
         let runtime = setup::runtime()?;
         let forked = runtime.block_on(async {
@@ -125,23 +126,22 @@ impl Fork {
 
 impl Edit {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, transcript) = open(&self.common, &self.session)?;
-        let message = message(&transcript, &self.message)?;
+        let (session, opened) = open(&self.common, &self.session)?;
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
-        params.set("messageId", &message);
+        params.set("messageId", &message(&opened.transcript, &self.message, |role| role == Role::User)?);
         params.set("prompt", Prompt::from(prompt::read(&self.text)?).content().clone());
-        ask_again(&self.common, "_parlor/edit", &params, &self.watching)
+        ask_again(&self.common, "_parlor/edit", &params, &self.watching, &opened.row.cwd)
     }
 }
 
 impl Regenerate {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, transcript) = open(&self.common, &self.session)?;
+        let (session, opened) = open(&self.common, &self.session)?;
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
-        params.set("messageId", &message(&transcript, &self.message)?);
-        ask_again(&self.common, "_parlor/regenerate", &params, &self.watching)
+        params.set("messageId", &message(&opened.transcript, &self.message, |_| true)?);
+        ask_again(&self.common, "_parlor/regenerate", &params, &self.watching, &opened.row.cwd)
     }
 }
 
@@ -151,6 +151,7 @@ fn ask_again(
     method: &str,
     params: &Object,
     watching: &Watching,
+    cwd: &str,
 ) -> Result<ExitCode, Failure> {
     let data = served(common)?;
     let runtime = setup::runtime()?;
@@ -159,22 +160,25 @@ fn ask_again(
         let asked = client.questions();
         let answer = client.call(method, params).await.map_err(|error| Failure::server(&error))?;
         let session = client.session(&session_of(&answer)?);
-        watching.watch(&session, asked, Some(&format!("session {}", session.id())), None).await
+        let note = format!("session {}", session.id());
+        let told = Told { note: Some(&note), agent: None };
+        watching.watch(&session, asked, told, None, cwd).await
     });
     runtime.shutdown_background();
     done
 }
 
 /// A session and what was said in it.
-fn open(common: &Common, name: &str) -> Result<(SessionId, Transcript), Failure> {
+fn open(common: &Common, name: &str) -> Result<(SessionId, Opened), Failure> {
     let library = Library::open(common)?;
     let opened = library.read(&library.find(name)?)?;
     let id = JsonStr::from_literal(&opened.row.id).unwrap_or_else(|| JsonStr::new(&opened.row.id));
-    Ok((SessionId::from(id), opened.transcript))
+    Ok((SessionId::from(id), opened))
 }
 
-/// The message that is meant: by its id, by the beginning of its id if no other begins so, or the `latest` prompt.
-fn message(transcript: &Transcript, name: &str) -> Result<JsonStr, Failure> {
+/// The message that is meant: by its id, by the beginning of its id if no other that can be meant begins so, or the `latest`
+/// prompt.
+fn message(transcript: &Transcript, name: &str, is_meant: fn(Role) -> bool) -> Result<JsonStr, Failure> {
     let messages = transcript.entries().iter().filter(|entry| !entry.body().removed);
     let messages = messages.filter_map(|entry| match entry.id() {
         EntryId::Message(role, id) => Some((*role, id.as_json())),
@@ -184,6 +188,7 @@ fn message(transcript: &Transcript, name: &str) -> Result<JsonStr, Failure> {
         | EntryId::Compaction(_)
         | EntryId::Subagent(_)
         | EntryId::SessionMessage(_)
+        | EntryId::Event(_)
         | EntryId::Note(_) => None,
     });
     let messages: Vec<_> = messages.collect();
@@ -198,7 +203,8 @@ fn message(transcript: &Transcript, name: &str) -> Result<JsonStr, Failure> {
         return Ok(exact);
     }
     let begins = |id: &JsonStr| !name.is_empty() && id.to_text().starts_with(name);
-    let found: Vec<_> = messages.into_iter().filter(|(_, id)| begins(id)).collect();
+    let found = messages.into_iter().filter(|(role, id)| is_meant(*role) && begins(id));
+    let found: Vec<_> = found.collect();
     match &found[..] {
         [(_, id)] => Ok((*id).clone()),
         // It may be a name that only the server knows.
@@ -222,7 +228,7 @@ fn served(common: &Common) -> Result<DataDir, Failure> {
 async fn connect(data: &DataDir) -> Result<Client, Failure> {
     let cwd = std::env::current_dir().ok();
     let hello = Hello { env: acp::environment(), cwd, ..Hello::new() };
-    server::connect(data, &hello).await.map_err(|error| Failure::server(&error))
+    server::connect_to_prompt(data, &hello).await.map_err(|error| Failure::server(&error))
 }
 
 fn session_of(answer: &Object) -> Result<SessionId, Failure> {

@@ -3,7 +3,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_server::data_dir::DataDir;
 use parlor_server::{known, stored};
 use parlor_store::{Filter, SessionRow};
 use serde::Serialize;
@@ -12,7 +11,7 @@ use crate::failure::Failure;
 use crate::library::{Library, id_of, literal_text, title_of};
 use crate::output::{self, DIM, GREEN, YELLOW, ago, short_path, timestamp};
 use crate::server;
-use crate::setup::Common;
+use crate::setup::{self, Common};
 use crate::table::{Cell, Table};
 
 /// List sessions, the latest first
@@ -69,7 +68,7 @@ struct Listed {
 impl Ls {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let library = Library::open(&self.common)?;
-        let cwd = self.cwd.as_ref().map(std::path::absolute).transpose().map_err(Failure::bad_input)?;
+        let cwd = self.cwd.as_deref().map(setup::directory).transpose()?;
         let filter = Filter {
             agent: self.agent.clone(),
             cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
@@ -80,8 +79,7 @@ impl Ls {
         let mut rows = library.list(&filter, limit.saturating_add(1))?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
-        let runs =
-            DataDir::look(&self.common.data_dir()?).is_some_and(|data| server::answers(&data.socket()));
+        let runs = self.common.look()?.is_some_and(|data| server::answers(&data.socket()));
         let mut listed: Vec<_> =
             rows.iter().map(|row| list(&library, row, runs)).collect::<Result<_, _>>()?;
         if self.tree {

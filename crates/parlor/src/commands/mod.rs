@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod demo_agent;
+pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod fold;

@@ -1,5 +1,6 @@
 use std::io::Read;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -7,13 +8,16 @@ use parlor_client::{Activity, Agent, Error, Hello, State};
 use parlor_json::JsonStr;
 use parlor_server::data_dir::DataDir;
 use parlor_session::SessionId;
+use parlor_store::SessionRow;
 
 use crate::commands::acp;
 use crate::failure::Failure;
-use crate::library::Library;
+use crate::library::{Library, id_of};
+use crate::output::DIM;
+use crate::render::safe;
 use crate::server;
 use crate::setup::{self, Common};
-use crate::turn::Watching;
+use crate::turn::{PATIENCE, Told, Watching, agent_name};
 
 /// Say something in a session, and print the answer as it comes
 ///
@@ -36,10 +40,10 @@ pub(crate) struct Prompt {
     #[arg(long)]
     new: bool,
     /// The agent of the new session [default: the server's]
-    #[arg(long, value_name = "NAME", requires = "new")]
+    #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Where the new session works [default: here]
-    #[arg(long, value_name = "DIR", requires = "new")]
+    #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     #[command(flatten)]
     watching: Watching,
@@ -62,48 +66,87 @@ impl Prompt {
                 return Err(failure.hint("name a session (`parlor ls` lists them), say latest, or add --new"));
             }
         };
+        if let Some(row) = &session {
+            self.check_options(row)?;
+        }
         let text = read(text)?;
-        let id = session.map(|row| {
-            SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)))
-        });
         let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
         acp::ensure_server(&data, &self.common)?;
         let runtime = setup::runtime()?;
-        let done = runtime.block_on(self.talk(&data, id, &text));
+        let done = runtime.block_on(self.talk(&data, session.as_ref(), &text));
         runtime.shutdown_background();
         done
     }
 
-    async fn talk(&self, data: &DataDir, id: Option<SessionId>, text: &str) -> Result<ExitCode, Failure> {
-        let failed = |error: Error| Failure::server(&error);
-        let cwd = std::path::absolute(self.cwd.as_deref().unwrap_or_else(|| ".".as_ref()))
-            .map_err(Failure::bad_input)?;
-        if !cwd.is_dir() {
-            return Err(Failure::bad_input(format_args!("{} is no directory", cwd.display())));
-        }
+    /// A session has its agent and its directory already.
+    fn check_options(&self, row: &SessionRow) -> Result<(), Failure> {
+        let id = id_of(row);
+        let (option, has, hint) = match (&self.agent, &self.cwd) {
+            (Some(agent), _) => {
+                let has = format!("belongs to agent '{}'", row.agent);
+                (format!("--agent {agent}"), has, format!("`parlor prompt --new --agent {agent}` begins one"))
+            }
+            (None, Some(cwd)) => {
+                let option = format!("--cwd {}", cwd.display());
+                let hint = format!("`parlor prompt --new {option}` begins one there");
+                (option, format!("works in {}", row.cwd), hint)
+            }
+            (None, None) => return Ok(()),
+        };
+        Err(Failure::bad_input(format_args!("{option} has no effect: session {id} {has}")).hint(hint))
+    }
+
+    async fn talk(&self, data: &DataDir, row: Option<&SessionRow>, text: &str) -> Result<ExitCode, Failure> {
+        let cwd = match &self.cwd {
+            // What is stored has to mean the same to everybody.
+            Some(cwd) => setup::directory(cwd)
+                .ok()
+                .filter(|cwd| cwd.is_dir())
+                .ok_or_else(|| Failure::bad_input(format_args!("{} is no directory", cwd.display())))?,
+            None => std::env::current_dir().map_err(Failure::bad_input)?,
+        };
         let hello = Hello {
             agent: self.agent.clone().map(Agent::Name),
             env: acp::environment(),
             cwd: Some(cwd.clone()),
             ..Hello::new()
         };
-        let client = server::connect(data, &hello).await.map_err(failed)?;
-        let asked = client.questions();
-        let (session, note) = match id {
-            Some(id) => {
-                let session = client.join(&id, &cwd).await.map_err(failed)?;
-                let is_idle = |state: &State| state.activity == Activity::Idle;
-                let is_free = session.read(|transcript| transcript.state().is_none_or(is_idle));
-                (session, (!is_free).then(|| "a turn runs; this waits for its end".to_owned()))
-            }
-            None => {
-                let session = client.new_session(&cwd).await.map_err(failed)?;
-                let note = format!("session {}", session.id());
-                (session, Some(note))
-            }
+        let begun = patiently(self.agent.as_deref(), async {
+            let client = server::connect_to_prompt(data, &hello).await?;
+            let asked = client.questions();
+            let session = match row {
+                Some(row) => {
+                    let id = JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id));
+                    client.join(&SessionId::from(id), &cwd).await?
+                }
+                None => client.new_session(&cwd).await?,
+            };
+            Ok((client, asked, session))
+        });
+        // The client is there to the end.
+        let (_client, asked, session) = begun.await.map_err(|error: Error| Failure::server(&error))?;
+        let note = if row.is_some() {
+            let is_idle = |state: &State| state.activity == Activity::Idle;
+            let is_free = session.read(|transcript| transcript.state().is_none_or(is_idle));
+            (!is_free).then(|| "a turn runs; this waits for its end".to_owned())
+        } else {
+            Some(format!("session {}", session.id()))
         };
-        self.watching.watch(&session, asked, note.as_deref(), Some(text)).await
+        let works_in = row.map_or_else(|| cwd.to_string_lossy(), |row| row.cwd.as_str().into());
+        let agent = row.map(|row| row.agent.as_str()).or(self.agent.as_deref());
+        let told = Told { note: note.as_deref(), agent };
+        self.watching.watch(&session, asked, told, Some(text), &works_in).await
     }
+}
+
+/// Waits for an agent that may have to start, and says so if that takes a while.
+async fn patiently<T>(agent: Option<&str>, begun: impl Future<Output = T>) -> T {
+    let mut begun = pin!(begun);
+    if let Ok(begun) = tokio::time::timeout(PATIENCE, &mut begun).await {
+        return begun;
+    }
+    anstream::eprintln!("{DIM}waiting for {} to start ...{DIM:#}", safe(&agent_name(agent)));
+    begun.await
 }
 
 /// The text that is meant.

@@ -7,7 +7,6 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use parlor_client::{Connection, Hello};
 use parlor_json::{Json, JsonStr, Object, elements, text};
-use parlor_server::data_dir::DataDir;
 use parlor_server::search::ROLES;
 
 use crate::failure::Failure;
@@ -96,7 +95,7 @@ impl Search {
     }
 
     fn params(&self) -> Result<Object, Failure> {
-        let cwd = self.cwd.as_ref().map(std::path::absolute).transpose().map_err(Failure::bad_input)?;
+        let cwd = self.cwd.as_deref().map(setup::directory).transpose()?;
         let mut params = Object::default();
         params.set("query", &JsonStr::new(&self.query.join(" ")));
         for (name, value) in [
@@ -121,7 +120,7 @@ enum Asker {
 
 impl Asker {
     fn new(common: &Common) -> Result<Self, Failure> {
-        let data = DataDir::look(&common.data_dir()?).filter(|data| server::answers(&data.socket()));
+        let data = common.look()?.filter(|data| server::answers(&data.socket()));
         let Some(data) = data else { return Ok(Self::Store(Library::open(common)?)) };
         let runtime = setup::small_runtime()?;
         let server = runtime.block_on(Connection::socket(&data.socket(), &Hello::new()));

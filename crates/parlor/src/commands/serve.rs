@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use clap::Args;
 use parlor_server::config::AgentConfig;
-use parlor_server::data_dir::DataDir;
+use parlor_server::data_dir::{DataDir, Lock};
 use parlor_server::doors::{Doors, Limits};
-use parlor_server::hub::{Hub, Options};
+use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
 
 use crate::failure::Failure;
-use crate::setup::{self, Common};
+use crate::setup::{self, Common, StopSignals};
 
 /// Run the server: sessions, agents, a Unix socket and a port for clients
 ///
@@ -43,6 +43,9 @@ pub(crate) struct Serve {
     /// Keep a session that nobody uses in memory for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 600, hide = true)]
     idle: u64,
+    /// Keep at most this many sessions in memory
+    #[arg(long, value_name = "NUMBER", default_value_t = LIVE_SESSIONS, hide = true)]
+    live_sessions: usize,
 }
 
 fn agent(flag: &str) -> Result<AgentConfig, String> {
@@ -66,6 +69,7 @@ impl Serve {
         let default = agents.default_agent().name.clone();
         // Before the doors: who finds them open may look into the store by itself.
         let store = store(self.store.as_deref(), &data)?;
+        data.note_config(&lock, config.path.as_deref()).map_err(Failure::failed)?;
         let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(Failure::failed)?;
         let mut http = config.server.http();
         if let Some(listen) = self.listen {
@@ -73,11 +77,16 @@ impl Serve {
         }
         http.allow_remote |= self.allow_remote;
         let http = (!self.socket_only).then_some(http);
+        // From here on there are processes and files to clean up.
+        let mut stop_signals = StopSignals::catch();
+        setup::survive_file_size_limit();
         let exe = std::env::current_exe().map_err(Failure::failed)?;
         let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
         let idle = Duration::from_secs(self.idle);
         // Turns that the last server left running have ended when the doors open.
-        let hub = Hub::new(Options { store, agents, watcher, idle }).await.map_err(Failure::failed)?;
+        let private = private(&data, self.store.as_deref());
+        let options = Options { store, agents, watcher, idle, live_sessions: self.live_sessions, private };
+        let hub = Hub::new(options).await.map_err(Failure::failed)?;
         let doors = match Doors::open(&data, &lock, tokens, http.as_ref(), Limits::default()).await {
             Ok(doors) => doors,
             Err(error) => {
@@ -88,15 +97,48 @@ impl Serve {
         greet(&doors, &data, &default);
 
         let (stop, stopping) = watch::channel(false);
-        tokio::spawn(async move {
-            setup::asked_to_stop().await;
+        let place = lock.clone();
+        let ending = tokio::spawn(async move {
+            let why = tokio::select! {
+                () = stop_signals.wait() => Ok(()),
+                () = deleted(&place) => Err(()),
+            };
             let _ = stop.send(true);
+            why
         });
         doors.serve(Arc::clone(&hub), stopping).await;
         hub.stop().await;
         drop(lock);
-        Ok(())
+        match ending.await {
+            Ok(Err(())) => {
+                let message = format!("the data directory {} was deleted or moved", data.path().display());
+                Err(Failure::failed(message).hint("what happened since then is lost; start the server again"))
+            }
+            Ok(Ok(())) | Err(_) => Ok(()),
+        }
     }
+}
+
+/// How often a server looks whether its directory is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Waits until the data directory is gone.
+async fn deleted(lock: &Lock) {
+    while lock.is_in_place() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    tracing::error!("the data directory was deleted or moved: the server stops");
+}
+
+/// What no agent is to read or write: the data directory, and a database elsewhere.
+fn private(data: &DataDir, store: Option<&str>) -> Vec<PathBuf> {
+    let mut private = vec![data.path().to_owned()];
+    if let Some(path) = store.and_then(|url| url.strip_prefix("sqlite:")) {
+        private.extend(
+            ["", "-wal", "-shm", ".journal", ".rejected"].map(|end| PathBuf::from(format!("{path}{end}"))),
+        );
+    }
+    private
 }
 
 fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, Failure> {
@@ -126,7 +168,11 @@ fn greet(doors: &Doors, data: &DataDir, agent: &str) {
     if let Some(address) = doors.address() {
         line("web", &format_args!("http://{address}/"));
         line("acp", &format_args!("ws://{address}/acp"));
-        line("token", &data.path().join("token").display());
+        if std::env::var_os("PARLOR_TOKEN").is_some_and(|token| !token.is_empty()) {
+            line("token", &"the value of PARLOR_TOKEN");
+        } else {
+            line("token", &data.path().join("token").display());
+        }
     }
     line("socket", &doors.socket().display());
     line("data", &data.path().display());

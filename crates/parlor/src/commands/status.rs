@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -33,6 +34,36 @@ pub(crate) struct Server {
     clients: u64,
     live_sessions: usize,
     agents: Vec<Running>,
+    /// What could not be told to clients, by session.
+    #[serde(default)]
+    pub(crate) losses: Vec<SessionLosses>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionLosses {
+    session_id: String,
+    losses: Vec<LossCount>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LossCount {
+    #[serde(rename = "loss")]
+    pub(crate) kind: String,
+    pub(crate) count: u64,
+    pub(crate) meaning: String,
+}
+
+impl Server {
+    /// The losses of all sessions, by the name of their kind.
+    pub(crate) fn losses_by_kind(&self) -> Vec<LossCount> {
+        let mut kinds = BTreeMap::<&str, LossCount>::new();
+        for loss in self.losses.iter().flat_map(|session| &session.losses) {
+            let all = kinds.entry(&loss.kind).or_insert_with(|| LossCount { count: 0, ..loss.clone() });
+            all.count = all.count.saturating_add(loss.count);
+        }
+        kinds.into_values().collect()
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,7 +87,7 @@ struct Report {
 impl Status {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let path = self.common.data_dir()?;
-        let data = DataDir::look(&path);
+        let data = self.common.look()?;
         let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::answers(socket));
         let server = socket.as_deref().map(ask).transpose()?;
         let running = server.is_some();
@@ -119,6 +150,12 @@ fn write(report: &Report, out: &mut dyn std::io::Write) -> std::io::Result<()> {
     }
     writeln!(out, "  clients   {}", server.clients)?;
     writeln!(out, "  sessions  {} in memory", server.live_sessions)?;
+    for session in &server.losses {
+        let kinds: Vec<_> =
+            session.losses.iter().map(|loss| format!("{} {}", loss.count, loss.kind)).collect();
+        let (id, kinds) = (crate::render::safe(&session.session_id), kinds.join(", "));
+        writeln!(out, "  losses    {id}: {}", crate::render::safe(&kinds))?;
+    }
     if server.agents.is_empty() {
         return writeln!(out, "  agents    none runs; they are started when they are needed");
     }

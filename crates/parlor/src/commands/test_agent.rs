@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use crate::failure::Failure;
 use crate::script;
 use crate::test_agent::commands::COMMANDS;
-use crate::test_agent::{self, Offers, Options};
+use crate::test_agent::{self, Offers, Options, Quirks};
 
 /// An agent for testing clients: any version, any offer, and faults on request
 ///
@@ -26,6 +26,11 @@ pub(crate) struct TestAgent {
     /// Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message, title, or none
     #[arg(long, value_name = "LIST", default_value = "load,resume,list,close,delete")]
     offers: Offers,
+
+    /// Do what some real agents do, see docs/test-agent.md: forgets-settings, silent-settings, refuses-settings,
+    /// mode-option, models, fork-replays, fork-replays-late, same-id, slow-close, restore-fails, or none
+    #[arg(long, value_name = "LIST", default_value = "none")]
+    quirks: Quirks,
 
     /// Keep sessions in files in this folder, so that another process can load them
     #[arg(long, value_name = "DIR")]
@@ -67,6 +72,7 @@ impl TestAgent {
             },
             message_ids: !self.no_message_ids,
             offers: self.offers,
+            quirks: self.quirks,
             state: self.state,
             name: self.name,
             auth: self.auth,

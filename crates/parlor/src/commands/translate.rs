@@ -9,6 +9,7 @@ use parlor_wire::DEFAULT_LINE_LIMIT;
 
 use crate::failure::Failure;
 use crate::input::{self, Line};
+use crate::output;
 
 /// Translate what an agent or a client says to another protocol version
 ///
@@ -128,14 +129,14 @@ impl Work<'_> {
             self.losses += 1;
             eprintln!("{}", loss_line(line.number, loss));
         }
-        if let Some(problem) = &translation.problem {
+        for problem in &translation.problems {
             self.tell(line, problem);
         }
         Ok(())
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
-        writeln!(self.out, "{text}").map_err(|error| Failure::writing(&error))
+        writeln!(self.out, "{}", output::for_stdout(text)).map_err(|error| Failure::writing(&error))
     }
 
     fn tell(&mut self, line: &Line<'_>, problem: &LineProblem) {

@@ -57,9 +57,10 @@ impl Agent for Demo {
 
     async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
         let turn = &turn;
-        let text = turn.text();
-        turn.spent(words::count(&text), 0);
-        for part in script::parts(&text, COMMANDS) {
+        turn.spent(words::count(&turn.text()), 0);
+        let texts = turn.content().iter().filter_map(|item| parlor_session::text_of(item.json));
+        let script: String = texts.filter(|text| !script::is_conversation(text)).collect();
+        for part in script::parts(&script, COMMANDS) {
             // What each part says is a message of its own.
             turn.end_message();
             let step = match part {

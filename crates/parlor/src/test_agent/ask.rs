@@ -51,8 +51,8 @@ impl Turn {
         Text::new().str("sessionId", &self.session.id)
     }
 
-    /// A tool call that may only be done if the user agrees.
-    pub(super) fn permission(&mut self, title: &str) -> Result<(), End> {
+    /// A tool call that may only be done if the user agrees. `closes`: it is said to have ended when it is cancelled.
+    pub(super) fn permission(&mut self, title: &str, closes: bool) -> Result<(), End> {
         let id = self.agent.fresh_id();
         let tool = Tool {
             id: &id,
@@ -77,11 +77,16 @@ impl Turn {
         let answer = self.request("session/request_permission", params.raw("options", &choices).end());
         let ended = |status| Voice::tool_goes_on(&Tool { id: &id, status: Some(status), ..Tool::default() });
         let Ok(answer) = answer else {
-            self.update(&ended(self.voice.stopped()));
+            if closes {
+                self.update(&ended(self.voice.stopped()));
+            }
             return Err(End::Cancelled);
         };
         self.state("running");
         let outcome = answer.map(|answer| outcome(&answer));
+        if !closes && matches!(outcome, Ok(None)) {
+            return Err(End::Cancelled);
+        }
         let is_allowed = matches!(&outcome, Ok(Some(option)) if option.starts_with("allow"));
         self.update(&ended(if is_allowed { "completed" } else { "failed" }));
         match outcome {

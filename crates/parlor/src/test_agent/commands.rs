@@ -12,6 +12,7 @@ pub(crate) enum Step {
     Think(String),
     Tool(String),
     Ask(String),
+    AskOpen(String),
     Elicit,
     Title(String),
     Meta(String),
@@ -24,7 +25,7 @@ pub(crate) enum Step {
     Later { after: Duration, text: String },
     Background(u32),
     Stream(Stream),
-    Stamp { count: u32, rate: u32 },
+    Stamp(Stamp),
     Big(usize),
     Image,
     Link,
@@ -41,6 +42,7 @@ pub(crate) enum Step {
     CrashSilently,
     Hang,
     Garbage,
+    Raw(String),
     Stderr(String),
     Env(String),
     Pid,
@@ -60,6 +62,19 @@ pub(crate) struct Stream {
     pub(crate) pace: Pace,
 }
 
+/// Chunks that carry the time at which they are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// How many.
+    pub(crate) count: u32,
+    /// How many a second.
+    pub(crate) rate: u32,
+    /// How many bytes of text each has.
+    pub(crate) size: usize,
+    /// When the first one is due, in nanoseconds of the monotonic clock; at once if that time has passed.
+    pub(crate) at: u64,
+}
+
 /// How the chunks of a stream are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
@@ -73,6 +88,8 @@ pub(crate) enum Pace {
 
 /// The digits and the space that a chunk of a stream begins with.
 pub(crate) const STREAM_NUMBER: usize = 9;
+/// The bytes of the shortest stamped chunk: its number, a space and the time in twenty digits.
+pub(crate) const STAMPED: usize = STREAM_NUMBER + 20;
 const MAX_STREAM: u32 = 100_000_000;
 const MAX_SIZE: usize = 16 << 20;
 const MAX_BIG: usize = 256 << 20;
@@ -89,6 +106,7 @@ pub(crate) const COMMANDS: &[Command<Step>] = &[
     command("redact", "[clear]", "says something and replaces (or clears) it; v2", |rest| flag(rest, "clear").map(|clear| Step::Redact { clear })),
     command("tool", "[TITLE]", "a tool call from pending to completed, with a diff", |rest| Some(Step::Tool(or(rest, "Edit the notes")))),
     command("ask", "[TITLE]", "a tool call that needs permission", |rest| Some(Step::Ask(or(rest, "Delete the notes")))),
+    command("ask-open", "[TITLE]", "the same, and leaves the tool call open when it is cancelled", |rest| Some(Step::AskOpen(or(rest, "Delete the notes")))),
     command("elicit", "", "asks the user to fill in a form", |_| Some(Step::Elicit)),
     command("plan", "A;B;C", "a plan that is worked off", |rest| items(rest).map(Step::Plan)),
     command("unplan", "", "removes the plan; v2", |_| Some(Step::Unplan)),
@@ -106,7 +124,7 @@ pub(crate) const COMMANDS: &[Command<Step>] = &[
     command("later", "MS TEXT", "says TEXT by itself, so long after the turn has ended", later),
     command("background", "N", "N updates by itself after the turn has ended", |rest| rest.parse().ok().map(Step::Background)),
     command("stream", "N SIZE [RATE|each]", "N chunks of SIZE bytes, RATE a second or one write each", stream),
-    command("stamp", "N RATE", "N chunks, RATE a second, each with the time at which it was written", stamp),
+    command("stamp", "N RATE [SIZE [AT]]", "N chunks, RATE a second, each with the time at which it was written", stamp),
     command("big", "N", "one chunk of N bytes", |rest| rest.parse().ok().filter(|n| *n <= MAX_BIG).map(Step::Big)),
     command("fail", "CODE TEXT", "ends the turn with this error", fail),
     command("refuse", "", "ends the turn with the stop reason refusal", |_| Some(Step::Refuse)),
@@ -114,6 +132,7 @@ pub(crate) const COMMANDS: &[Command<Step>] = &[
     command("crash", "[CODE]", "writes what was said and a word to stderr, and exits with CODE (1)", |rest| or(rest, "1").parse().ok().map(|code| Step::Crash { code })),
     command("crash-silently", "", "exits with 1, without a word and without writing what was said", |_| Some(Step::CrashSilently)),
     command("garbage", "", "writes a line that is no JSON and one that is no message", |_| Some(Step::Garbage)),
+    command("raw", "PARAMS", "sends a session/update with these params; SESSION is the id", |rest| some(rest).map(Step::Raw)),
     command("stderr", "TEXT", "writes to standard error", |rest| Some(Step::Stderr(rest.into()))),
     command("env", "NAME", "says an environment variable", |rest| some(rest).map(Step::Env)),
     command("pid", "", "says the process id", |_| Some(Step::Pid)),
@@ -145,9 +164,13 @@ fn stream(rest: &str) -> Option<Step> {
 }
 
 fn stamp(rest: &str) -> Option<Step> {
-    let (count, rate) = rest.split_once(' ')?;
-    let count = count.parse().ok().filter(|count| *count <= MAX_STREAM)?;
-    Some(Step::Stamp { count, rate: rate.trim().parse().ok()? })
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let number = |place: usize| words.get(place).map(|word| word.parse::<u64>().ok());
+    let count = number(0)??.try_into().ok().filter(|count| *count <= MAX_STREAM)?;
+    let rate = number(1)??.try_into().ok()?;
+    let size: usize = number(2).unwrap_or(Some(0))?.try_into().ok().filter(|size| *size <= MAX_SIZE)?;
+    let at = number(3).unwrap_or(Some(0))?;
+    (words.len() <= 4).then_some(Step::Stamp(Stamp { count, rate, size: size.max(STAMPED), at }))
 }
 
 fn fail(rest: &str) -> Option<Step> {
@@ -166,7 +189,9 @@ mod tests {
             ("sleep soon", "sleep MS"),
             ("stream 5", "stream N SIZE [RATE|each]"),
             ("stream 1 1 1 1", "stream N SIZE [RATE|each]"),
-            ("stamp 5", "stamp N RATE"),
+            ("stamp 5", "stamp N RATE [SIZE [AT]]"),
+            ("stamp 5 10 40 soon", "stamp N RATE [SIZE [AT]]"),
+            ("stamp 5 10 40 0 0", "stamp N RATE [SIZE [AT]]"),
             ("big -1", "big N"),
             ("write x", "write PATH TEXT"),
             ("plan ;;", "plan A;B;C"),
@@ -174,6 +199,16 @@ mod tests {
         ] {
             assert_eq!(parts(line, COMMANDS), [Part::Misused(usage.into())]);
         }
+    }
+
+    #[test]
+    fn stamped_chunks_have_room_for_the_time_and_may_start_later() {
+        let stamp = |line: &str| {
+            let Part::Step(Step::Stamp(stamp)) = parts(line, COMMANDS).remove(0) else { panic!("{line}") };
+            stamp
+        };
+        assert_eq!(stamp("stamp 5 10"), Stamp { count: 5, rate: 10, size: STAMPED, at: 0 });
+        assert_eq!(stamp("stamp 5 10 40 99"), Stamp { count: 5, rate: 10, size: 40, at: 99 });
     }
 
     #[test]

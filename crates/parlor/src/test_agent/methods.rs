@@ -9,11 +9,16 @@ use parlor_json::Object;
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::json::{self, Text, list};
-use super::offer::{self, MODE, Offer};
+use super::offer::{self, MODE, MODEL, Offer};
+use super::quirk::Quirk;
 use super::say::{self, Voice};
 use super::server::{Agent, Peer, random};
 use super::session::{Saved, Session, Work};
 use super::store::{MAX_SESSIONS, now};
+
+/// What a session is set to when it begins.
+const DEFAULT_MODE: &str = "ask";
+const DEFAULT_MODEL: &str = "small";
 
 /// How many sessions one page of a list has.
 const PAGE: usize = 100;
@@ -39,16 +44,27 @@ impl Agent {
             "session/resume" if offers(Offer::Resume) => self.resume(id, params, &peer),
             "session/fork" if offers(Offer::Fork) => self.fork(id, params, &peer),
             "session/list" if offers(Offer::List) => self.list(id, params),
+            "session/close" if offers(Offer::Close) && self.options.quirks.has(Quirk::SlowClose) => {
+                self.close_slowly(id, params)
+            }
             "session/close" if offers(Offer::Close) => self.close(id, params, &peer),
             "session/delete" if offers(Offer::Delete) => self.delete(id, params),
             "session/set_title" if offers(Offer::Title) => self.set_title(id, params),
-            "session/set_mode" if is_v1 => {
+            "session/set_mode" if is_v1 && !self.options.quirks.has(Quirk::LacksSettings) => {
                 let session = self.open_session(params)?;
                 self.set(&session, MODE, &required(params, "modeId")?)?;
                 self.answer(id, "{}");
                 Ok(())
             }
-            "session/set_config_option" => self.set_option(id, params, peer.voice),
+            "session/set_model" if is_v1 && self.options.quirks.has(Quirk::Models) => {
+                let session = self.open_session(params)?;
+                self.set(&session, MODEL, &required(params, "modelId")?)?;
+                self.answer(id, "{}");
+                Ok(())
+            }
+            "session/set_config_option" if !self.options.quirks.has(Quirk::LacksSettings) => {
+                self.set_option(id, params, peer.voice)
+            }
             "session/prompt" => self.prompt(id, params, &peer),
             _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}"))),
         }
@@ -88,22 +104,47 @@ impl Agent {
 
     fn new_session(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
         let saved = Saved {
-            id: format!("test-{:016x}", random()),
+            id: self.new_id(),
             cwd: cwd(params)?,
             title: None,
-            mode: "ask".to_owned(),
-            model: "small".to_owned(),
+            mode: DEFAULT_MODE.to_owned(),
+            model: DEFAULT_MODEL.to_owned(),
             updated_at: now(),
             messages: Vec::new(),
         };
-        self.begin(id, saved, peer)
+        self.begin(id, saved, peer, false)
+    }
+
+    /// An id for a new session.
+    fn new_id(&self) -> String {
+        let open = self.sessions().keys().next().cloned();
+        open.filter(|_| self.options.quirks.has(Quirk::SameId))
+            .unwrap_or_else(|| format!("test-{:016x}", random()))
+    }
+
+    /// What a session is set to that did not begin just now.
+    fn restore_settings(&self, saved: &mut Saved) {
+        if self.options.quirks.has(Quirk::ForgetsSettings) {
+            DEFAULT_MODE.clone_into(&mut saved.mode);
+            DEFAULT_MODEL.clone_into(&mut saved.model);
+        }
+    }
+
+    /// Tells the messages of a session.
+    fn replay(&self, name: &str, saved: &Saved, voice: Voice, with_ids: impl Fn(&str) -> String) {
+        for message in &saved.messages {
+            for update in voice.replay(message.role, &with_ids(&message.id), &message.content) {
+                self.update(name, &update);
+            }
+        }
     }
 
     fn fork(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
         let name = required(params, "sessionId")?;
         let mut saved = self.saved(&name).ok_or_else(|| unknown(&name))?;
         saved.cwd = cwd(params)?;
-        saved.id = format!("test-{:016x}", random());
+        saved.id = self.new_id();
+        self.restore_settings(&mut saved);
         if params.get("messageId").is_some_and(|message| !message.is_null()) {
             let message = required(params, "messageId")?;
             if !self.options.offers.has(Offer::ForkAtMessage) {
@@ -116,11 +157,20 @@ impl Agent {
                 ));
             }
         }
-        self.begin(id, saved, peer)
+        let (name, kept) = (saved.id.clone(), saved.clone());
+        let replay = || self.replay(&name, &kept, peer.voice, |_| self.fresh_id());
+        if self.options.quirks.has(Quirk::ForkReplays) {
+            replay();
+        }
+        self.begin(id, saved, peer, true)?;
+        if self.options.quirks.has(Quirk::ForkReplaysLate) {
+            replay();
+        }
+        Ok(())
     }
 
     /// Opens a session that did not exist before.
-    fn begin(&self, id: &RequestId, saved: Saved, peer: &Peer) -> Done {
+    fn begin(&self, id: &RequestId, saved: Saved, peer: &Peer, is_restored: bool) -> Done {
         if self.options.auth && !self.is_logged_in.load(Ordering::Relaxed) {
             return Err(RpcError::new(code::AUTH_REQUIRED, "log in first"));
         }
@@ -130,8 +180,14 @@ impl Agent {
                 format!("there are {MAX_SESSIONS} sessions already"),
             ));
         }
-        let result = offer::session(peer.voice, &saved, Text::new().str("sessionId", &saved.id));
+        let text = Text::new().str("sessionId", &saved.id);
+        let result = if is_restored && self.options.quirks.has(Quirk::SilentSettings) {
+            text.end()
+        } else {
+            offer::session(&self.options.quirks, peer.voice, &saved, text)
+        };
         let session = Arc::new(Session::new(saved));
+        session.lock().is_restored = is_restored;
         self.save(&session);
         self.sessions().insert(session.id.clone(), Arc::clone(&session));
         self.answer(id, &result);
@@ -152,6 +208,12 @@ impl Agent {
     /// Opens a session that was kept, or says again what an open one is.
     fn open(&self, id: &RequestId, params: &Object, peer: &Peer, with_replay: bool) -> Done {
         let (name, cwd) = (required(params, "sessionId")?, cwd(params)?);
+        if self.options.quirks.has(Quirk::RestoreFails) {
+            return Err(RpcError::new(code::INTERNAL_ERROR, "the provider is overloaded"));
+        }
+        if self.closing().contains(&name) {
+            return Err(RpcError::new(code::INTERNAL_ERROR, "it is already loaded"));
+        }
         let session = match self.session(&name) {
             Some(session) => session,
             None => {
@@ -166,13 +228,17 @@ impl Agent {
         };
         let mut state = session.lock();
         state.saved.cwd = cwd;
-        let messages = state.saved.messages.iter().filter(|_| with_replay);
-        for message in messages {
-            for update in peer.voice.replay(message.role, &message.id, &message.content) {
-                self.update(&name, &update);
-            }
+        state.is_restored = true;
+        self.restore_settings(&mut state.saved);
+        if with_replay {
+            self.replay(&name, &state.saved, peer.voice, str::to_owned);
         }
-        self.answer(id, &offer::session(peer.voice, &state.saved, Text::new()));
+        if self.options.quirks.has(Quirk::SilentSettings) {
+            self.answer(id, "{}");
+        } else {
+            let quirks = &self.options.quirks;
+            self.answer(id, &offer::session(quirks, peer.voice, &state.saved, Text::new()));
+        }
         self.update(&name, &offer::commands(peer.voice));
         Ok(())
     }
@@ -212,6 +278,24 @@ impl Agent {
         Ok(())
     }
 
+    /// Closes a session in the background.
+    fn close_slowly(self: &Arc<Self>, id: &RequestId, params: &Object) -> Done {
+        let name = required(params, "sessionId")?;
+        if let Some(session) = self.sessions().remove(&name) {
+            self.save(&session);
+            session.lock().is_closed = true;
+        }
+        self.closing().insert(name.clone());
+        let (agent, id) = (Arc::clone(self), id.clone());
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            agent.closing().remove(&name);
+            agent.answer(&id, "{}");
+            agent.out.flush();
+        });
+        Ok(())
+    }
+
     fn delete(&self, id: &RequestId, params: &Object) -> Done {
         let name = required(params, "sessionId")?;
         let session = self.sessions().remove(&name);
@@ -238,16 +322,25 @@ impl Agent {
     fn set_option(&self, id: &RequestId, params: &Object, voice: Voice) -> Done {
         let session = self.open_session(params)?;
         let option = required(params, "configId")?;
-        if voice.is_v1() && option == MODE {
-            return Err(invalid("the mode is set with `session/set_mode`"));
+        if !offer::has_option(&self.options.quirks, voice, &option) {
+            return Err(invalid(&format!("the {option} is not set with an option")));
         }
         self.set(&session, &option, &required(params, "value")?)?;
-        let options = offer::config_options(voice, &session.lock().saved);
+        let options = offer::config_options(&self.options.quirks, voice, &session.lock().saved);
         self.answer(id, &Text::new().raw("configOptions", &options).end());
         Ok(())
     }
 
     fn set(&self, session: &Session, option: &str, value: &str) -> Done {
+        let quirks = &self.options.quirks;
+        let is_default = [DEFAULT_MODE, DEFAULT_MODEL].contains(&value);
+        if session.lock().is_restored && !is_default && quirks.has(Quirk::RefusesSettings) {
+            let message = format!("the {option} cannot be set to `{value}` now");
+            return Err(RpcError::new(code::INTERNAL_ERROR, message));
+        }
+        if option == MODE && !is_default && quirks.has(Quirk::LacksModes) {
+            return Err(invalid(&format!("there is no {option} `{value}`")));
+        }
         if !offer::set(&mut session.lock().saved, option, value) {
             return Err(invalid(&format!("there is no {option} `{value}`")));
         }

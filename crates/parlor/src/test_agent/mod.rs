@@ -4,6 +4,7 @@
 //! and none of the code that serves sessions: a fault there must not be hidden by the same fault here.
 //!
 //! - `commands` has what a prompt may hold; a new command is a line of its table and an arm in `turn`.
+//! - `quirk` has what real agents do beyond the documents, chosen on the command line.
 //! - `say` knows how each dialect spells an update, `offer` what is said about agent and sessions as a whole.
 //! - `session` is one session with its queue, `store` keeps sessions that are not open.
 //! - `turn` runs steps: `words` has those that only talk, `stream` those that talk much, `ask` those that need the
@@ -16,6 +17,7 @@ mod json;
 mod methods;
 mod offer;
 mod output;
+mod quirk;
 mod say;
 mod server;
 mod session;
@@ -30,6 +32,7 @@ use std::path::PathBuf;
 use parlor_dialect::Dialect;
 
 pub(crate) use offer::Offers;
+pub(crate) use quirk::Quirks;
 pub(crate) use server::serve;
 pub(crate) use stream::monotonic;
 
@@ -46,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) state: Option<PathBuf>,
     /// What it calls itself.
     pub(crate) name: String,
+    /// What it does as some real agents do.
+    pub(crate) quirks: Quirks,
     /// Whether one has to log in first.
     pub(crate) auth: bool,
 }

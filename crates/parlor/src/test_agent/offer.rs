@@ -6,6 +6,7 @@ use std::str::FromStr;
 use super::Options;
 use super::commands::{COMMANDS, Step};
 use super::json::{Text, list};
+use super::quirk::{Quirk, Quirks};
 use super::say::{Voice, update};
 use super::session::Saved;
 use crate::script::Command;
@@ -47,6 +48,14 @@ const SETTINGS: [Setting; 2] = [
     Setting { id: MODE, name: "Mode", values: &[("ask", "Ask first"), ("code", "Write code")] },
     Setting { id: MODEL, name: "Model", values: &[("small", "Small"), ("large", "Large")] },
 ];
+
+impl Setting {
+    /// The values that an agent with these quirks offers.
+    fn values_with(&self, quirks: &Quirks) -> impl Iterator<Item = &(&'static str, &'static str)> {
+        let most = if self.id == MODE && quirks.has(Quirk::LacksModes) { 1 } else { self.values.len() };
+        self.values.iter().take(most)
+    }
+}
 
 impl Offer {
     const ALL: [(&str, Self); 8] = [
@@ -133,15 +142,20 @@ pub(super) fn initialize(options: &Options, voice: Voice) -> String {
 }
 
 /// What a session can be set to, in the answer that opens it.
-pub(super) fn session(voice: Voice, session: &Saved, text: Text) -> String {
-    let text = if voice.is_v1() { text.raw("modes", &modes(session)) } else { text };
-    text.raw("configOptions", &config_options(voice, session)).end()
+pub(super) fn session(quirks: &Quirks, voice: Voice, session: &Saved, text: Text) -> String {
+    if voice.is_v1() && quirks.has(Quirk::LacksSettings) {
+        return text.end();
+    }
+    let text = if voice.is_v1() { text.raw("modes", &modes(quirks, session)) } else { text };
+    let has_models = voice.is_v1() && quirks.has(Quirk::Models);
+    let text = if has_models { text.raw("models", &models(session)) } else { text };
+    text.raw("configOptions", &config_options(quirks, voice, session)).end()
 }
 
 /// The options of a session; v1 has modes beside them.
-pub(super) fn config_options(voice: Voice, session: &Saved) -> String {
+pub(super) fn config_options(quirks: &Quirks, voice: Voice, session: &Saved) -> String {
     let id = if voice.is_v1() { "id" } else { "configId" };
-    let shown = SETTINGS.iter().filter(|setting| !voice.is_v1() || setting.id != MODE);
+    let shown = SETTINGS.iter().filter(|setting| has_option(quirks, voice, setting.id));
     list(shown.map(|setting| {
         let value = |(value, name): &(&str, &str)| Text::new().str("value", value).str("name", name).end();
         Text::new()
@@ -150,14 +164,28 @@ pub(super) fn config_options(voice: Voice, session: &Saved) -> String {
             .str("category", setting.id)
             .str("type", "select")
             .str("currentValue", if setting.id == MODE { &session.mode } else { &session.model })
-            .raw("options", &list(setting.values.iter().map(value)))
+            .raw("options", &list(setting.values_with(quirks).map(value)))
             .end()
     }))
 }
 
-fn modes(session: &Saved) -> String {
+/// Whether something is set with an option.
+pub(super) fn has_option(quirks: &Quirks, voice: Voice, id: &str) -> bool {
+    if quirks.has(Quirk::LacksSettings) {
+        return false;
+    }
+    !voice.is_v1() || if id == MODE { quirks.has(Quirk::ModeOption) } else { !quirks.has(Quirk::Models) }
+}
+
+fn models(session: &Saved) -> String {
+    let model = |(id, name): &(&str, &str)| Text::new().str("modelId", id).str("name", name).end();
+    let available = list(SETTINGS[1].values.iter().map(model));
+    Text::new().str("currentModelId", &session.model).raw("availableModels", &available).end()
+}
+
+fn modes(quirks: &Quirks, session: &Saved) -> String {
     let mode = |(id, name): &(&str, &str)| Text::new().str("id", id).str("name", name).end();
-    let available = list(SETTINGS[0].values.iter().map(mode));
+    let available = list(SETTINGS[0].values_with(quirks).map(mode));
     Text::new().str("currentModeId", &session.mode).raw("availableModes", &available).end()
 }
 
@@ -173,11 +201,11 @@ pub(super) fn set(session: &mut Saved, option: &str, value: &str) -> bool {
 }
 
 /// Tells of a mode that the agent changed itself.
-pub(super) fn mode_changed(voice: Voice, session: &Saved) -> String {
+pub(super) fn mode_changed(quirks: &Quirks, voice: Voice, session: &Saved) -> String {
     if voice.is_v1() {
         return update("current_mode_update").str("currentModeId", &session.mode).end();
     }
-    update("config_option_update").raw("configOptions", &config_options(voice, session)).end()
+    update("config_option_update").raw("configOptions", &config_options(quirks, voice, session)).end()
 }
 
 /// Announces the commands of the script.

@@ -1,6 +1,6 @@
 //! The agent: what its threads share, and the loop that reads lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,6 +40,8 @@ pub(super) struct Agent {
     pub(super) peer: Mutex<Option<Arc<Peer>>>,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
     asked: Mutex<Asked<Sender<Event>>>,
+    /// The sessions that are being closed.
+    closing: Mutex<BTreeSet<String>>,
     /// Differs from process to process, so that ids do not come back.
     tag: u64,
     ids: AtomicU64,
@@ -67,6 +69,7 @@ pub(crate) fn serve(options: Options) -> Result<(), Failure> {
         peer: Mutex::default(),
         sessions: Mutex::default(),
         asked: Mutex::new(Asked::new(MAX_ASKED)),
+        closing: Mutex::default(),
         tag: random(),
         ids: AtomicU64::new(1),
         working: Mutex::new(0),
@@ -85,7 +88,7 @@ pub(crate) fn serve(options: Options) -> Result<(), Failure> {
         } else {
             lines.extend(&buffer[..read]);
         }
-        while let Some(frame) = lines.next_frame() {
+        while let Some(frame) = lines.next_line() {
             agent.line(frame.parse(agent.batches()));
         }
         if read == 0 {
@@ -249,6 +252,11 @@ impl Agent {
     /// The open sessions.
     pub(super) fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Session>>> {
         lock(&self.sessions)
+    }
+
+    /// The sessions that are being closed.
+    pub(super) fn closing(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        lock(&self.closing)
     }
 
     /// An open session.

@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) is_deleted: bool,
     /// Whether the session is not open any more.
     pub(super) is_closed: bool,
+    /// Whether it was loaded, resumed or forked, and not begun.
+    pub(super) is_restored: bool,
 }
 
 /// What a turn waits for.
@@ -112,6 +114,7 @@ impl Session {
             closing: Vec::new(),
             is_deleted: false,
             is_closed: false,
+            is_restored: false,
         };
         Self { id, state: Mutex::new(state) }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::commands::{Pace, STREAM_NUMBER, Stream};
+use super::commands::{Pace, STAMPED, STREAM_NUMBER, Stamp, Stream};
 use super::say::{Block, Role};
 use super::server::update_line;
 use super::turn::{End, Turn};
@@ -45,15 +45,20 @@ impl Turn {
         done
     }
 
-    /// Says chunks that begin like those of a stream, with the time at which each is written behind its number.
-    pub(super) fn stamp(&mut self, count: u32, rate: u32) -> Result<(), End> {
+    /// Sends chunks that begin like those of a stream, with the time at which each is written behind its number.
+    pub(super) fn stamp(&mut self, stamp: &Stamp) -> Result<(), End> {
         let id = self.agent.fresh_id();
-        let start = Instant::now();
-        (0..count).try_for_each(|number| {
-            self.wait(start + due(number, rate))?;
-            let block = Block::Text(format!("{number:08} {:020}", monotonic()));
-            let chunk = self.voice.chunk(Role::Agent, &id, &block.to_json());
-            self.agent.out.line_at_once(&update_line(&self.session.id, &chunk));
+        let text = format!("{:08} {:020}{}", 0, 0, filler(stamp.size - STAMPED));
+        let chunk = self.voice.chunk(Role::Agent, &id, &Block::Text(text.clone()).to_json());
+        let mut line = update_line(&self.session.id, &chunk);
+        // Hundreds of sessions may do this at a time, so a chunk costs no more than its digits and one write.
+        let place = line.find(&text).expect("letters stand in JSON as they are");
+        let start = Instant::now() + Duration::from_nanos(stamp.at.saturating_sub(monotonic()));
+        (0..stamp.count).try_for_each(|number| {
+            self.wait(start + due(number, stamp.rate))?;
+            let digits = format!("{number:08} {:020}", monotonic());
+            line.replace_range(place..place + digits.len(), &digits);
+            self.agent.out.line_at_once(&line);
             Ok(())
         })
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parlor_json::{Json, Object};
+use parlor_json::{Json, Object, string_literal};
 use parlor_wire::{RequestId, RpcError, write};
 
 use super::commands::{COMMANDS, Step};
@@ -138,6 +138,16 @@ impl Turn {
         Some(self.end_of_v1_turn(&request?, &end))
     }
 
+    /// Sends a notification of updates whose params are these and the session's id, whatever they are.
+    fn raw(&self, params: &str) {
+        let id = string_literal(self.session.id.as_str());
+        let params = params.replace("SESSION", id.trim_matches('"'));
+        let rest = params.trim().strip_prefix('{').unwrap_or_default();
+        self.agent.out.line(&format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{id},{rest}}}"#
+        ));
+    }
+
     /// Takes the prompt into the conversation. v2 tells the client so.
     fn insert(&mut self, request: &RequestId) {
         let content: Vec<Block> = self.content.iter().map(store::block).collect();
@@ -176,7 +186,8 @@ impl Turn {
             Step::Say(text) => self.say(&text)?,
             Step::Think(text) => self.speak(Role::Thought, &self.agent.fresh_id(), &text)?,
             Step::Tool(title) => self.tool(&title),
-            Step::Ask(title) => self.permission(&title)?,
+            Step::Ask(title) => self.permission(&title, true)?,
+            Step::AskOpen(title) => self.permission(&title, false)?,
             Step::Elicit => self.elicit()?,
             Step::Title(title) => {
                 self.session.lock().saved.title = (!title.is_empty()).then(|| title.clone());
@@ -199,7 +210,7 @@ impl Turn {
                 self.later.push((Duration::ZERO, updates.collect()));
             }
             Step::Stream(stream) => self.stream(&stream)?,
-            Step::Stamp { count, rate } => self.stamp(count, rate)?,
+            Step::Stamp(stamp) => self.stamp(&stamp)?,
             Step::Big(size) => self.big(size),
             Step::Image => self.image(),
             Step::Link => self.link(),
@@ -231,6 +242,7 @@ impl Turn {
                 self.agent.out.line("this line is not JSON {");
                 self.agent.out.line(r#"{"jsonrpc":"2.0","method":7}"#);
             }
+            Step::Raw(params) => self.raw(&params),
             // Nobody has to read what is written there.
             Step::Stderr(text) => drop(writeln!(io::stderr(), "{text}")),
             Step::Env(name) => match env::var_os(&name) {
@@ -303,15 +315,27 @@ impl Turn {
         Text::new().int("totalTokens", heard + said).int("inputTokens", heard).int("outputTokens", said).end()
     }
 
+    /// The texts of the prompt that are its script.
     fn texts(&self) -> Vec<String> {
-        let blocks = self.content.iter().filter_map(|block| Object::parse(block.raw()).ok());
-        let texts = blocks.filter(|block| json::text(block, "type").as_deref() == Some("text"));
-        texts.filter_map(|block| json::text(&block, "text")).collect()
+        self.blocks().filter_map(|(_, text)| text.filter(|text| !script::is_conversation(text))).collect()
     }
 
-    /// The types of the prompt's blocks that are not text.
+    /// The types of the prompt's blocks that are not its script.
     pub(super) fn other_blocks(&self) -> Vec<String> {
-        let blocks = self.content.iter().filter_map(|block| Object::parse(block.raw()).ok());
-        blocks.filter_map(|block| json::text(&block, "type")).filter(|type_| type_ != "text").collect()
+        let other = self.blocks().filter_map(|(type_, text)| match text {
+            None => Some(type_),
+            Some(text) => script::is_conversation(&text).then(|| "conversation".to_owned()),
+        });
+        other.collect()
+    }
+
+    /// The types of the prompt's blocks, and the texts of those that are text.
+    fn blocks(&self) -> impl Iterator<Item = (String, Option<String>)> {
+        self.content.iter().filter_map(|block| {
+            let block = Object::parse(block.raw()).ok()?;
+            let type_ = json::text(&block, "type")?;
+            let text = if type_ == "text" { Some(json::text(&block, "text")?) } else { None };
+            Some((type_, text))
+        })
     }
 }

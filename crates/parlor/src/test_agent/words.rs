@@ -115,7 +115,8 @@ impl Turn {
     pub(super) fn mode(&mut self, mode: &str) -> Result<(), End> {
         let changed = {
             let saved = &mut self.session.lock().saved;
-            offer::set(saved, offer::MODE, mode).then(|| offer::mode_changed(self.voice, saved))
+            let quirks = &self.agent.options.quirks;
+            offer::set(saved, offer::MODE, mode).then(|| offer::mode_changed(quirks, self.voice, saved))
         };
         match changed {
             Some(changed) => self.update(&changed),

@@ -10,7 +10,7 @@ use crate::{AGENTS, HERE, connector, knows, reason, said, soon, spawn, turn};
 async fn holds(session: &Session, count: usize) {
     let held = || {
         session.read(|transcript| {
-            let held = transcript.slot(Slot::Info)?.meta.as_ref()?.get("parlor/held")?.clone();
+            let held = transcript.slot(Slot::Info)?.meta.as_ref()?.get("parlor/queue")?.clone();
             elements(held.raw()).map(|held| held.len())
         })
     };

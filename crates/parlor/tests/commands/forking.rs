@@ -23,6 +23,22 @@ fn texts(place: &Place, session: &str) -> Vec<String> {
 }
 
 #[test]
+fn the_beginning_of_an_id_names_a_prompt_to_edit_whatever_other_messages_are_called() {
+    let place = Place::served();
+    let (mut session, mut messages) = begin(&place);
+    // Ids are random: until an answer begins as the first prompt does.
+    while !messages[1..].iter().any(|id| id[..1] == messages[0][..1]) || messages[2][..1] == messages[0][..1]
+    {
+        (session, messages) = begin(&place);
+    }
+    place.run(&["edit", &session, &messages[0][..1], "say Else."]).done();
+    assert_eq!(texts(&place, "latest"), ["say Else.", "Else."]);
+    // What a prompt and its answer are called has nothing in common.
+    let same = messages[0].chars().zip(messages[1].chars()).take_while(|(a, b)| a == b).count();
+    assert!(same < 8, "{messages:?}");
+}
+
+#[test]
 fn a_session_goes_on_from_a_message() {
     let place = Place::served();
     let (session, messages) = begin(&place);

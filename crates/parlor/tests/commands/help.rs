@@ -301,8 +301,8 @@ fn the_commands_explain_themselves() {
     expect![[r#"
         Look for what is wrong
 
-        Looks at the data directory, the database, the server, the configuration and the agents, and tries
-        the default agent. Nothing is changed. The exit code is 1 if something fails.
+        Looks at the data directory, the database, the sessions in it, the server, the configuration and the
+        agents, and tries the default agent. Nothing is changed. The exit code is 1 if something fails.
 
         Usage: parlor doctor [OPTIONS]
 
@@ -313,6 +313,10 @@ fn the_commands_explain_themselves() {
               --config <FILE>
                   The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
                   config directory]
+
+              --full
+                  Read every session, not only a sample where there are many, and check every index of the
+                  database
 
               --json
                   Print one JSON object

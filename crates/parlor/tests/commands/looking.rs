@@ -88,12 +88,51 @@ fn a_turn_is_seen_to_run_and_to_have_been_interrupted() {
 }
 
 #[test]
+fn turns_that_did_not_end_well_and_decisions_stay_visible() {
+    let mut place = Place::new();
+    place.serve(&["--agent", &format!("test={} test-agent", env!("CARGO_BIN_EXE_parlor"))]);
+    let id = place.begin("ask Delete it");
+    place.run(&["prompt", &id, "refuse"]).ended(1);
+    place.run(&["prompt", &id, "fail -32000 no model"]).ended(1);
+    place.run(&["prompt", &id, "say fine"]).done();
+    place.stop();
+    for command in
+        [&["show", &id][..], &["export", "--format", "markdown", &id], &["export", "--format", "html", &id]]
+    {
+        let shown = place.run(command).done().out;
+        for part in ["Delete it (by parlor)", "turn refused by the agent", "turn failed: no model"] {
+            assert!(shown.contains(part), "{command:?}: {part}: {shown}");
+        }
+    }
+    let events = place.run(&["show", &id, "--json"]).done().json()["events"].clone();
+    let types: Vec<_> = events.as_array().unwrap().iter().map(|event| event["type"].clone()).collect();
+    assert_eq!(types, ["decision", "turn_refused", "turn_failed"]);
+}
+
+#[test]
+fn the_latest_that_was_put_away_is_taken_out_again() {
+    let place = Place::served();
+    place.begin("say one");
+    let second = place.begin("say two");
+    assert!(place.run(&["archive", "latest"]).done().out.contains(&second));
+    assert!(place.run(&["archive", "--undo", "latest"]).done().out.contains(&second));
+    assert!(place.run(&["archive", "--undo", "latest"]).ended(2).err.contains("no session is archived"));
+    assert_eq!(place.run(&["ls", "--json"]).json().as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn names_have_to_mean_one_session() {
     let place = Place::new();
-    let (first, second) = (place.begin("say one"), place.begin("say two"));
-    let same: String =
-        first.chars().zip(second.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
-    let said = place.run(&["show", &same]).ended(2);
+    // Ids are random: until two begin with the same digit.
+    let mut ids = vec![place.begin("say one")];
+    let (first, second) = loop {
+        let next = place.begin("say two");
+        if let Some(same) = ids.iter().find(|id| id[..1] == next[..1]) {
+            break (same.clone(), next);
+        }
+        ids.push(next);
+    };
+    let said = place.run(&["show", &first[..1]]).ended(2);
     assert!(said.err.contains("beginning of 2 ids") && said.err.contains(&first), "{said:#?}");
     for name in ["nonsense", "", "\u{1b}[2J"] {
         let said = place.run(&["show", name]).ended(2);
@@ -214,4 +253,61 @@ fn a_reader_that_goes_away_is_no_failure() {
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""), "{args:?}");
     }
+}
+
+/// Escapes of a terminal, other controls, and what reorders text, as JSON writes them.
+const HOSTILE: &str = r"x\u001b[2J\u001b]0;t\u0007\u009b1m\r\b\u202e\u2066\u200fy";
+
+/// Nothing that moves a terminal or reorders its text.
+#[track_caller]
+fn is_harmless(what: &str, text: &str) {
+    let is_bidi = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_harmful = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_bidi(c);
+    let harmful: Vec<_> = text.lines().filter(|line| line.contains(is_harmful)).collect();
+    assert!(harmful.is_empty(), "{what}: {harmful:?}");
+}
+
+#[test]
+fn no_command_prints_what_would_change_the_terminal() {
+    let mut place = Place::with_test_agent();
+    let hostile: String = serde_json::from_str(&format!("\"{HOSTILE}\"")).unwrap();
+    let check = |args: &[&str], input: &str| {
+        let said = place.run_with(args, input);
+        for text in [&said.out, &said.err] {
+            is_harmless(&args.join(" "), text);
+        }
+        said
+    };
+    // The title is made of this.
+    let prompt =
+        format!("say heron {hostile}\nthink {hostile}\ntool {hostile}\nask {hostile}\nfail -32000 {hostile}");
+    let said = check(&["prompt", "--new", "--yes", "-"], &prompt);
+    assert!(said.out.contains("heron"), "{said:#?}");
+    let id = place.run(&["ls", "--json"]).done().json()[0]["sessionId"].as_str().unwrap().to_owned();
+    assert!(check(&["ls"], "").done().out.contains("heron"));
+    // All kinds of entries, with that in every string.
+    let lines = include_str!("../hostile.jsonl").lines();
+    let raw =
+        lines.map(|line| format!(r#"raw {{"sessionId":"SESSION","update":{line}}}"#).replace('!', HOSTILE));
+    let prompt = raw.chain(["say heron".to_owned()]).collect::<Vec<_>>().join("\n");
+    let said = check(&["prompt", &id, "-"], &prompt);
+    assert!(said.out.contains("heron"), "{said:#?}");
+    place.run(&["prompt", &id, "say heron", "--json"]).done();
+    let look = |place: &Place| {
+        for args in [
+            &["ls"][..],
+            &["search", "heron"],
+            &["show", &id],
+            &["export", "--format", "markdown", &id],
+            &["export", "--format", "html", &id],
+        ] {
+            let said = place.run(args).done();
+            is_harmless(&args.join(" "), &said.out);
+            is_harmless(&args.join(" "), &said.err);
+            assert!(said.out.contains(if args[0] == "ls" { "x\u{fffd}[2J" } else { "heron" }), "{said:#?}");
+        }
+    };
+    look(&place);
+    place.stop();
+    look(&place);
 }

@@ -6,4 +6,5 @@ mod looking;
 mod place;
 mod prompting;
 mod repairing;
+mod serving;
 mod terminal;

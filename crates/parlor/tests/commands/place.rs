@@ -1,12 +1,12 @@
 //! A data directory of its own for a test, with and without a server.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Where a test works.
@@ -127,6 +127,70 @@ impl Drop for Place {
         if let Some(mut server) = self.server.take() {
             let _ = server.wait();
         }
+    }
+}
+
+/// An editor at `parlor acp`, which speaks version 1.
+pub(crate) struct Editor {
+    child: Child,
+    input: std::process::ChildStdin,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Editor {
+    pub(crate) fn start(place: &Place) -> Self {
+        let mut child = place
+            .command(&["acp"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut editor = Self { child, input, lines };
+        editor.say(&json!({ "id": 1, "method": "initialize", "params": { "protocolVersion": 1 } }));
+        editor.until(|line| line["id"] == 1);
+        editor
+    }
+
+    fn say(&mut self, line: &Value) {
+        let mut line = line.clone();
+        line["jsonrpc"] = json!("2.0");
+        writeln!(self.input, "{line}").unwrap();
+    }
+
+    fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let line = self.lines.next().expect("another line").unwrap();
+            let line: Value = serde_json::from_str(&line).unwrap();
+            if is_it(&line) {
+                return line;
+            }
+        }
+    }
+
+    pub(crate) fn load(&mut self, session: &str) {
+        let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+        self.say(&json!({ "id": 2, "method": "session/load", "params": params }));
+        let answer = self.until(|line| line["id"] == 2 && line.get("method").is_none());
+        assert!(answer.get("error").is_none(), "{answer}");
+    }
+
+    /// Allows what is asked under this title, once it is.
+    pub(crate) fn allow(&mut self, title: &str) {
+        let asked = self.until(|line| {
+            line["method"] == "session/request_permission" && line["params"]["toolCall"]["title"] == title
+        });
+        let outcome = json!({ "outcome": "selected", "optionId": "allow-once" });
+        self.say(&json!({ "id": asked["id"], "result": { "outcome": outcome } }));
+    }
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::place::{Place, signal, until};
+use crate::terminal::Seat;
 
 #[test]
 fn the_answer_goes_out_and_the_rest_beside_it() {
@@ -49,8 +50,133 @@ fn flags_decide_what_the_agent_may_do() {
     );
     let said = place.run(&["prompt", "latest", "--no", "ask Delete it"]);
     assert!(said.out.contains("You did not allow it."), "{said:#?}");
+    // Without a terminal it is left to others; there is nobody.
     let said = place.run(&["prompt", "latest", "ask Delete it"]).ended(1);
-    assert!(said.err.contains("nobody is here to decide") && said.err.contains("cancelled"), "{said:#?}");
+    assert!(said.err.contains("no terminal to ask on") && said.err.contains("nobody decided"), "{said:#?}");
+    assert!(!said.out.contains("You allowed"), "{said:#?}");
+    // A form cannot be filled in without one, and that is said.
+    let said = place.run(&["prompt", "latest", "--yes", "elicit"]).ended(1);
+    assert!(said.err.contains("no terminal to fill it in on"), "{said:#?}");
+    let said = place.run(&["prompt", "latest", "--no", "elicit"]).done();
+    assert!(said.err.contains("declined (--no)"), "{said:#?}");
+}
+
+/// A prompt that runs beside others.
+fn begin(place: &Place, args: &[&str]) -> std::process::Child {
+    let mut command = place.command(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_prompt_that_waits_answers_nothing_of_the_turn_that_runs() {
+    for agent in ["--version 1", "--version 2"] {
+        let mut place = Place::new();
+        place.serve(&["--agent", &format!("test={} test-agent {agent}", env!("CARGO_BIN_EXE_parlor"))]);
+        let mut first = Seat::new(&place, &["prompt", "--new", "ask Delete it\nsay first"]);
+        first.sees("Answer (1-");
+        let waiting = ["--yes", "--no"].map(|flag| begin(&place, &["prompt", "latest", flag, "say waits"]));
+        let silent = begin(&place, &["prompt", "latest", "say waits"]);
+        let mut children = Vec::new();
+        for mut child in waiting.into_iter().chain([silent]) {
+            let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+            assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"));
+            children.push((child, err));
+        }
+        // The request is still there for the one whose turn it is.
+        first.types("n\n");
+        let (_, seen) = first.ends();
+        assert!(seen.contains("reject-once") && !seen.contains("decided elsewhere"), "{seen}");
+        for (child, err) in children {
+            let said = child.wait_with_output().unwrap();
+            assert!(said.status.success());
+            assert_eq!(String::from_utf8(said.stdout).unwrap(), "waits\n");
+            assert_eq!(err.collect::<Vec<_>>(), Vec::<String>::new());
+        }
+        place.stop();
+    }
+}
+
+#[test]
+fn what_is_asked_without_a_terminal_is_left_to_those_who_have_one() {
+    let place = Place::with_test_agent();
+    let id = place.begin("say hello");
+    let mut other = Seat::new(&place, &["prompt", &id, "ask First"]);
+    other.sees("Answer (1-");
+    let mut second = begin(&place, &["prompt", &id, "ask Second\nsay done"]);
+    let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"));
+    // A client that stays is asked as well.
+    let mut editor = crate::place::Editor::start(&place);
+    editor.load(&id);
+    other.types("y\n");
+    assert_eq!(other.ends().0, Some(0));
+    editor.allow("Second");
+    let said = second.wait_with_output().unwrap();
+    let err: Vec<_> = err.collect();
+    assert!(said.status.success(), "{err:?}");
+    assert!(err.iter().any(|line| line.contains("left to other clients")), "{err:?}");
+    assert!(!err.iter().any(|line| line.contains("nobody decided")), "{err:?}");
+}
+
+#[test]
+fn prompts_that_wait_do_not_keep_a_request_open_that_nobody_can_decide() {
+    for waiting in [&[][..], &["--yes"], &["--no"]] {
+        for agent in ["--version 1", "--version 2"] {
+            let mut place = Place::new();
+            place.serve(&["--agent", &format!("test={} test-agent {agent}", env!("CARGO_BIN_EXE_parlor"))]);
+            let id = place.begin("say hello");
+            let mut first = begin(&place, &["prompt", &id, "sleep 1500\nask Delete it\nsay first"]);
+            until(|| place.run(&["ls", "--json"]).json()[0]["state"] == "running");
+            let second = begin(&place, &[&["prompt", &id, "say second"], waiting].concat());
+            until(|| first.try_wait().unwrap().is_some());
+            let said = first.wait_with_output().unwrap();
+            let err = String::from_utf8(said.stderr).unwrap();
+            assert_eq!(said.status.code(), Some(1), "{err}");
+            assert!(err.contains("Delete it: nobody decided"), "{err}");
+            let said = second.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&said.stdout), "second\n");
+            assert_eq!(String::from_utf8_lossy(&said.stderr), "a turn runs; this waits for its end\n");
+            assert!(said.status.success());
+            place.stop();
+        }
+    }
+}
+
+#[test]
+fn a_request_that_a_waiting_prompt_declines_is_still_decided_by_an_editor() {
+    let place = Place::with_test_agent();
+    let id = place.begin("say hello");
+    let mut editor = crate::place::Editor::start(&place);
+    editor.load(&id);
+    let first = begin(&place, &["prompt", &id, "sleep 500\nask Delete it\nsay first"]);
+    until(|| place.run(&["ls", "--json"]).json()[0]["state"] == "running");
+    let second = begin(&place, &["prompt", &id, "say second"]);
+    editor.allow("Delete it");
+    let said = first.wait_with_output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("first"), "{said:?}");
+    assert_eq!(String::from_utf8_lossy(&second.wait_with_output().unwrap().stdout), "second\n");
+}
+
+#[test]
+fn each_of_many_queued_prompts_gets_its_own_answer_and_exit_code() {
+    for agent in ["--version 1", "--version 2"] {
+        let mut place = Place::new();
+        place.serve(&["--agent", &format!("test={} test-agent {agent}", env!("CARGO_BIN_EXE_parlor"))]);
+        let id = place.begin("say hello");
+        let children: Vec<_> = (0..12)
+            .map(|n| {
+                let text = if n % 3 == 2 { format!("say {n}\nrefuse") } else { format!("say {n}") };
+                begin(&place, &["prompt", &id, &text])
+            })
+            .collect();
+        for (n, child) in children.into_iter().enumerate() {
+            let said = child.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&said.stdout), format!("{n}\n"), "{agent}");
+            assert_eq!(said.status.code(), Some(i32::from(n % 3 == 2)), "{agent}: {n}: {said:?}");
+        }
+        place.stop();
+    }
 }
 
 #[test]
@@ -68,6 +194,98 @@ fn what_goes_wrong_is_said() {
     assert!(place.run(&["prompt", "--new", "--cwd", "/nowhere", "x"]).ended(2).err.contains("no directory"));
     let said = place.run(&["prompt", "--new", "crash"]).ended(1);
     assert!(said.err.contains("the turn ended with error"), "{said:#?}");
+}
+
+#[test]
+fn a_directory_is_stored_as_everybody_names_it_and_options_without_effect_are_refused() {
+    let mut place = Place::new();
+    std::fs::create_dir(place.work().join("inner")).unwrap();
+    std::fs::write(place.work().join("own.toml"), "").unwrap();
+    std::fs::write(place.work().join("other.toml"), "").unwrap();
+    place.serve(&["--config", "own.toml"]);
+    place.run(&["prompt", "--new", "--cwd", "inner/..", "say hello"]).done();
+    let listed = place.run(&["ls", "--json"]).json();
+    let work = place.work().canonicalize().unwrap();
+    assert_eq!(listed[0]["cwd"], work.to_str().unwrap());
+
+    for refused in [&["--agent", "demo"][..], &["--cwd", "inner"]] {
+        let said = place.run(&[&["prompt", "latest", "x"], refused].concat()).ended(2);
+        assert!(said.err.contains(&format!("{} has no effect", refused.join(" "))), "{said:#?}");
+    }
+    let said = place.run(&["prompt", "--config", "other.toml", "latest", "say again"]).ended(2);
+    assert!(said.err.contains("--config other.toml has no effect"), "{said:#?}");
+    // The one that the server has is fine.
+    place.run(&["prompt", "--config", "own.toml", "latest", "say again"]).done();
+}
+
+#[test]
+fn a_session_of_an_agent_that_is_parlor_itself_keeps_its_title_after_a_restart() {
+    let mut place = Place::served();
+    let id = place.begin("say Fix the bug");
+    let title = |place: &Place| place.run(&["ls", "--json"]).json()[0]["title"].clone();
+    let before = title(&place);
+    assert_eq!(before, "say Fix the bug");
+    place.stop();
+    place.serve(&[]);
+    place.run(&["prompt", &id, "say Another thing"]).done();
+    assert_eq!(title(&place), before);
+    let shown = place.run(&["show", &id, "--json"]).done().json();
+    assert_eq!(shown["info"]["_meta"]["parlor/title"], "made");
+}
+
+/// Agents that take their time to start, some for ever.
+fn slow_agents(place: &Place) {
+    let config = format!(
+        r#"
+[agents.slow]
+command = ["sh", "-c", "test -e fast || sleep 4; exec {parlor} test-agent --state {state}"]
+[agents.hangs]
+command = ["sh", "-c", "echo reading the license >&2; echo the license server is down >&2; exec sleep 600"]
+startup_timeout = 4
+"#,
+        parlor = env!("CARGO_BIN_EXE_parlor"),
+        state = place.path().join("state").display(),
+    );
+    std::fs::write(place.work().join("slow.toml"), config).unwrap();
+}
+
+#[test]
+fn an_agent_that_starts_slowly_is_waited_for_with_a_word() {
+    let mut place = Place::new();
+    slow_agents(&place);
+    place.serve(&["--config", "slow.toml"]);
+    let waiting = "waiting for agent 'slow' to start ...";
+    for flag in [None, Some("--json")] {
+        let args = [&["prompt", "--new", "--agent", "slow", "say hello"][..], flag.as_slice()].concat();
+        let said = place.run(&args).done();
+        assert_eq!(said.err.lines().filter(|line| *line == waiting).count(), 1, "{said:#?}");
+        assert!(said.out.contains("hello"), "{said:#?}");
+        place.stop();
+        place.serve(&["--config", "slow.toml"]);
+    }
+    // So it is where the agent is needed for a prompt only, and on a terminal.
+    let seat = Seat::new(&place, &["prompt", "latest", "say again"]);
+    seat.sees("waiting for agent 'slow'");
+    let (code, seen) = seat.ends();
+    assert_eq!((code, seen.matches("waiting for").count()), (Some(0), 1), "{seen}");
+    assert!(seen.contains("again"), "{seen}");
+    // Once it runs there is nothing to wait for.
+    let said = place.run(&["prompt", "latest", "sleep 3000\nsay done"]).done();
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("done\n", ""));
+}
+
+#[test]
+fn an_agent_that_never_starts_is_reported_with_its_last_words_and_a_hint() {
+    let mut place = Place::new();
+    slow_agents(&place);
+    place.serve(&["--config", "slow.toml"]);
+    let said = place.run(&["prompt", "--new", "--agent", "hangs", "say hello"]).ended(1);
+    let expected = "waiting for agent 'hangs' to start ...\n\
+                    parlor: agent 'hangs' did not answer initialize within 4 s: the license server is down (-32603)\n  \
+                    its standard error ends with:\n    reading the license\n    the license server is down\n  \
+                    hint: ";
+    assert!(said.err.starts_with(expected), "{said:#?}");
+    assert!(said.err.contains("startup_timeout") && said.out.is_empty(), "{said:#?}");
 }
 
 /// Interrupts a turn as soon as it has spoken, as often as told.
@@ -100,6 +318,31 @@ fn an_interrupt_cancels_the_turn() {
     assert_eq!(code, Some(1));
     assert_eq!(said[1..], ["cancelling; Ctrl-C again leaves at once", "the turn ended with cancelled"]);
     assert!(place.run(&["show", "latest"]).done().out.contains("idle: cancelled"));
+}
+
+#[test]
+fn an_interrupt_leaves_the_prompts_that_others_queued() {
+    for agent in ["--version 1", "--version 2"] {
+        let mut place = Place::new();
+        place.serve(&["--agent", &format!("test={} test-agent {agent}", env!("CARGO_BIN_EXE_parlor"))]);
+        let mut first = begin(&place, &["prompt", "--new", "say Hanging.\nsleep 60000"]);
+        let mut spoken = [0; 8];
+        first.stdout.as_mut().unwrap().read_exact(&mut spoken).unwrap();
+        assert_eq!(&spoken, b"Hanging.");
+        let mut second = begin(&place, &["prompt", "latest", "say Queued."]);
+        let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"), "{agent}");
+        signal(first.id().cast_signed(), rustix::process::Signal::INT);
+        let said = first.wait_with_output().unwrap();
+        let first_err = String::from_utf8(said.stderr).unwrap();
+        assert_eq!(said.status.code(), Some(1), "{agent}: {first_err}");
+        assert!(first_err.ends_with("the turn ended with cancelled\n"), "{agent}: {first_err}");
+        let said = second.wait_with_output().unwrap();
+        let rest: Vec<_> = err.collect();
+        assert!(said.status.success(), "{agent}: {rest:?}");
+        assert_eq!(String::from_utf8(said.stdout).unwrap(), "Queued.\n", "{agent}: {rest:?}");
+        place.stop();
+    }
 }
 
 #[test]

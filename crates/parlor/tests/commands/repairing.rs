@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::place::{Editor, Place, until};
 
 fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
     list.as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap()
@@ -53,11 +53,62 @@ fn a_healthy_place_is_healthy() {
     place.serve(&[]);
     place.begin("say hello");
     let said = place.run(&["doctor"]).done().plain();
-    for part in ["1 session, format version", "runs as process", "demo (Demo agent of parlor) answers, in v2"]
+    for part in
+        ["format version", "read 1 session", "runs as process", "demo (Demo agent of parlor) answers, in v2"]
     {
         assert!(said.out.contains(part), "{part}: {said:#?}");
     }
     assert!(said.out.lines().all(|line| line.starts_with("ok ")), "{said:#?}");
+}
+
+#[test]
+fn what_a_client_was_not_told_and_what_was_refused_is_reported() {
+    let mut place = Place::new();
+    place.serve(&["--agent", &format!("test={} test-agent --version 2", env!("CARGO_BIN_EXE_parlor"))]);
+    let id = place.begin("say hello");
+    let other = place.begin("say hello");
+    for command in ["status", "doctor"] {
+        let said = place.run(&[command]).done().plain();
+        assert!(!said.out.contains("losses"), "{said:#?}");
+    }
+    let mut editor = Editor::start(&place);
+    for (session, times) in [(&id, 2), (&other, 1)] {
+        editor.load(session);
+        // v1 has no notices.
+        let notice = r#"raw {"sessionId":"SESSION","update":{"sessionUpdate":"notice","severity":"info","title":"n"}}"#;
+        let text = [notice].repeat(times).join("\n");
+        place.run(&["prompt", session, &text]).done();
+    }
+    let bad = r#"raw {"sessionId":"SESSION","update":{"sessionUpdate":"agent_message_chunk","content":7}}"#;
+    place.run(&["prompt", &id, bad]).done();
+    let losses = || place.run(&["status", "--json"]).done().json()["losses"].clone();
+    let counts = |session: &str| {
+        let all = losses();
+        let one = all.as_array().unwrap().iter().find(|one| one["sessionId"] == session).cloned();
+        let kinds = one.map(|one| one["losses"].as_array().unwrap().clone()).unwrap_or_default();
+        assert!(kinds.iter().all(|kind| !kind["meaning"].as_str().unwrap().is_empty()), "{all}");
+        kinds.iter().map(|kind| format!("{} {}", kind["count"], kind["loss"])).collect::<Vec<_>>()
+    };
+    until(|| counts(&id) == ["2 \"notice\"", "1 \"update_refused\""] && counts(&other) == ["1 \"notice\""]);
+    let said = place.run(&["status"]).done().plain();
+    for line in
+        [format!("losses    {id}: 2 notice, 1 update_refused"), format!("losses    {other}: 1 notice")]
+    {
+        assert!(said.out.lines().any(|found| found.trim() == line), "{line}: {said:#?}");
+    }
+    let said = place.run(&["doctor"]).done().plain();
+    for part in [
+        "ok    losses          since the server started: 3 notice: ",
+        "warn  refused updates since the server started: 1 update_refused: ",
+    ] {
+        assert!(said.out.lines().any(|line| line.starts_with(part)), "{part}: {said:#?}");
+    }
+    let report = place.run(&["doctor", "--json"]).done().json();
+    let verdict = |name: &str| &named(&report["checks"], name)["verdict"];
+    assert_eq!(
+        (&report["ok"], verdict("losses"), verdict("refused updates")),
+        (&json!(true), &json!("ok"), &json!("warn"))
+    );
 }
 
 #[test]
@@ -92,6 +143,18 @@ fn what_is_broken_is_found() {
 }
 
 #[test]
+fn a_damaged_journal_is_no_reason_to_give_up_the_database() {
+    let mut place = Place::served();
+    place.begin("say fine");
+    place.stop();
+    fs::write(place.data().join("parlor.db.journal"), "this is no journal at all").unwrap();
+    let report = place.run(&["doctor", "--json"]).ended(1).json();
+    let check = named(&report["checks"], "database");
+    let hint = check["hint"].as_str().unwrap();
+    assert!(hint.contains("move the journal away") && !hint.contains("begins a new one"), "{check}");
+}
+
+#[test]
 fn an_agent_that_does_not_start_is_found() {
     let place = Place::new();
     let config = place.path().join("config.toml");
@@ -104,4 +167,87 @@ fn an_agent_that_does_not_start_is_found() {
         let line = said.out.lines().find(|line| line.contains("default agent")).unwrap();
         assert!(line.starts_with("fail") && line.contains(part), "{said:#?}");
     }
+}
+
+/// Changes the database of a place that no server has.
+fn edit(place: &Place, sql: &str) {
+    rusqlite::Connection::open(place.data().join("parlor.db")).unwrap().execute_batch(sql).unwrap();
+}
+
+#[test]
+fn a_session_that_cannot_be_read_is_found() {
+    let mut place = Place::served();
+    let (good, bad) = (place.begin("say fine"), place.begin("say broken"));
+    place.stop();
+    edit(
+        &place,
+        &format!(
+            "UPDATE entries SET head = 'no head' WHERE session = (SELECT key FROM sessions WHERE id = '\"{bad}\"')"
+        ),
+    );
+    for args in [&["doctor", "--json"][..], &["doctor", "--full", "--json"]] {
+        let report = place.run(args).ended(1).json();
+        let check = named(&report["checks"], "sessions");
+        assert_eq!(check["verdict"], "fail");
+        let message = check["message"].as_str().unwrap();
+        assert!(message.contains(&bad) && !message.contains(&good), "{message}");
+        assert_eq!(named(&report["checks"], "database")["verdict"], "ok");
+    }
+}
+
+#[test]
+fn without_full_a_sample_of_many_sessions_is_read() {
+    let mut place = Place::served();
+    place.begin("say fine");
+    place.stop();
+    // As many as there may be, with the one that was begun among them.
+    edit(
+        &place,
+        "WITH RECURSIVE n(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
+         INSERT INTO sessions SELECT n, '\"many-' || n || '\"', agent, NULL, cwd, NULL, NULL, created_at, rank + n, archived,
+             busy, data FROM n, sessions WHERE key = 1;
+         INSERT INTO entries SELECT 1000, 1, 1, 1000000, 0, 'no head';",
+    );
+    let message = |args: &[&str], code| {
+        let report = place.run(args).ended(code).json();
+        named(&report["checks"], "sessions")["message"].as_str().unwrap().to_owned()
+    };
+    let sampled = message(&["doctor", "--json"], 0);
+    assert!(sampled.contains("of 2000 sessions") && sampled.contains("--full"), "{sampled}");
+    assert!(message(&["doctor", "--full", "--json"], 1).contains("many-1000"));
+}
+
+#[test]
+fn a_damaged_file_is_found_also_where_no_session_is_read() {
+    let mut place = Place::served();
+    place.begin("say fine");
+    place.stop();
+    // A row that an index does not have.
+    edit(
+        &place,
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'WHERE busy = 1', 'WHERE busy = 0')
+         WHERE name = 'sessions_busy';",
+    );
+    let report = place.run(&["doctor", "--full", "--json"]).ended(1).json();
+    let check = named(&report["checks"], "database");
+    assert!(check["message"].as_str().unwrap().contains("sessions_busy"), "{check}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_an_error_and_not_an_empty_one() {
+    let place = Place::new();
+    let here = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    std::os::unix::fs::symlink(here("loop"), here("loop")).unwrap();
+    fs::write(here("file"), "").unwrap();
+    for name in ["loop", "file", "file/data"] {
+        for command in [&["ls"][..], &["ls", "--json"], &["show", "latest"], &["search", "x"], &["status"]] {
+            let said = place.run(&[command, &["--data", &here(name)]].concat()).ended(1);
+            assert!(said.err.contains(&here(name)), "{command:?}: {said:#?}");
+        }
+        let said = place.run(&["doctor", "--data", &here(name)]).ended(1).plain();
+        assert!(said.out.contains("fail  data directory"), "{said:#?}");
+    }
+    // The database itself.
+    fs::create_dir_all(place.data().join("parlor.db")).unwrap();
+    assert!(place.run(&["ls"]).ended(1).err.contains("parlor.db"));
 }

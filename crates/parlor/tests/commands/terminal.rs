@@ -12,14 +12,14 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::place::{Place, until};
 
 /// A command at a terminal of 60 columns.
-struct Seat {
+pub(crate) struct Seat {
     child: Child,
     keys: File,
     seen: Arc<Mutex<String>>,
 }
 
 impl Seat {
-    fn new(place: &Place, args: &[&str]) -> Self {
+    pub(crate) fn new(place: &Place, args: &[&str]) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -48,16 +48,16 @@ impl Seat {
         Self { child, keys, seen }
     }
 
-    fn sees(&self, text: &str) {
+    pub(crate) fn sees(&self, text: &str) {
         until(|| self.seen.lock().unwrap().contains(text));
     }
 
-    fn types(&mut self, text: &str) {
+    pub(crate) fn types(&mut self, text: &str) {
         self.keys.write_all(text.as_bytes()).unwrap();
     }
 
     /// The exit code and all that was on the screen.
-    fn ends(mut self) -> (Option<i32>, String) {
+    pub(crate) fn ends(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         // What was written last is still on its way.
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -69,14 +69,63 @@ impl Seat {
 fn a_person_chooses_by_number() {
     let place = Place::served();
     let mut seat = Seat::new(&place, &["prompt", "--new", "tool Look\nask Delete \u{1b}[2Jit"]);
-    seat.sees("Choose a number: ");
+    seat.sees("Answer (1-");
     seat.types("9\n");
-    until(|| seat.seen.lock().unwrap().matches("Choose a number: ").count() == 2);
+    until(|| seat.seen.lock().unwrap().matches("Answer (1-").count() == 2);
+    // Enter alone decides nothing.
+    seat.types("\n");
+    until(|| seat.seen.lock().unwrap().matches("Answer (1-").count() == 3);
     seat.types("1\n");
     let (code, seen) = seat.ends();
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.contains("You allowed it this once.") && seen.contains("✓ Look"), "{seen}");
     assert!(!seen.contains("\u{1b}[2J"), "{seen:?}");
+}
+
+#[test]
+fn a_permission_prompt_shows_where_and_what_and_takes_a_key() {
+    let place = Place::served();
+    let mut seat = Seat::new(&place, &["prompt", "--new", "ask Delete \u{202e}it"]);
+    seat.sees("Answer (1-");
+    let work = place.work().canonicalize().unwrap();
+    let start: String = work.to_str().unwrap().chars().take(30).collect();
+    seat.sees(&start);
+    seat.sees("‹U+202E›it");
+    seat.sees("delete");
+    seat.types("n\n");
+    let (_, seen) = seat.ends();
+    assert!(seen.contains("You did not allow it."), "{seen}");
+    assert!(!seen.contains('\u{202e}'), "{seen:?}");
+}
+
+#[test]
+fn what_was_typed_before_a_request_is_shown_does_not_answer_it() {
+    let place = Place::served();
+    let mut seat = Seat::new(&place, &["prompt", "--new", "ask First\nask Second"]);
+    seat.sees("Answer (1-");
+    // The second line, and the beginning of a third one, are there before the second request is.
+    seat.types("n\nn\n9");
+    until(|| seat.seen.lock().unwrap().matches("Answer (1-").count() == 2);
+    seat.types("y\n");
+    let (_, seen) = seat.ends();
+    let (rejected, allowed) = (seen.find("You did not allow it."), seen.find("You allowed it this once."));
+    assert!(rejected.is_some() && rejected < allowed, "{seen}");
+    assert_eq!(seen.matches("Answer (1-").count(), 2, "{seen}");
+}
+
+#[test]
+fn a_form_is_filled_in_on_the_terminal() {
+    let place = Place::with_test_agent();
+    let mut seat = Seat::new(&place, &["prompt", "--new", "elicit"]);
+    seat.sees("Who wants coffee?");
+    seat.types("1\n");
+    seat.sees("Your name");
+    seat.types("Ada\n");
+    seat.sees("Sugar?");
+    seat.types("y\n");
+    let (code, seen) = seat.ends();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains(r#""name":"Ada""#) && seen.contains(r#""sugar":true"#), "{seen}");
 }
 
 #[test]

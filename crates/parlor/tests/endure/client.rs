@@ -6,6 +6,7 @@ use parlor_client::{
     Activity, Agent, Connector, EntryId, Error, Hello, Listed, MessageId, Object, Prompt, Role, Session,
     SessionId, State, Transcript, Turn, Version,
 };
+use parlor_json::Json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -63,7 +64,24 @@ impl Client {
 
     /// Joins a session and is told all of it.
     pub(crate) fn join(&mut self, session: &SessionId) {
-        self.session = Some(self.wait(self.connection.load(session, "/".as_ref())).unwrap());
+        self.try_join(session).unwrap();
+    }
+
+    pub(crate) fn try_join(&mut self, session: &SessionId) -> Result<(), Error> {
+        self.session = Some(self.wait(self.connection.load(session, "/".as_ref()))?);
+        Ok(())
+    }
+
+    /// Forks the session at its end, and takes part in the fork from now on.
+    pub(crate) fn fork(&mut self) {
+        self.session = Some(self.wait(self.session().fork(None, "/".as_ref())).unwrap());
+    }
+
+    /// Has the server search.
+    pub(crate) fn search(&self, query: &str) {
+        let mut params = Object::default();
+        params.set("query", Json::parse(format!("\"{query}\"")).unwrap());
+        self.wait(self.connection.call("_parlor/search", &params)).unwrap();
     }
 
     /// Sends a prompt, and waits until it is taken.
@@ -85,8 +103,17 @@ impl Client {
 
     /// How many clients the server has.
     pub(crate) fn count(&self) -> String {
+        self.status("clients")
+    }
+
+    /// How many sessions the server has in memory.
+    pub(crate) fn live_sessions(&self) -> String {
+        self.status("liveSessions")
+    }
+
+    fn status(&self, name: &str) -> String {
         let status = self.wait(self.connection.call("_parlor/status", &Object::default())).unwrap();
-        status.get("clients").unwrap().as_str().to_owned()
+        status.get(name).unwrap().as_str().to_owned()
     }
 
     /// The sessions that there are.

@@ -1,12 +1,13 @@
 //! A server that is killed loses nothing that it showed or accepted.
 
+use std::process::Command;
 use std::time::Instant;
 
 use parlor_client::{Activity, Error, MessageId, Prompt, Role, Transcript, Turn};
 use tokio::task::JoinHandle;
 
-use crate::client::{Client, Shown, reason};
-use crate::server::{Place, figures};
+use crate::client::{Client, Shown, reason, said};
+use crate::server::{PARLOR, Place, figures};
 
 /// Numbers that look random and are the same in each run.
 struct Dice(u64);
@@ -157,4 +158,47 @@ fn a_server_that_is_killed_fifty_times_loses_nothing() {
 #[test]
 fn nor_does_one_with_an_agent_of_version_1() {
     rounds(15, 0xfeed, "--version 1");
+}
+
+/// What `parlor show` prints of the only session, without the room between words.
+fn shown_by_command(place: &Place) -> String {
+    let mut command = Command::new(PARLOR);
+    let output = command.args(["show", "latest", "--data"]).arg(place.data()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    without_space(&String::from_utf8(output.stdout).unwrap())
+}
+
+fn without_space(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+#[test]
+fn a_command_that_reads_the_files_finds_all_that_clients_were_shown() {
+    let place = Place::new().test_agent("");
+    let server = place.serve();
+    let mut client = server.client();
+    client.new_session().unwrap();
+    client.send("stream 100000 40 2000".into());
+    let mut length = 0;
+    let mut is_all_there = || {
+        client.until(|transcript| said(transcript).len() > length + 2000);
+        let said = client.said();
+        length = said.len();
+        said
+    };
+    for _ in 0..10 {
+        let said = without_space(&is_all_there());
+        assert!(shown_by_command(&place).contains(&said), "while the server runs");
+    }
+    is_all_there();
+    server.kill();
+    client.read_rest();
+    let said = without_space(&client.said());
+    assert!(shown_by_command(&place).contains(&said), "after it was killed");
+    // The next server goes on from there.
+    let server = place.serve();
+    assert!(shown_by_command(&place).contains(&said), "with the next server");
+    server.stop();
+    assert!(!place.data().join("parlor.db.journal").exists());
+    place.wait_for_no_agent();
 }

@@ -3,7 +3,9 @@
 mod client;
 #[cfg(target_os = "linux")]
 mod disk;
+mod files;
 mod killed;
 mod peers;
+mod resident;
 mod server;
 mod stalled;

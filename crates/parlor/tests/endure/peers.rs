@@ -99,11 +99,11 @@ fn what_is_no_agent_is_refused() {
     let mut bystander = server.client();
     bystander.new_session().unwrap();
     for (agent, why) in [
-        ("silent", "ended before it said who it is (exit status: 0)"),
+        ("silent", "ended before it answered initialize (exit status: 0)"),
         ("complaining", "no such model"),
-        ("chatty", "ended before it said who it is"),
+        ("chatty", "ended before it answered initialize"),
         ("missing", "/nowhere/to/be/found"),
-        ("hanging-up", "ended before it said who it is"),
+        ("hanging-up", "ended before it answered initialize"),
     ] {
         let begun = Instant::now();
         let mut client = server.client_of(agent);

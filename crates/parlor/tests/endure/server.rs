@@ -21,6 +21,7 @@ pub(crate) const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 pub(crate) struct Place {
     dir: TempDir,
     agents: Vec<String>,
+    options: Vec<String>,
 }
 
 /// A running server. It is killed when the test is done with it, and its watcher ends its agents.
@@ -31,12 +32,18 @@ pub(crate) struct Server {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { dir: TempDir::new().unwrap(), agents: Vec::new() }
+        Self { dir: TempDir::new().unwrap(), agents: Vec::new(), options: Vec::new() }
     }
 
     /// One more agent, by name and command.
     pub(crate) fn agent(mut self, name: &str, command: &str) -> Self {
         self.agents.push(format!("{name}={command}"));
+        self
+    }
+
+    /// One more option of the servers.
+    pub(crate) fn option(mut self, option: &str) -> Self {
+        self.options.push(option.to_owned());
         self
     }
 
@@ -67,6 +74,7 @@ impl Place {
         for agent in &self.agents {
             command.args(["--agent", agent]);
         }
+        command.args(&self.options);
         for name in ["XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"] {
             command.env(name, self.path());
         }
@@ -155,8 +163,17 @@ impl Server {
 
     /// The most memory that it ever had, in bytes.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
+        self.status("VmHWM:")
+    }
+
+    /// The memory that it has, in bytes.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        self.status("VmRSS:")
+    }
+
+    fn status(&self, name: &str) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
     }
 }

@@ -8,11 +8,11 @@ use crate::server::Server;
 
 #[test]
 fn an_agent_that_hangs_is_waited_for_as_long_as_was_chosen() {
-    let server = Server::with("[agents.hangs]\ncommand = [\"sleep\", \"600\"]\npatience = 1\n");
+    let server = Server::with("[agents.hangs]\ncommand = [\"sleep\", \"600\"]\nstartup_timeout = 1\n");
     // The first client of an agent waits for it, and is not turned away.
     let mut client = server.client(Door::Unix, Dialect::V2, "hangs");
     let refused = client.call("session/new", json!({ "cwd": "/", "mcpServers": [] })).unwrap_err();
-    assert_eq!(refused["message"], "the agent 'hangs' does not say who it is");
+    assert_eq!(refused["message"], "agent 'hangs' did not answer initialize within 1 s");
     assert!(client.call("session/list", json!({})).is_ok());
 }
 
@@ -41,15 +41,18 @@ fn those_who_wait_for_an_agent_that_hangs_wait_together() {
     let home = tempfile::tempdir().unwrap();
     let starts = home.path().join("starts");
     let server = Server::with(&format!(
-        "[agents.hangs]\ncommand = [\"sh\", \"-c\", 'echo >> \"$0\"; exec sleep 600', \"{}\"]\npatience = 1\n",
+        "[agents.hangs]\ncommand = [\"sh\", \"-c\", 'echo >> \"$0\"; exec sleep 600', \"{}\"]\nstartup_timeout = 1\n",
         starts.display()
     ));
     let mut client = server.client(Door::Unix, Dialect::V2, "hangs");
     let new = json!({ "cwd": "/", "mcpServers": [] });
     let asked: Vec<_> = (0..10).map(|_| client.send("session/new", new.clone())).collect();
     for id in asked {
-        assert_eq!(client.answer(id).unwrap_err()["message"], "the agent 'hangs' does not say who it is");
+        assert_eq!(
+            client.answer(id).unwrap_err()["message"],
+            "agent 'hangs' did not answer initialize within 1 s"
+        );
     }
-    // Once for the first words of the client, and once for all sessions.
+    // Once for the first words of the client and its first session, and once for all others.
     assert_eq!(std::fs::read_to_string(starts).unwrap(), "\n\n");
 }

@@ -1,11 +1,11 @@
 //! Who may do what, what does not exist, and what is not said properly.
 
 use parlor_dialect::Dialect;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Guest, code};
-use crate::doors::{DOORS, Door};
-use crate::server::{AGENTS, Server};
+use crate::doors::{DOORS, Door, acp, stdio};
+use crate::server::{AGENTS, PARLOR, PATIENCE, Server};
 
 #[test]
 fn an_observer_watches_and_does_nothing_else() {
@@ -25,7 +25,7 @@ fn an_observer_watches_and_does_nothing_else() {
                 ("session/delete", about.clone()),
                 ("session/close", about.clone()),
                 ("session/set_mode", json!({ "sessionId": session, "modeId": "code" })),
-                ("_parlor/unhold", json!({ "sessionId": session, "id": 1 })),
+                ("_parlor/withdraw", json!({ "sessionId": session, "id": 1 })),
                 ("_example/anything", about.clone()),
             ] {
                 let refused = observer.call(method, params).unwrap_err();
@@ -47,6 +47,69 @@ fn an_observer_watches_and_does_nothing_else() {
 }
 
 #[test]
+fn an_observer_is_not_told_the_command_lines_of_agents() {
+    let server =
+        Server::with("[agents.secretive]\ncommand = 'PARLOR test-agent --state HOME/secret-of-the-config'\n");
+    let mut command = acp(server.home());
+    command
+        .args(["--", PARLOR, "test-agent", "--state"])
+        .arg(server.home().path().join("secret-of-the-person"));
+    let mut driver = Guest::new(Door::Unix, Dialect::V2, "v2").over(stdio(command));
+    let session = driver.new_session();
+    driver.turn(&session, "say findable words");
+    let questions = [
+        ("_parlor/agents", json!({})),
+        ("_parlor/status", json!({})),
+        ("session/list", json!({ "_meta": { "parlor/agent": "*" } })),
+        ("_parlor/search", json!({ "query": "findable" })),
+    ];
+    let told = driver.call("_parlor/agents", json!({})).unwrap().to_string();
+    assert!(told.contains("secret-of-the-config"), "{told}");
+    for dialect in Dialect::ALL {
+        let mut observer = Guest::new(Door::Web, dialect, "v2").observing().join(&server);
+        for (method, params) in &questions {
+            let told = observer.call(method, params.clone()).unwrap().to_string();
+            assert!(!told.contains("secret-of"), "{method}: {told}");
+        }
+        observer.load(&session);
+        let listed = observer.call("session/list", json!({ "_meta": { "parlor/agent": "*" } })).unwrap();
+        assert_eq!(listed["sessions"][0]["_meta"]["parlor/agent"], "parlor", "{listed}");
+        assert!(!observer.heard.iter().any(|line| line.to_string().contains("secret-of")));
+    }
+}
+
+#[test]
+fn an_observer_is_not_told_the_command_line_of_an_agent_that_fails() {
+    for dialect in Dialect::ALL {
+        let server = Server::start();
+        let mut command = acp(server.home());
+        command
+            .args(["--", PARLOR, "test-agent", "--version", "1", "--offers", "none", "--state"])
+            .arg(server.home().path().join("secret-of-the-person"));
+        let mut driver = Guest::new(Door::Unix, Dialect::V1, "").over(stdio(command));
+        let session = driver.new_session();
+        let observing = || Guest::new(Door::Web, dialect, "v2").observing().with_events();
+        let mut observer = observing().join(&server);
+        observer.load(&session);
+        let prompt = driver.prompt(&session, "say Before.\ncrash 3");
+        let failed = driver.answer(prompt).unwrap_err();
+        let message = failed["message"].as_str().unwrap();
+        assert!(message.starts_with("agent 'parlor' ended"), "{failed}");
+        assert!(!message.contains("secret-of"), "{failed}");
+        // It has forgotten the session, which is on record.
+        driver.turn(&session, "say After.");
+        observer.hears(&session, "After.");
+        let mut later = observing().join(&server);
+        later.load(&session);
+        for client in [&observer, &later] {
+            let told = client.heard.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            assert!(told.contains("agent 'parlor' "), "{told}");
+            assert!(!told.contains("secret-of"), "{told}");
+        }
+    }
+}
+
+#[test]
 fn what_does_not_exist_is_not_found() {
     let server = Server::start();
     for (dialect, door) in Dialect::ALL.into_iter().zip(DOORS) {
@@ -55,7 +118,7 @@ fn what_does_not_exist_is_not_found() {
         assert_eq!(code(&client.resume("nowhere", None)), -32002);
         let prompt = client.prompt("nowhere", "hello");
         assert_eq!(code(&client.answer(prompt)), -32002);
-        for method in ["session/delete", "session/close", "session/set_config_option", "_example/x"] {
+        for method in ["session/archive", "session/set_config_option", "_example/x"] {
             let params = json!({ "sessionId": "nowhere", "configId": "x", "value": "y" });
             assert_eq!(code(&client.call(method, params)), -32002, "{method}");
         }
@@ -69,6 +132,44 @@ fn what_does_not_exist_is_not_found() {
         );
         assert_eq!(code(&client.call("initialize", json!({ "protocolVersion": 1 }))), -32600);
         assert_eq!(client.turn(&session, "say Fine."), "end_turn");
+    }
+}
+
+#[test]
+fn a_batch_is_answered_with_one_array() {
+    let server = Server::start();
+    for (n, door) in DOORS.into_iter().enumerate() {
+        for dialect in [Dialect::V2, Dialect::Draft] {
+            let mut client = server.client(door, dialect, AGENTS[n]);
+            let session = client.new_session();
+            let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "say Hi." }] });
+            let batch = json!([
+                { "jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt },
+                { "jsonrpc": "2.0", "id": 900, "method": "session/list", "params": {} },
+                { "jsonrpc": "2.0", "method": "_example/notified" },
+                { "jsonrpc": "2.0", "id": 901, "method": "session/load", "params": { "sessionId": 7 } },
+                7,
+            ]);
+            client.say(&batch.to_string());
+            // Notifications alone have no answer.
+            client.say(r#"[{"jsonrpc":"2.0","method":"_example/notified"}]"#);
+            let answers = loop {
+                let line = client.ears.recv_timeout(PATIENCE).unwrap();
+                let line: Value = serde_json::from_str(&line).unwrap();
+                assert!(line.get("id").is_none(), "an answer by itself: {line}");
+                if let Value::Array(answers) = line {
+                    break answers;
+                }
+            };
+            let of = |id: Value| answers.iter().find(|answer| answer["id"] == id).unwrap().clone();
+            assert_eq!(answers.len(), 4, "{answers:?}");
+            assert!(of(json!("p"))["result"].is_object());
+            assert!(of(json!(900))["result"]["sessions"].is_array());
+            assert_eq!(of(json!(901))["error"]["code"], -32602);
+            assert_eq!(of(Value::Null)["error"]["code"], -32600);
+            // What is asked by itself is answered by itself.
+            client.call("_parlor/status", json!({})).unwrap();
+        }
     }
 }
 
@@ -144,7 +245,7 @@ fn what_cannot_be_read_ends_no_connection() {
         }
         client.say(&format!("{}[]", "[".repeat(100_000)));
         assert_eq!(client.turn(&session, "say Still here.\ngarbage\nsay And here."), "end_turn");
-        client.hears(&session, "here.");
+        client.hears(&session, "And here.");
         let answers =
             client.heard[mark..].iter().filter(|line| line["id"].is_null() && line.get("error").is_some());
         let codes: Vec<_> = answers.map(|line| line["error"]["code"].as_i64().unwrap()).collect();

@@ -3,10 +3,12 @@
 use std::fs;
 
 use parlor_dialect::Dialect;
-use serde_json::json;
+use parlor_session::EntryId;
+use serde_json::{Value, json};
 
 use crate::client::{Client, Guest};
 use crate::doors::{DOORS, Door};
+use crate::puppet::{PUPPETS, Puppet};
 use crate::server::{AGENTS, Server};
 
 const PERMISSION: &str = "session/request_permission";
@@ -187,6 +189,66 @@ fn files_are_the_editors_where_it_has_them_and_else_on_the_disk() {
 }
 
 #[test]
+fn files_outside_of_the_session_are_not_served() {
+    let server = Server::with(
+        "[agents.all]\ncommand = ['PARLOR', 'test-agent', '--version', '1']\nfs = 'all'\n\
+         [agents.off]\ncommand = ['PARLOR', 'test-agent', '--version', '1']\nfs = 'off'\n",
+    );
+    let home = server.home().path();
+    let name = |name: &str| home.join(name).to_str().unwrap().to_owned();
+    for folder in ["work", "more"] {
+        fs::create_dir(name(folder)).unwrap();
+        fs::write(name(&format!("{folder}/notes")), format!("in {folder}")).unwrap();
+    }
+    fs::write(name("secret"), "in nobody's way").unwrap();
+    let able = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
+    let refused = |said: &str, why: &str| said.contains("failed") && said.contains(why);
+    for (agent, outside) in [("v1", false), ("anonymous", false), ("all", true)] {
+        // Whether parlor serves the files or an editor does.
+        for is_editor in [false, true] {
+            let guest = Guest::new(Door::Unix, Dialect::V1, agent);
+            let guest = if is_editor { guest.able(able.clone()) } else { guest };
+            let mut client = guest.join(&server);
+            let params =
+                json!({ "cwd": name("work"), "mcpServers": [], "additionalDirectories": [name("more")] });
+            let session =
+                client.call("session/new", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
+            let mut last = |prompt: &str, serves: bool| {
+                let id = client.prompt(&session, prompt);
+                if is_editor && serves {
+                    let question = client.question("fs/read_text_file");
+                    let path = question["params"]["path"].as_str().unwrap();
+                    let content = fs::read_to_string(path).unwrap();
+                    client.respond(&question, &json!({ "content": content }));
+                }
+                client.end_of(&session, id);
+                client.transcript(&session).last().unwrap().clone()
+            };
+            assert!(last(&format!("read {}", name("work/notes")), true).contains("says: in work"));
+            assert!(last(&format!("read {}", name("more/notes")), true).contains("says: in more"));
+            let secret = last(&format!("read {}", name("secret")), outside);
+            assert_eq!(secret.contains("nobody's way"), outside, "{secret}");
+            if !outside {
+                assert!(refused(&secret, "outside of the session's directories"), "{secret}");
+                let written = last(&format!("write {} mine", name("secret")), false);
+                assert!(refused(&written, "outside of the session's directories"), "{written}");
+            }
+            for private in [name("data/token"), "/proc/self/environ".to_owned()] {
+                let said = last(&format!("read {private}"), false);
+                assert!(refused(&said, "are not served"), "{said}");
+                let said = last(&format!("write {private} mine"), false);
+                assert!(refused(&said, "are not served"), "{said}");
+            }
+        }
+    }
+    let mut client = Guest::new(Door::Unix, Dialect::V1, "off").able(able).join(&server);
+    let session = client.new_session();
+    client.turn(&session, &format!("read {}", name("work/notes")));
+    client.hears(&session, "This client reads no files for me.");
+    assert_eq!(fs::read_to_string(name("secret")).unwrap(), "in nobody's way");
+}
+
+#[test]
 fn a_terminal_that_parlor_runs_can_be_cancelled() {
     let server = Server::start();
     for dialect in [Dialect::V2, Dialect::Draft] {
@@ -228,5 +290,200 @@ fn terminals_run_in_parlor_and_show_for_everybody() {
         // In v1 it is what the tool call shows.
         let calls = clients[0].view(&session)["toolCalls"].to_string();
         assert!(calls.contains("from the\\nterminal"), "{calls}");
+    }
+}
+
+#[test]
+fn a_file_that_an_editor_was_asked_for_comes_from_the_disk_when_it_leaves() {
+    let server = Server::with(PUPPETS);
+    let puppet = Puppet::of(&server, "puppet-v1");
+    let able = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
+    let place = server.home().path().join("place");
+    fs::create_dir(&place).unwrap();
+    let (read, written) = (place.join("read"), place.join("written"));
+    fs::write(&read, "on the disk").unwrap();
+    for (n, how) in ["it closes the session", "its connection ends"].into_iter().enumerate() {
+        let mut editor = Guest::new(Door::Unix, Dialect::V1, "puppet-v1").able(able.clone()).join(&server);
+        let session = editor.new_session_in(place.to_str().unwrap());
+        let mut other = server.client(Door::Unix, Dialect::V2, "puppet-v1");
+        other.load(&session);
+        editor.prompt(&session, "go");
+        let prompt = puppet.prompt();
+        puppet.ask(&prompt, 1, "fs/read_text_file", json!({ "path": read }));
+        let question = editor.question("fs/read_text_file");
+        puppet.ask(&prompt, 2, "fs/write_text_file", json!({ "path": written, "content": how }));
+        editor.question("fs/write_text_file");
+        if n == 0 {
+            editor.call("session/close", json!({ "sessionId": session })).unwrap();
+            editor.taken_back(&question);
+        } else {
+            drop(editor);
+        }
+        let mut answers = [puppet.next_answer(), puppet.next_answer()];
+        answers.sort_by_key(|answer| answer["id"].as_u64());
+        assert_eq!(answers[0]["result"]["content"], "on the disk", "{how}: {answers:?}");
+        assert!(answers[1].get("result").is_some(), "{how}: {answers:?}");
+        assert_eq!(fs::read_to_string(&written).unwrap(), how);
+        // What it asks for from now on comes from there as well.
+        puppet.ask(&prompt, 3, "fs/read_text_file", json!({ "path": written }));
+        assert_eq!(puppet.answered(3)["result"]["content"], how);
+        puppet.ask(&prompt, 4, "fs/read_text_file", json!({ "path": server.home().config() }));
+        assert!(puppet.answered(4).get("error").is_some());
+        puppet.turn(&prompt, "m", "end_turn");
+        other.idle(&session, 0);
+    }
+}
+
+#[test]
+fn a_request_for_one_client_does_not_wait_for_one_that_left_or_for_an_agent_that_took_it_back() {
+    let server = Server::with(PUPPETS);
+    for name in ["puppet-v1", "puppet-v2"] {
+        let puppet = Puppet::of(&server, name);
+        for dialect in Dialect::ALL {
+            for how in ["it closes the session", "its connection ends", "the agent takes it back"] {
+                let mut client = server.client(Door::Unix, dialect, name);
+                let session = client.new_session();
+                let mut other = server.client(Door::Unix, Dialect::V2, name);
+                other.load(&session);
+                let asked = client.prompt(&session, "go");
+                let prompt = puppet.prompt();
+                if name == "puppet-v2" {
+                    puppet.accept(&prompt, "m");
+                    puppet.state(&prompt, "running", None);
+                }
+                puppet.ask(&prompt, 7, "_example/weather", json!({}));
+                let question = client.question("_example/weather");
+                match how {
+                    "it closes the session" => {
+                        client.call("session/close", json!({ "sessionId": session })).unwrap();
+                        client.taken_back(&question);
+                    }
+                    "its connection ends" => drop(client),
+                    _ => {
+                        let params = json!({ "requestId": 7 });
+                        puppet.say(
+                            &json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": params }),
+                        );
+                        client.taken_back(&question);
+                        assert_eq!(puppet.answered(7)["error"]["code"], -32800);
+                        end(&puppet, name, &prompt);
+                        client.end_of(&session, asked);
+                        // Too late: nobody listens to this any more.
+                        client.respond(&question, &json!({ "sky": "blue" }));
+                        continue;
+                    }
+                }
+                let error = puppet.answered(7)["error"].clone();
+                assert!(
+                    error["message"].as_str().unwrap().contains("has left the session"),
+                    "{how}: {error}"
+                );
+                end(&puppet, name, &prompt);
+                other.idle(&session, 0);
+            }
+        }
+    }
+}
+
+/// The puppet ends a turn that runs.
+fn end(puppet: &Puppet, name: &str, prompt: &Value) {
+    match name {
+        "puppet-v1" => puppet.answer(prompt, &json!({ "stopReason": "end_turn" })),
+        _ => puppet.state(prompt, "idle", Some("end_turn")),
+    }
+}
+
+#[test]
+fn a_request_names_its_tool_call_as_the_clients_know_it() {
+    let server = Server::with(PUPPETS);
+    let able = json!({ "elicitation": { "form": {} } });
+    for name in ["puppet-v1", "puppet-v2", "puppet-draft"] {
+        let puppet = Puppet::of(&server, name);
+        let call = |prompt: &Value, status: &str| {
+            let kind = if name == "puppet-v1" { "tool_call" } else { "tool_call_update" };
+            puppet.update(
+                prompt,
+                &json!({ "sessionUpdate": kind, "toolCallId": "t1", "title": "It", "status": status }),
+            );
+        };
+        let mut first = server.client(Door::Unix, Dialect::V2, name);
+        let session = first.new_session();
+        let asked = first.prompt(&session, "one");
+        let prompt = puppet.prompt();
+        call(&prompt, "completed");
+        puppet.turn(&prompt, "m1", "end_turn");
+        first.end_of(&session, asked);
+        // A fork has its tool calls, and an agent session that uses the same name for another one.
+        let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+        let fork = first.call("session/fork", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
+        let mut clients = Dialect::ALL.map(|dialect| {
+            Guest::new(Door::Unix, dialect, name).able(able.clone()).with_events().join(&server)
+        });
+        clients.iter_mut().for_each(|client| drop(client.load(&fork)));
+        let asked = clients[1].prompt(&fork, "two");
+        let prompt = puppet.prompt();
+        if name != "puppet-v1" {
+            puppet.accept(&prompt, "m2");
+            puppet.state(&prompt, "running", None);
+        }
+        call(&prompt, "in_progress");
+        let id = clients[1].until("the tool call", |client| {
+            let transcript = client.folds[&fork].transcript();
+            let calls = transcript.entries().iter().filter_map(|entry| {
+                if let EntryId::ToolCall(id) = entry.id() { Some(id.to_string()) } else { None }
+            });
+            calls.skip(1).last()
+        });
+        assert_ne!(id, "t1");
+        let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }]);
+        let shown = json!({ "toolCallId": "t1", "title": "It", "kind": "edit" });
+        let permission =
+            |subject: Value| json!({ "options": options, "title": "May I?", "subject": subject });
+        let form = json!({ "toolCallId": "t1", "mode": "form", "message": "Who?",
+            "requestedSchema": { "type": "object", "properties": {} } });
+        let mut requests = vec![("elicitation/create", form)];
+        if name == "puppet-v1" {
+            requests.push((PERMISSION, json!({ "options": options, "toolCall": shown })));
+        } else {
+            requests.push((PERMISSION, permission(json!({ "type": "tool_call", "toolCall": shown }))));
+            let command = json!({ "type": "command", "command": "ls", "cwd": "/", "toolCallId": "t1" });
+            requests.push((PERMISSION, permission(command)));
+        }
+        for (number, (method, params)) in (100..).zip(requests) {
+            let marks = clients.each_ref().map(Client::mark);
+            puppet.ask(&prompt, number, method, params);
+            let questions = clients.each_mut().map(|client| client.question(method));
+            for (question, client) in questions.iter().zip(&clients) {
+                let params = &question["params"];
+                assert_eq!(params["sessionId"], fork.as_str(), "{question}");
+                let named = [
+                    &params["toolCallId"],
+                    &params["toolCall"]["toolCallId"],
+                    &params["subject"]["toolCallId"],
+                    &params["subject"]["toolCall"]["toolCallId"],
+                ];
+                let named: Vec<_> = named.into_iter().filter(|id| id.is_string()).collect();
+                // What v1 shows of a command is a tool call that is none of the session's.
+                let is_made = client.dialect == Dialect::V1 && number == 102;
+                assert!(named == [id.as_str()] || is_made && named != ["t1"], "{name}: {id}: {question}");
+            }
+            match method {
+                PERMISSION => clients[0].choose(&questions[0], "yes"),
+                _ => clients[0].respond(&questions[0], &json!({ "action": "decline" })),
+            }
+            puppet.answered(number);
+            let event =
+                clients[2].update(&fork, marks[2], "the decision", |update| update["type"] == "decision");
+            assert_eq!(event["toolCallId"], id.as_str(), "{event}");
+        }
+        if name == "puppet-v2" {
+            let cancel = clients[1].send("tool_call/cancel", json!({ "sessionId": fork, "toolCallId": id }));
+            let cancelled = puppet.until("tool_call/cancel");
+            assert_eq!(cancelled["params"]["toolCallId"], "t1", "{cancelled}");
+            puppet.answer(&cancelled, &json!({}));
+            clients[1].answer(cancel).unwrap();
+        }
+        end(&puppet, name, &prompt);
+        clients[1].end_of(&fork, asked);
     }
 }

@@ -1,14 +1,14 @@
 //! `parlor acp`, as editors start it.
 
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use parlor_dialect::Dialect;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::client::{Client, Guest};
-use crate::doors::{Door, acp, stdio};
+use crate::doors::{Door, Mouth, acp, stdio};
 use crate::server::{Home, PARLOR, PATIENCE, Server, is_alive};
 
 /// A server that an editor starts. It is ended with its test.
@@ -64,6 +64,63 @@ fn an_editor_starts_a_server_and_the_next_one_joins_it() {
     assert_eq!(three.transcript(&session).len(), 4);
 }
 
+/// A process and all that it has started, as those find it who end a program with its children.
+fn tree_of(root: u32) -> Vec<u32> {
+    let listed = std::process::Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let numbers = listed.lines().map(|line| line.split_whitespace().map(|word| word.parse().unwrap()));
+    let pairs: Vec<Vec<u32>> = numbers.map(Iterator::collect).collect();
+    let mut tree = vec![root];
+    let mut next = 0;
+    while let Some(parent) = tree.get(next).copied() {
+        tree.extend(pairs.iter().filter(|pair| pair[1] == parent).map(|pair| pair[0]));
+        next += 1;
+    }
+    tree
+}
+
+/// The process session of a process. `getsid` cannot be asked: rustix panics at the session 0, which is that of a leader
+/// outside of this process namespace.
+fn process_session(pid: Pid) -> String {
+    let pid = pid.as_raw_nonzero().to_string();
+    let listed = std::process::Command::new("ps").args(["-o", "sess=", "-p", &pid]).output().unwrap();
+    let session = String::from_utf8(listed.stdout).unwrap().trim().to_owned();
+    assert_ne!(session, "", "process {pid} is listed");
+    session
+}
+
+#[test]
+fn who_kills_an_editors_agent_with_all_that_it_started_does_not_end_the_server() {
+    let started = Started(Home::new(""));
+    let mut command = acp(&started.0);
+    command.args(["--agent", "v2"]);
+    // As editors do it, so that they can end all of it.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let (mouth, ears) = stdio(command);
+    let Mouth::Stdio { process, .. } = &mouth else { panic!("it is a command") };
+    let pid = process.id();
+    let mut one = Guest::new(Door::Stdio, Dialect::V2, "v2").over((mouth, ears));
+    let session = one.new_session();
+    assert_eq!(one.turn(&session, "say Hello."), "end_turn");
+    let server = started.pid().unwrap();
+    let tree = tree_of(pid);
+    assert!(!tree.contains(&server.as_raw_nonzero().get().unsigned_abs()), "{tree:?}");
+    let group = |pid| rustix::process::getpgid(Some(pid)).unwrap();
+    let editor = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    assert_ne!(group(editor), group(server));
+    assert_ne!(process_session(editor), process_session(server));
+    for pid in tree {
+        let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL);
+    }
+    let _ = rustix::process::kill_process_group(editor, Signal::KILL);
+    one.listen_to_the_end();
+    assert!(is_alive(server));
+    let mut two = started.editor(Dialect::V1, "v2");
+    two.load(&session);
+    assert_eq!(two.turn(&session, "say Still here."), "end_turn");
+    assert_eq!(started.pid(), Some(server));
+}
+
 #[test]
 fn editors_that_start_at_once_meet_at_one_server() {
     let started = Started(Home::new(""));
@@ -115,6 +172,31 @@ fn an_editor_may_keep_all_to_itself() {
         assert_eq!(editor.transcript(&session).len(), 2);
         assert_eq!(editor.shut(), Some(0));
         assert!(!home.data().exists(), "it keeps nothing");
+    }
+}
+
+#[test]
+fn an_editor_alone_is_not_shown_the_data_of_a_server() {
+    // The data directory is named by the one variable, or is the default below the other.
+    for (variable, data) in [("PARLOR_DATA_DIR", "data"), ("XDG_DATA_HOME", "xdg/parlor")] {
+        let home = Home::new("");
+        let name = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        fs::create_dir_all(name(data)).unwrap();
+        fs::write(name(&format!("{data}/token")), "the token").unwrap();
+        fs::write(name("notes"), "the notes").unwrap();
+        let mut command = std::process::Command::new(PARLOR);
+        command.env_remove("PARLOR_DATA_DIR").env(variable, name(data.trim_end_matches("/parlor")));
+        command.args(["acp", "--direct", "--config"]).arg(home.config());
+        command.args(["--", PARLOR, "test-agent", "--version", "1"]);
+        let mut editor = Guest::new(Door::Stdio, Dialect::V1, "v1").over(stdio(command));
+        let params = json!({ "cwd": home.path(), "mcpServers": [] });
+        let session = editor.call("session/new", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
+        editor.turn(&session, &format!("read {}", name("notes")));
+        editor.hears(&session, "the notes");
+        editor.turn(&session, &format!("read {}", name(&format!("{data}/token"))));
+        let said = editor.transcript(&session).last().unwrap().clone();
+        assert!(said.contains("failed") && said.contains("are not served"), "{variable}: {said}");
+        assert_eq!(editor.shut(), Some(0));
     }
 }
 

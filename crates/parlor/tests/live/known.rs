@@ -66,11 +66,11 @@ impl Client {
         }
     }
 
-    /// What the agent said last, once it ends like this.
+    /// The last message of the agent that ends like this, once there is one. Later messages may have come with it.
     pub(crate) fn hears(&mut self, session: &str, end: &str) -> String {
         self.until(&format!("the agent says {end}"), |client| {
-            let said = client.transcript(session).into_iter().rfind(|line| line.starts_with("agent_message"));
-            said.filter(|line| line.ends_with(end))
+            let is_it = |line: &String| line.starts_with("agent_message") && line.ends_with(end);
+            client.transcript(session).into_iter().rfind(is_it)
         })
     }
 }

@@ -58,7 +58,8 @@ fn an_agent_that_dies_comes_back_with_the_next_prompt() {
             assert_eq!(after[..truth.len()], truth, "what was stays as it was");
             let whoami = after[truth.len()..].join("\n");
             // One that kept the session knows its messages; another is given the conversation to read.
-            let knows = if matches!(agent, "forgets" | "v2" | "draft") { "resource" } else { "4 messages" };
+            let knows =
+                if matches!(agent, "forgets" | "v2" | "draft") { "conversation" } else { "4 messages" };
             assert!(whoami.contains(knows), "{agent}: {whoami}");
             other.comes_to(&session, &after);
         }

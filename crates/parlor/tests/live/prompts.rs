@@ -67,10 +67,10 @@ fn a_prompt_that_waits_is_taken_back_by_its_sender_or_by_any_driver() {
             gone(dialect, &one.answer(mine));
             let held = two.holds(&session, &["say Ours.", "say Last."]);
             let params = json!({ "sessionId": session, "id": held[0]["id"] });
-            assert_eq!(two.call("_parlor/unhold", params.clone()), Ok(json!({})));
+            assert_eq!(two.call("_parlor/withdraw", params.clone()), Ok(json!({})));
             gone(dialect, &one.answer(ours));
             two.holds(&session, &["say Last."]);
-            assert_eq!(code(&two.call("_parlor/unhold", params)), -32602);
+            assert_eq!(code(&two.call("_parlor/withdraw", params)), -32602);
             one.choose(&question, "allow-once");
             one.end_of(&session, first);
             one.end_of(&session, last);

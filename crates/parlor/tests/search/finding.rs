@@ -41,6 +41,28 @@ fn what_was_said_is_found_at_once_by_everybody() {
 }
 
 #[test]
+fn what_tools_were_given_what_they_changed_and_what_they_wrote_is_found() {
+    let server = Server::start();
+    for agent in AGENTS {
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let session = client.new_session();
+        let script = "tool Thread it\nterminal printf haystack; printf needlework\nsay Done.";
+        assert_eq!(client.turn(&session, script), "end_turn");
+        let tools = |client: &mut crate::client::Client, query: &str| {
+            let mut found = client.places(query);
+            found.retain(|(found, role)| *found == session && role == "tool");
+            found.len()
+        };
+        // Words of the diff, which nobody said.
+        assert_eq!(tools(&mut client, "\"Hello, world\""), 1, "{agent}");
+        assert_eq!(tools(&mut client, "\"line changed\""), 1, "{agent}");
+        assert!(tools(&mut client, "haystackneedlework") >= 1, "{agent}");
+        client.call("session/delete", json!({ "sessionId": session })).unwrap();
+        assert_eq!(client.places("haystackneedlework"), [], "{agent}");
+    }
+}
+
+#[test]
 fn what_is_finished_is_found_before_the_turn_is() {
     let server = Server::start();
     for agent in AGENTS {

@@ -39,7 +39,8 @@ fn the_commands_explain_themselves() {
         Usage: parlor archive [OPTIONS] <SESSION>...
 
         Arguments:
-          <SESSION>...  The sessions: their ids, the beginnings of them, or `latest`
+          <SESSION>...  The sessions: their ids, the beginnings of them, or `latest` (with `--undo` the
+                        latest that was put away)
 
         Options:
               --data <DIR>     The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data

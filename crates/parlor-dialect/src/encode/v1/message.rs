@@ -13,17 +13,23 @@ use crate::{LossKind, shape};
 const REPLACES: &str = "parlor/replaces";
 
 /// What a v1 peer has heard of one message.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct HeardMessage {
     /// Whether any content of it was said.
     content: bool,
     /// All of its content, however it was cut into blocks. Many agents stream a message and then send it as a
-    /// whole, which tells a v1 peer nothing new.
-    said: Fingerprint,
+    /// whole, which tells a v1 peer nothing new. `None` if chunks were passed on without a look.
+    said: Option<Fingerprint>,
     /// Under which id its content is said since it was replaced.
     alias: Option<MessageId>,
     /// What the agent has said so far of a message that the peer itself sent, until it has said all of it.
     echo: Option<Fingerprint>,
+}
+
+impl Default for HeardMessage {
+    fn default() -> Self {
+        Self { content: false, said: Some(Fingerprint::default()), alias: None, echo: None }
+    }
 }
 
 /// A short stand-in for the content of a message. Neighbouring plain texts count as one, and it does not matter how
@@ -42,11 +48,26 @@ impl Heard {
         if !heard.content {
             *heard = HeardMessage {
                 content: true,
-                said: Fingerprint::of(&content),
+                said: Some(Fingerprint::of(&content)),
                 echo: Some(Fingerprint::default()),
                 alias: None,
             };
         }
+    }
+
+    /// Notes that a chunk is passed on as the agent wrote it; `false` if it has to be said otherwise.
+    pub(crate) fn passed(&mut self, role: Role, id: &MessageId) -> bool {
+        if self.passed.as_ref().is_some_and(|(last, message)| *last == role && message == id) {
+            return true;
+        }
+        let heard = self.messages.entry((role, id.clone())).or_default();
+        if heard.alias.is_some() || heard.echo.is_some() {
+            return false;
+        }
+        heard.content = true;
+        heard.said = None;
+        self.passed = Some((role, id.clone()));
+        true
     }
 
     /// One more block of a message.
@@ -79,7 +100,9 @@ impl Heard {
             Echo::No => {}
         }
         heard.content = true;
-        heard.said.add(item.as_str(), &block);
+        if let Some(all) = &mut heard.said {
+            all.add(item.as_str(), &block);
+        }
         let id = heard.alias.as_ref().unwrap_or(id).as_json();
         vec![chunk(message_kinds(role).1, "messageId", id, said.as_str(), extra)]
     }
@@ -92,6 +115,7 @@ impl Heard {
         upsert: &Upsert,
         cx: &mut Context<'_>,
     ) -> Vec<String> {
+        self.passed = None;
         let heard = self.messages.entry((role, id.clone())).or_default();
         // Whatever a message says besides its content can at most go with the first chunk.
         let mut extra = upsert.fields.clone();
@@ -106,16 +130,25 @@ impl Heard {
                 extra.set("_meta", meta.to_json());
             }
         }
+        let says_nothing = !heard.content
+            && upsert.fields.is_empty()
+            && matches!(upsert.meta, MetaPatch::Keep | MetaPatch::Clear)
+            && !matches!(upsert.content, Patch::Value(_));
+        if says_nothing {
+            cx.losses.add_for(LossKind::MessageEmpty, id);
+        }
         let echo = heard.echo;
         if matches!(upsert.content, Patch::Value(_)) {
             heard.echo = None;
         }
         let blocks = match &upsert.content {
             Patch::Omitted => return Vec::new(),
-            Patch::Clear if !heard.content || heard.said == Fingerprint::default() => return Vec::new(),
+            Patch::Clear if !heard.content || heard.said == Some(Fingerprint::default()) => {
+                return Vec::new();
+            }
             // Some agents clear a message before they say it.
             Patch::Clear if echo == Some(Fingerprint::default()) => return Vec::new(),
-            Patch::Value(content) if heard.content && heard.said == Fingerprint::of(content) => {
+            Patch::Value(content) if heard.content && heard.said == Some(Fingerprint::of(content)) => {
                 return Vec::new();
             }
             Patch::Clear => {
@@ -131,7 +164,7 @@ impl Heard {
         };
         if heard.content {
             heard.alias = Some((cx.fresh)());
-            heard.said = Fingerprint::default();
+            heard.said = Some(Fingerprint::default());
             heard.echo = None;
             shape::note(&mut extra, REPLACES, Json::from(id.as_json()));
         }
@@ -147,7 +180,9 @@ impl Heard {
                 }
             };
             heard.content = true;
-            heard.said.add(&block, &members);
+            if let Some(all) = &mut heard.said {
+                all.add(&block, &members);
+            }
             let said = std::mem::take(&mut extra);
             let said = (!said.is_empty()).then(|| said.to_json());
             let id = heard.alias.as_ref().unwrap_or(id).as_json();
@@ -170,12 +205,12 @@ enum Echo {
 impl HeardMessage {
     /// Looks at a chunk while the agent may be repeating what the peer sent.
     fn echo(&mut self, block: &str, members: &Members<'_>) -> Echo {
-        let Some(echo) = &mut self.echo else { return Echo::No };
+        let (Some(echo), Some(said)) = (&mut self.echo, self.said) else { return Echo::No };
         echo.add(block, members);
-        if *echo != self.said && echo.length < self.said.length {
+        if *echo != said && echo.length < said.length {
             return Echo::Yes;
         }
-        let differs = *echo != self.said;
+        let differs = *echo != said;
         self.echo = None;
         if differs { Echo::Differs } else { Echo::Yes }
     }

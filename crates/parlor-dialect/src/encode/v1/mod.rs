@@ -35,6 +35,8 @@ pub(crate) struct Heard {
     mode: Option<JsonStr>,
     /// The plan that is shown.
     plan: Option<String>,
+    /// The message whose chunks were last passed on as the agent wrote them.
+    passed: Option<(Role, MessageId)>,
 }
 
 /// What a v1 client asked for beyond what every client takes.
@@ -46,6 +48,7 @@ pub(crate) struct Features {
     compactions: bool,
     subagents: bool,
     booleans: bool,
+    events: bool,
 }
 
 impl Features {
@@ -61,6 +64,7 @@ impl Features {
             compactions: has(&session, "compaction"),
             subagents: has(&client, "subagents"),
             booleans: has(&options, "boolean"),
+            events: crate::event::wants_events(params),
         }
     }
 }
@@ -128,7 +132,11 @@ impl Heard {
             EntryId::Compaction(_) => lost(LossKind::Compaction, cx),
             EntryId::SessionMessage(_) if features.subagents => with_known_blocks(update, cx),
             EntryId::SessionMessage(_) => lost(LossKind::Subagent, cx),
-            EntryId::Plan(_) | EntryId::Terminal(_) | EntryId::Subagent(_) | EntryId::Note(_) => Vec::new(),
+            EntryId::Plan(_)
+            | EntryId::Terminal(_)
+            | EntryId::Subagent(_)
+            | EntryId::Event(_)
+            | EntryId::Note(_) => Vec::new(),
         }
     }
 
@@ -154,6 +162,8 @@ impl Heard {
                 with_known_blocks(update, cx)
             }
             EntryId::Subagent(_) | EntryId::SessionMessage(_) => lost(LossKind::Subagent, cx),
+            EntryId::Event(_) if features.events => v2::updates(update, Dialect::V1, cx),
+            EntryId::Event(_) => lost(LossKind::UnknownUpdate, cx),
             EntryId::Note(_) => note(&upsert.fields, features, cx),
         }
     }

@@ -4,7 +4,7 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Slot, Target, Upsert};
 
 use super::{Features, Heard};
-use crate::encode::{Context, patch_text};
+use crate::encode::{Context, patch_text, v2};
 use crate::text::ObjectText;
 use crate::values::{commands, options};
 use crate::{Dialect, Losses, shape};
@@ -18,6 +18,14 @@ pub(crate) fn split_modes(list: &Json, features: Features, losses: &mut Losses) 
         (meta.get("parlor/modes").is_none()).then_some(option)
     });
     (options::to_v1(&own, features.booleans, losses), modes)
+}
+
+fn empty_list() -> Json {
+    shape::list_of(&[])
+}
+
+fn with_models(options: &Json, cx: &Context<'_>) -> Json {
+    v2::with_models(options, cx.transcript.slot(Slot::Model).map(|body| &body.fields))
 }
 
 impl Heard {
@@ -41,7 +49,9 @@ impl Heard {
                 // Which modes there are is said with the session; v1 hears only which one it is in.
                 fields.remove("availableModes");
                 let current = fields.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw()));
-                if current.is_some() && current == self.mode && meta.is_none() {
+                // v1 has no word for a session that has no mode any more.
+                if current.is_none() || (current == self.mode && meta.is_none()) {
+                    self.mode = current;
                     return Vec::new();
                 }
                 self.mode = current;
@@ -53,8 +63,14 @@ impl Heard {
                 }
                 "available_commands_update"
             }
+            // v1 has no word for another model; where the agent has no option for it, one was made.
+            Slot::Model => {
+                let list = cx.slot_field(Slot::Options, "configOptions").cloned().unwrap_or_else(empty_list);
+                return self.options(&with_models(&list, cx), &mut Object::default(), None, features, cx);
+            }
             Slot::Options => {
                 if let Some(list) = fields.get("configOptions").cloned() {
+                    let list = with_models(&list, cx);
                     return self.options(&list, &mut fields, meta.as_deref(), features, cx);
                 }
                 "config_option_update"

@@ -27,14 +27,14 @@ pub(super) fn client(bench: &Bench) -> Result<Sample, Failure> {
     let socket_read = read(Client::socket(bench, &server)?, chunks, &mut sample)?;
     let socket_held = hold(Holder::socket(bench, &server)?, chunks, &mut sample)?;
     let per_chunk = |cost: &Cost| cost.cpu * 1e6 / f64::from(chunks);
-    sample.figure("direct read", Unit::Seconds, direct_read.seconds);
-    sample.figure("direct held", Unit::Seconds, direct_held.seconds);
-    sample.figure("direct ratio", Unit::Times, direct_held.seconds / direct_read.seconds);
-    sample.figure("direct read CPU per chunk", Unit::Microseconds, per_chunk(&direct_read));
-    sample.figure("direct held CPU per chunk", Unit::Microseconds, per_chunk(&direct_held));
+    sample.reference("direct read", Unit::Seconds, direct_read.seconds);
+    sample.reference("direct held", Unit::Seconds, direct_held.seconds);
+    sample.reference("direct ratio", Unit::Times, direct_held.seconds / direct_read.seconds);
+    sample.reference("direct read CPU per chunk", Unit::Microseconds, per_chunk(&direct_read));
+    sample.reference("direct held CPU per chunk", Unit::Microseconds, per_chunk(&direct_held));
     sample.figure("socket read", Unit::Seconds, socket_read.seconds);
     sample.figure("socket held", Unit::Seconds, socket_held.seconds);
-    sample.figure("socket ratio", Unit::Times, socket_held.seconds / socket_read.seconds);
+    sample.computed("socket ratio", Unit::Times, socket_held.seconds / socket_read.seconds);
     sample.figure("socket read CPU per chunk", Unit::Microseconds, per_chunk(&socket_read));
     sample.figure("socket held CPU per chunk", Unit::Microseconds, per_chunk(&socket_held));
     Ok(sample)

@@ -1,8 +1,11 @@
 //! What is measured, and what is hoped for.
 
+mod fanout;
 mod holding;
 mod joining;
 mod lasting;
+mod memory;
+mod sessions;
 mod streams;
 mod turns;
 
@@ -41,11 +44,23 @@ pub(crate) struct Sample {
 }
 
 /// Something that was measured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Figure {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) unit: Unit,
     pub(crate) value: f64,
+    pub(crate) kind: Kind,
+}
+
+/// What a figure says about the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// How good it is.
+    Server,
+    /// Nothing: it is measured beside the server and should be the same whatever server runs.
+    Reference,
+    /// How good it is beside a reference, computed from two other figures.
+    Computed,
 }
 
 /// What a figure counts.
@@ -84,13 +99,21 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "latency",
         about: "how long a chunk is on its way, at 500 chunks a second",
-        aims: &[most("parlor p50", 100.0)],
+        aims: &[
+            most("parlor acp to direct", 6.0),
+            most("Unix socket to direct", 4.0),
+            most("WebSocket to direct", 4.0),
+        ],
         run: streams::latency,
     },
     Scenario {
         name: "turns",
-        about: "short turns one after another, each prompt safe from a power cut",
-        aims: &[most("parlor p50", 400.0)],
+        about: "short turns one after another, each prompt synced to disk",
+        aims: &[
+            most("parlor acp beyond direct and a sync", 200.0),
+            most("Unix socket beyond direct and a sync", 200.0),
+            most("WebSocket beyond direct and a sync", 200.0),
+        ],
         run: turns::turns,
     },
     Scenario {
@@ -103,7 +126,31 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "fanout",
         about: "20,000 chunks of 40 bytes to 50 clients on the Unix socket",
         aims: &[least("deliveries", 1_000_000.0)],
-        run: streams::fanout,
+        run: fanout::full,
+    },
+    Scenario {
+        name: "fanout-paced",
+        about: "1,000 chunks of 40 bytes at 200 a second to 50 clients, beside a relay that only copies",
+        aims: &[most("Unix socket to bare relay", 1.3)],
+        run: fanout::paced,
+    },
+    Scenario {
+        name: "sessions",
+        about: "many sessions at the pace of a model: sessions x chunks a second, a WebSocket client each",
+        aims: &[
+            most("1 x 500 p50, SQLite to memory", 1.2),
+            most("16 x 100 p99, SQLite", 600.0),
+            most("16 x 100 server CPU per chunk, SQLite", 75.0),
+            most("64 x 50 p99, SQLite", 1500.0),
+            most("64 x 50 server CPU per chunk, SQLite", 65.0),
+        ],
+        run: sessions::paced,
+    },
+    Scenario {
+        name: "sessions-full",
+        about: "400,000 chunks of 40 bytes at full speed from 16 sessions, and from one",
+        aims: &[least("16 sessions", 350_000.0), most("16 sessions server CPU per chunk", 3.0)],
+        run: sessions::full,
     },
     Scenario {
         name: "client",
@@ -146,11 +193,41 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         aims: &[],
         run: lasting::restart,
     },
+    Scenario {
+        name: "memory",
+        about: "resident memory of the server: live sessions, idle clients, sessions that come and go",
+        aims: &[],
+        run: memory::memory,
+    },
 ];
 
 impl Sample {
-    fn figure(&mut self, name: &'static str, unit: Unit, value: f64) {
-        self.figures.push(Figure { name, unit, value });
+    fn figure(&mut self, name: impl Into<String>, unit: Unit, value: f64) {
+        self.add(name.into(), unit, value, Kind::Server);
+    }
+
+    /// Something that is measured beside the server.
+    fn reference(&mut self, name: impl Into<String>, unit: Unit, value: f64) {
+        self.add(name.into(), unit, value, Kind::Reference);
+    }
+
+    /// Something that is computed from other figures.
+    fn computed(&mut self, name: impl Into<String>, unit: Unit, value: f64) {
+        self.add(name.into(), unit, value, Kind::Computed);
+    }
+
+    fn add(&mut self, name: String, unit: Unit, value: f64, kind: Kind) {
+        self.figures.push(Figure { name, unit, value, kind });
+    }
+}
+
+impl Unit {
+    /// Whether more of it is better.
+    pub(crate) fn is_better_higher(self) -> bool {
+        match self {
+            Self::PerSecond => true,
+            Self::Seconds | Self::Milliseconds | Self::Microseconds | Self::Times | Self::Megabytes => false,
+        }
     }
 }
 

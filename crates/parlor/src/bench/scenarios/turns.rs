@@ -32,16 +32,24 @@ pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
     let direct = once(&mut Client::start(bench.direct())?)?;
     let relayed = once(&mut Client::start(bench.relayed())?)?;
     let server = bench.server()?;
-    let parlor = once(&mut Client::start(bench.acp(&server))?)?;
+    let acp = once(&mut Client::start(bench.acp(&server))?)?;
+    let socket = once(&mut Client::socket(bench, &server)?)?;
+    let websocket = once(&mut Client::websocket(bench, &server)?)?;
     let conductor = bench.conducted().map(|peer| once(&mut Client::start(peer)?)).transpose()?;
-    let syncs = syncs(bench, &server)?;
-    sample.figure("direct p50", Unit::Microseconds, quantile(&direct, 0.5));
-    sample.figure("two relays p50", Unit::Microseconds, quantile(&relayed, 0.5));
-    sample.figure("one sync of the disk p50", Unit::Microseconds, quantile(&syncs, 0.5));
-    sample.figure("parlor p50", Unit::Microseconds, quantile(&parlor, 0.5));
-    sample.figure("parlor p99", Unit::Microseconds, quantile(&parlor, 0.99));
+    let sync = quantile(&syncs(bench, &server)?, 0.5);
+    let direct = quantile(&direct, 0.5);
+    sample.reference("direct p50", Unit::Microseconds, direct);
+    sample.reference("two relays p50", Unit::Microseconds, quantile(&relayed, 0.5));
+    sample.reference("one sync of the disk p50", Unit::Microseconds, sync);
+    for (name, took) in [("parlor acp", acp), ("Unix socket", socket), ("WebSocket", websocket)] {
+        let p50 = quantile(&took, 0.5);
+        sample.figure(format!("{name} p50"), Unit::Microseconds, p50);
+        sample.figure(format!("{name} p99"), Unit::Microseconds, quantile(&took, 0.99));
+        let beyond = format!("{name} beyond direct and a sync");
+        sample.computed(beyond, Unit::Microseconds, p50 - direct - sync);
+    }
     if let Some(conductor) = conductor {
-        sample.figure("conductor p50", Unit::Microseconds, quantile(&conductor, 0.5));
+        sample.reference("conductor p50", Unit::Microseconds, quantile(&conductor, 0.5));
     }
     Ok(sample)
 }
@@ -82,11 +90,11 @@ pub(super) fn connect(bench: &Bench) -> Result<Sample, Failure> {
         }
     }
     let mut sample = Sample::default();
-    sample.figure("direct p50", Unit::Milliseconds, quantile(&direct, 0.5));
+    sample.reference("direct p50", Unit::Milliseconds, quantile(&direct, 0.5));
     sample.figure("parlor p50", Unit::Milliseconds, quantile(&parlor, 0.5));
     sample.figure("parlor p99", Unit::Milliseconds, quantile(&parlor, 0.99));
     if bench.conductor {
-        sample.figure("conductor p50", Unit::Milliseconds, quantile(&conductor, 0.5));
+        sample.reference("conductor p50", Unit::Milliseconds, quantile(&conductor, 0.5));
     }
     Ok(sample)
 }

@@ -1,10 +1,11 @@
-//! What an agent says about a session as a whole, no faster than people can read.
+//! Limits how fast an agent changes the title and metadata of a session.
 //!
-//! The first updates pass at once. After that, those that come too fast are made one, which is told when its time has
-//! come: in order, and nothing that was said last is lost.
+//! The first updates pass at once. After that, updates that come too fast are merged into one, which passes when its time
+//! has come: in order, and the last value of everything is kept.
 
-use std::time::{Duration, Instant};
+use core::time::Duration;
 
+use parlor_dialect::live::Beside;
 use parlor_session::{Refused, Slot, Transcript, Upsert};
 
 /// How many updates pass at once.
@@ -13,27 +14,29 @@ const AT_ONCE: u32 = 20;
 /// How much later there is room for one more.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// How fast the updates of one session come.
+/// The updates of one session's title and metadata. Times are since any fixed moment.
 #[derive(Debug)]
-pub(super) struct Bursts {
+pub struct InfoThrottle {
     room: u32,
     /// Up to when room was made.
-    since: Instant,
+    since: Duration,
     /// What was said and not told yet.
-    held: Option<Upsert>,
+    held: Option<(Upsert, Beside)>,
 }
 
-impl Bursts {
-    pub(super) fn new(now: Instant) -> Self {
+impl InfoThrottle {
+    /// Lets the first updates pass at once.
+    pub fn new(now: Duration) -> Self {
         Self { room: AT_ONCE, since: now, held: None }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether no update waits.
+    pub fn is_empty(&self) -> bool {
         self.held.is_none()
     }
 
     /// Whether an update may pass now. What is held goes first.
-    pub(super) fn passes(&mut self, now: Instant) -> bool {
+    pub fn passes(&mut self, now: Duration) -> bool {
         self.make_room(now);
         let passes = self.held.is_none() && self.room > 0;
         self.room -= u32::from(passes);
@@ -41,24 +44,25 @@ impl Bursts {
     }
 
     /// Keeps an update for later, made one with what is there; refused if the session would not take both.
-    pub(super) fn hold(&mut self, said: Upsert, transcript: &Transcript) -> Result<(), Refused> {
+    pub fn hold(&mut self, said: Upsert, beside: &Beside, transcript: &Transcript) -> Result<(), Refused> {
         let stored = transcript.slot(Slot::Info).and_then(|info| info.meta.as_ref());
         let both = match &self.held {
-            Some(held) => held.clone().then(said, stored),
+            Some((held, _)) => held.clone().then(said, stored),
             None => said,
         };
         transcript.would_take(Slot::Info, &both)?;
-        self.held = Some(both);
+        // What was said beside an update is not merged: the last one's counts.
+        self.held = Some((both, beside.clone()));
         Ok(())
     }
 
     /// When what is held may be told.
-    pub(super) fn wait(&self, now: Instant) -> Duration {
-        if self.room > 0 { Duration::ZERO } else { (self.since + EVERY).saturating_duration_since(now) }
+    pub fn wait(&self, now: Duration) -> Duration {
+        if self.room > 0 { Duration::ZERO } else { (self.since + EVERY).saturating_sub(now) }
     }
 
     /// What is held, if its time has come.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Upsert> {
+    pub fn due(&mut self, now: Duration) -> Option<(Upsert, Beside)> {
         self.make_room(now);
         if self.room == 0 {
             return None;
@@ -69,12 +73,12 @@ impl Bursts {
     }
 
     /// What is held, whether or not its time has come: something follows that must not overtake it.
-    pub(super) fn take(&mut self) -> Option<Upsert> {
+    pub fn take(&mut self) -> Option<(Upsert, Beside)> {
         self.held.take()
     }
 
-    fn make_room(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.since).as_millis() / EVERY.as_millis();
+    fn make_room(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.since).as_millis() / EVERY.as_millis();
         let more = u32::try_from(passed).unwrap_or(u32::MAX).min(AT_ONCE);
         self.room = (self.room + more).min(AT_ONCE);
         if passed >= u128::from(AT_ONCE) {
@@ -100,49 +104,49 @@ mod tests {
 
     #[test]
     fn the_first_pass_at_once_and_the_rest_is_made_one() {
-        let begun = Instant::now();
+        let begun = Duration::ZERO;
         let transcript = Transcript::default();
-        let mut bursts = Bursts::new(begun);
+        let mut throttle = InfoThrottle::new(begun);
         let passed = (0..100).filter(|n| {
-            let passes = bursts.passes(begun);
+            let passes = throttle.passes(begun);
             if !passes {
-                bursts.hold(said(*n), &transcript).unwrap();
+                throttle.hold(said(*n), &Beside::default(), &transcript).unwrap();
             }
             passes
         });
         assert_eq!(passed.count(), 20);
-        assert_eq!((bursts.due(begun), bursts.wait(begun)), (None, EVERY));
+        assert_eq!((throttle.due(begun), throttle.wait(begun)), (None, EVERY));
         let later = begun + EVERY;
-        assert!(!bursts.passes(later), "what is held goes first");
-        let held = bursts.due(later).unwrap();
+        assert!(!throttle.passes(later), "what is held goes first");
+        let (held, _) = throttle.due(later).unwrap();
         assert_eq!(held.fields.get("title").unwrap().as_str(), r#""99""#);
         let MetaPatch::MergeDeep(meta) = held.meta else { panic!() };
         assert_eq!((meta.iter().count(), meta.get("last").unwrap().as_str()), (81, "99"));
-        assert_eq!(bursts.due(later + EVERY), None);
+        assert_eq!(throttle.due(later + EVERY), None);
     }
 
     #[test]
     fn room_comes_back_with_time_and_there_is_never_more_than_at_first() {
-        let begun = Instant::now();
-        let mut bursts = Bursts::new(begun);
-        let passing = |bursts: &mut Bursts, now| (0..100).filter(|_| bursts.passes(now)).count();
-        assert_eq!(passing(&mut bursts, begun), 20);
-        assert_eq!(passing(&mut bursts, begun + EVERY * 3 + EVERY / 2), 3);
-        assert_eq!(passing(&mut bursts, begun + EVERY * 4), 1);
-        assert_eq!(passing(&mut bursts, begun + EVERY * 1000), 20);
+        let begun = Duration::ZERO;
+        let mut throttle = InfoThrottle::new(begun);
+        let passing = |throttle: &mut InfoThrottle, now| (0..100).filter(|_| throttle.passes(now)).count();
+        assert_eq!(passing(&mut throttle, begun), 20);
+        assert_eq!(passing(&mut throttle, begun + EVERY * 3 + EVERY / 2), 3);
+        assert_eq!(passing(&mut throttle, begun + EVERY * 4), 1);
+        assert_eq!(passing(&mut throttle, begun + EVERY * 1000), 20);
     }
 
     #[test]
     fn one_that_is_too_large_is_refused_and_the_others_stay() {
-        let begun = Instant::now();
+        let begun = Duration::ZERO;
         let transcript = Transcript::default();
-        let mut bursts = Bursts::new(begun);
-        bursts.hold(said(1), &transcript).unwrap();
+        let mut throttle = InfoThrottle::new(begun);
+        throttle.hold(said(1), &Beside::default(), &transcript).unwrap();
         let mut big = said(2);
         big.meta = MetaPatch::MergeKeys(
             [("big".into(), crate::json::string(&"x".repeat(70_000)))].into_iter().collect(),
         );
-        assert!(bursts.hold(big, &transcript).is_err());
-        assert_eq!(bursts.take(), Some(said(1)));
+        assert!(throttle.hold(big, &Beside::default(), &transcript).is_err());
+        assert_eq!(throttle.take(), Some((said(1), Beside::default())));
     }
 }

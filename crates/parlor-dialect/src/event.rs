@@ -1,0 +1,167 @@
+//! Events as JSON: the members of an `_parlor_event` update.
+
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::TurnEnd;
+use parlor_session::{Body, Decider, Decision, Event, EventKind, State, Upsert};
+
+use crate::shape;
+
+/// The name of the update.
+pub(crate) const UPDATE: &str = "_parlor_event";
+
+/// The metadata key of `initialize` with which a client asks for events.
+pub const WANTED: &str = "parlor/events";
+
+/// How much of a request's raw input a decision records, in bytes of JSON. Longer input is left out.
+const MAX_INPUT: usize = 64 << 10;
+
+/// Whether the params of an `initialize` ask for events.
+pub fn wants_events(initialize: &Object) -> bool {
+    let meta = shape::member(initialize, "_meta");
+    meta.and_then(|meta| meta.get(WANTED).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
+}
+
+/// What an event's entry holds.
+pub(crate) fn upsert(event: &Event) -> Upsert {
+    let mut fields = Object::default();
+    fields.set("type", shape::string(type_of(&event.kind)));
+    fields.set("at", shape::string(&event.at.to_string()));
+    match &event.kind {
+        EventKind::TurnFailed { prompt, error } => {
+            set(&mut fields, "messageId", prompt.as_ref().map(|prompt| prompt.as_json().into()));
+            set(&mut fields, "error", error.clone());
+        }
+        EventKind::TurnRefused { prompt } => {
+            set(&mut fields, "messageId", prompt.as_ref().map(|prompt| prompt.as_json().into()));
+        }
+        EventKind::TurnCancelled { prompt, by, unanswered } => {
+            set(&mut fields, "messageId", prompt.as_ref().map(|prompt| prompt.as_json().into()));
+            set(&mut fields, "by", by.as_ref().map(by_whom));
+            set(&mut fields, "agentDidNotAnswer", unanswered.then(|| shape::json("true")));
+        }
+        EventKind::Decision(decision) => {
+            fields.set("request", shape::string(&decision.request));
+            set(&mut fields, "toolCallId", decision.tool_call.as_ref().map(|call| call.as_json().into()));
+            set(&mut fields, "title", decision.title.as_ref().map(Json::from));
+            set(&mut fields, "rawInput", decision.input.clone());
+            set(&mut fields, "outcome", decision.outcome.as_ref().map(Json::from));
+            set(&mut fields, "option", decision.option.clone());
+            fields.set("by", by_whom(&decision.by));
+        }
+        EventKind::MemoryRebuilt { reason } => fields.set("reason", shape::string(reason)),
+    }
+    Upsert { whole: true, fields, ..Upsert::default() }
+}
+
+fn by_whom(client: &Decider) -> Json {
+    let mut by = Object::default();
+    by.set("client", shape::json(client.client.0.to_string()));
+    set(&mut by, "name", client.name.as_ref().map(Json::from));
+    by.to_json()
+}
+
+fn set(fields: &mut Object, name: &str, value: Option<Json>) {
+    if let Some(value) = value {
+        fields.set(name, value);
+    }
+}
+
+fn type_of(kind: &EventKind) -> &'static str {
+    match kind {
+        EventKind::TurnFailed { .. } => "turn_failed",
+        EventKind::TurnRefused { .. } => "turn_refused",
+        EventKind::TurnCancelled { .. } => "turn_cancelled",
+        EventKind::Decision(_) => "decision",
+        EventKind::MemoryRebuilt { .. } => "memory_rebuilt",
+    }
+}
+
+/// How a turn ended that left the session in this state.
+pub(crate) fn turn_end(state: &State) -> TurnEnd {
+    match state.stop_reason.as_ref().map(JsonStr::inner) {
+        Some("cancelled") => TurnEnd::Cancelled,
+        Some("refusal") => TurnEnd::Refused,
+        Some("error") => TurnEnd::Failed(state.fields.get("error").cloned()),
+        Some(_) | None => TurnEnd::Completed,
+    }
+}
+
+/// The answer to an agent's request, as an event. What a person wrote into a form is not part of it.
+pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> EventKind {
+    let subject = shape::member(params, "subject").unwrap_or_default();
+    let call = shape::member(params, "toolCall").or_else(|| shape::member(&subject, "toolCall"));
+    let call = call.unwrap_or_else(|| subject.clone());
+    let string = |holder: &Object, name: &str| JsonStr::from_raw(holder.get(name)?.raw());
+    let title = string(params, "title").or_else(|| string(&call, "title"));
+    let input = call.get("rawInput").filter(|input| !input.is_null()).cloned();
+    let input = input.or_else(|| command(&subject)).filter(|input| input.as_str().len() <= MAX_INPUT);
+    let result = shape::object(result).unwrap_or_default();
+    let outcome = shape::member(&result, "outcome").unwrap_or_default();
+    let chosen = string(&outcome, "optionId");
+    let options = params.get("options").and_then(|options| parlor_json::elements(options.raw()));
+    let option = chosen.as_ref().and_then(|chosen| {
+        let mut options =
+            options.unwrap_or_default().into_iter().filter_map(|option| Object::parse(option).ok());
+        let listed = options.find(|option| string(option, "optionId").as_ref() == Some(chosen))?;
+        Some(listed.to_json())
+    });
+    EventKind::Decision(Decision {
+        request: method.to_owned(),
+        tool_call: string(&call, "toolCallId").or_else(|| string(params, "toolCallId")).map(Into::into),
+        title: title.or_else(|| string(params, "message")),
+        input,
+        outcome: string(&outcome, "outcome").or_else(|| string(&result, "action")),
+        option: option.or_else(|| {
+            let mut unlisted = Object::default();
+            unlisted.set("optionId", &chosen?);
+            Some(unlisted.to_json())
+        }),
+        by,
+    })
+}
+
+/// The command that permission is asked for, if it stands in the request without a tool call.
+fn command(subject: &Object) -> Option<Json> {
+    let mut input = Object::default();
+    for name in ["command", "cwd"] {
+        set(&mut input, name, subject.get(name).cloned());
+    }
+    (!input.is_empty()).then(|| input.to_json())
+}
+
+/// An event in one sentence, for people.
+pub fn sentence(body: &Body) -> String {
+    let fields = &body.fields;
+    let text = |name: &str| shape::text(fields, name);
+    let by = || {
+        let name = shape::member(fields, "by").and_then(|by| shape::text(&by, "name"));
+        name.map(|name| format!(" (by {name})")).unwrap_or_default()
+    };
+    match text("type").as_deref() {
+        Some("turn_failed") => {
+            let error = shape::member(fields, "error").unwrap_or_default();
+            let message = shape::text(&error, "message");
+            message.map_or_else(|| "turn failed".to_owned(), |message| format!("turn failed: {message}"))
+        }
+        Some("turn_refused") => "turn refused by the agent".to_owned(),
+        Some("turn_cancelled") => {
+            let unanswered = fields.get("agentDidNotAnswer").is_some_and(|is_so| is_so.as_str() == "true");
+            let why = if unanswered { "; the agent did not answer the cancellation" } else { "" };
+            format!("turn cancelled{}{why}", by())
+        }
+        Some("memory_rebuilt") => {
+            let reason = text("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("the agent's memory was rebuilt from the transcript{reason}")
+        }
+        Some("decision") => {
+            let option = shape::member(fields, "option").unwrap_or_default();
+            let chosen = shape::text(&option, "name").or_else(|| shape::text(&option, "optionId"));
+            let chosen = chosen.or_else(|| text("outcome")).unwrap_or_else(|| "answered".to_owned());
+            let about = text("title").or_else(|| text("toolCallId"));
+            let about = about.map(|about| format!(": {about}")).unwrap_or_default();
+            format!("decided \u{201c}{chosen}\u{201d}{about}{}", by())
+        }
+        Some(other) => other.to_owned(),
+        None => "event".to_owned(),
+    }
+}

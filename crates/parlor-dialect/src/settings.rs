@@ -1,0 +1,524 @@
+//! What is chosen in a session: its mode, its model, its options.
+//!
+//! An agent may show its mode in two views, as a mode and as an option of category `mode`, and report a change in either of
+//! them; its model likewise. The session has one mode and one model: whichever view changes, the other one follows.
+
+use parlor_json::{Json, JsonStr, Object, Type, elements};
+use parlor_session::{MetaPatch, Slot, Target, Transcript, Update, Upsert};
+
+use crate::values::options;
+use crate::{Dialect, shape};
+
+/// A setting that some agents show by itself and others as an option of its category.
+struct View {
+    slot: Slot,
+    /// The category of the option.
+    category: &'static str,
+    /// The member of a response that shows it by itself.
+    member: &'static str,
+    current: &'static str,
+    available: &'static str,
+    /// What names a value among those that are available.
+    id: &'static str,
+    /// The request that sets it, and the param for the value.
+    method: &'static str,
+    param: &'static str,
+}
+
+const MODE: View = View {
+    slot: Slot::Mode,
+    category: "mode",
+    member: "modes",
+    current: "currentModeId",
+    available: "availableModes",
+    id: "id",
+    method: "session/set_mode",
+    param: "modeId",
+};
+
+const MODEL: View = View {
+    slot: Slot::Model,
+    category: "model",
+    member: "models",
+    current: "currentModelId",
+    available: "availableModels",
+    id: "modelId",
+    method: "session/set_model",
+    param: "modelId",
+};
+
+const OPTIONS: &str = "configOptions";
+
+/// The request that sets an option.
+const SET_OPTION: &str = "session/set_config_option";
+
+/// The updates that bring the other view of a mode or model in line with a slot that has just changed.
+pub(crate) fn same_setting(transcript: &Transcript, slot: Slot) -> Vec<Update> {
+    let list = transcript.slot(Slot::Options).and_then(|body| body.fields.get(OPTIONS));
+    let Some(list) = list else { return Vec::new() };
+    match slot {
+        Slot::Options => {
+            let follows = |view: &View| {
+                let value = option_of(list, view)?.get("currentValue")?.clone();
+                let shown = &transcript.slot(view.slot)?.fields;
+                let offers = view.offers(shown, &value).unwrap_or(true);
+                (offers && shown.get(view.current) != Some(&value)).then(|| view.chosen(&value))
+            };
+            [MODE, MODEL].iter().filter_map(follows).collect()
+        }
+        Slot::Mode | Slot::Model => {
+            let view = if slot == Slot::Mode { MODE } else { MODEL };
+            let value = transcript.slot(slot).and_then(|body| body.fields.get(view.current));
+            let changed = value.and_then(|value| with_value(list, &view, value));
+            changed.map(|list| slot_update(Slot::Options, OPTIONS, &list)).into_iter().collect()
+        }
+        Slot::Info | Slot::Usage | Slot::Commands => Vec::new(),
+    }
+}
+
+impl View {
+    /// Whether a value is among those that are shown as available; `None` if these are not shown.
+    fn offers(&self, shown: &Object, value: &Json) -> Option<bool> {
+        let list = elements(shown.get(self.available)?.raw())?;
+        let mut ids = list.into_iter().filter_map(|one| Object::parse(one).ok()?.get(self.id).cloned());
+        Some(ids.any(|id| id == *value))
+    }
+
+    /// The update after a value was set.
+    fn chosen(&self, value: &Json) -> Update {
+        let mut fields = Object::default();
+        fields.set(self.current, value.clone());
+        Update::Upsert { target: Target::Slot(self.slot), upsert: Upsert { fields, ..Upsert::default() } }
+    }
+}
+
+fn slot_update(slot: Slot, name: &str, value: &Json) -> Update {
+    let mut fields = Object::default();
+    fields.set(name, value.clone());
+    whole(slot, fields)
+}
+
+fn whole(slot: Slot, fields: Object) -> Update {
+    let upsert = Upsert { whole: true, fields, meta: MetaPatch::Keep, ..Upsert::default() };
+    Update::Upsert { target: Target::Slot(slot), upsert }
+}
+
+/// The choice of a list of options that is a view of a setting.
+fn option_of(list: &Json, view: &View) -> Option<Object> {
+    let mut list = elements(list.raw())?.into_iter().filter_map(|option| Object::parse(option).ok());
+    list.find(|option| options::is_choice_of(option, view.category))
+}
+
+/// A list of options in which a setting has another value; `None` if it has it already or does not offer it.
+fn with_value(list: &Json, view: &View, value: &Json) -> Option<Json> {
+    let option = option_of(list, view)?;
+    let offered = options::values_of(&option);
+    let changes = option.get("currentValue") != Some(value) && offered.iter().any(|one| one == value);
+    changes.then(|| {
+        shape::each(list, |mut option| {
+            if options::is_choice_of(&option, view.category) {
+                option.set("currentValue", value.clone());
+            }
+            Some(option)
+        })
+    })
+}
+
+/// The change of a mode or model that an agent was asked for and does not report by itself; `None` if the request sets
+/// neither.
+pub fn chosen_by(method: &str, params: &Object) -> Option<Update> {
+    let view = [MODE, MODEL].into_iter().find(|view| view.method == method)?;
+    Some(view.chosen(params.get(view.param)?))
+}
+
+/// The change of an option that an agent was asked for and does not report by itself; `None` if there is no such option.
+pub fn option_chosen(transcript: &Transcript, params: &Object) -> Option<Update> {
+    let list = transcript.slot(Slot::Options)?.fields.get(OPTIONS)?;
+    let (id, value) = (params.get("configId")?, params.get("value")?);
+    let is_it = |option: &Object| option_id(option).as_ref() == Some(id);
+    let mut list_of = elements(list.raw())?.into_iter().filter_map(|option| Object::parse(option).ok());
+    list_of.find(is_it)?;
+    let list = shape::each(list, |mut option| {
+        if is_it(&option) {
+            option.set("currentValue", value.clone());
+        }
+        Some(option)
+    });
+    Some(slot_update(Slot::Options, OPTIONS, &list))
+}
+
+fn option_id(option: &Object) -> Option<Json> {
+    option.get("configId").or_else(|| option.get("id")).cloned()
+}
+
+/// What is chosen in a session, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    modes: Option<Object>,
+    models: Option<Object>,
+    options: Option<Json>,
+    /// Options that an agent accepted while it did not show its options.
+    accepted: Vec<(Setting, Json)>,
+    /// What an agent does not have any more.
+    gone: Vec<Setting>,
+}
+
+/// Something that can be set in a session, however it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Setting {
+    /// The mode.
+    Mode,
+    /// The model.
+    Model,
+    /// Another option, by its id.
+    Option(Json),
+}
+
+impl Setting {
+    /// The setting that a request to an agent sets; `None` if it sets nothing.
+    pub fn set_by(method: &str, params: &Object, transcript: &Transcript) -> Option<Self> {
+        if let Some(view) = [MODE, MODEL].iter().find(|view| view.method == method) {
+            return Some(Self::of_view(view));
+        }
+        let id = params.get("configId").filter(|_| method == SET_OPTION)?;
+        let list = transcript.slot(Slot::Options).and_then(|body| body.fields.get(OPTIONS));
+        Some(list.map_or_else(|| Self::Option(id.clone()), |list| Self::of_id(list, id.clone())))
+    }
+
+    fn of_view(view: &View) -> Self {
+        if view.slot == Slot::Mode { Self::Mode } else { Self::Model }
+    }
+
+    fn view(&self) -> Option<View> {
+        match self {
+            Self::Mode => Some(MODE),
+            Self::Model => Some(MODEL),
+            Self::Option(_) => None,
+        }
+    }
+
+    /// What the option of a list with this id sets.
+    fn of_id(list: &Json, id: Json) -> Self {
+        let is_view =
+            |view: &&View| option_of(list, view).and_then(|option| option_id(&option)).as_ref() == Some(&id);
+        [MODE, MODEL].iter().find(is_view).map(Self::of_view).unwrap_or(Self::Option(id))
+    }
+
+    fn of_option(list: &Json, option: &Object) -> Option<Self> {
+        option_id(option).map(|id| Self::of_id(list, id))
+    }
+
+    /// Whether an option may be this setting: the first one of a list is.
+    fn is_option(&self, option: &Object) -> bool {
+        match self {
+            Self::Mode => options::is_choice_of(option, MODE.category),
+            Self::Model => options::is_choice_of(option, MODEL.category),
+            Self::Option(id) => option_id(option).as_ref() == Some(id),
+        }
+    }
+}
+
+/// A request that makes an agent choose a setting again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// What is set.
+    pub setting: Setting,
+    /// The method and its params, without the session; `None` if the agent has no request for it.
+    pub request: Option<(&'static str, Object)>,
+    /// Its name for people: `mode`, `model`, or the id of an option.
+    pub what: String,
+    /// What it is set to.
+    pub value: Json,
+}
+
+impl Settings {
+    /// The settings of a session.
+    pub fn of(transcript: &Transcript) -> Self {
+        let fields = |slot: Slot| transcript.slot(slot).map(|body| body.fields.clone());
+        Self {
+            modes: fields(Slot::Mode),
+            models: fields(Slot::Model),
+            options: fields(Slot::Options).and_then(|fields| fields.get(OPTIONS).cloned()),
+            ..Self::default()
+        }
+    }
+
+    /// Takes what a response says of the settings out of it. What it does not say stays as it is.
+    pub fn take_from(&mut self, result: &mut Object) {
+        self.learn(result);
+        [MODE.member, MODEL.member, OPTIONS].into_iter().for_each(|name| drop(result.remove(name)));
+    }
+
+    fn learn(&mut self, result: &Object) {
+        if let Some(modes) = shape::member(result, MODE.member) {
+            self.modes = Some(modes);
+        }
+        if let Some(models) = shape::member(result, MODEL.member) {
+            self.models = Some(models);
+        }
+        if let Some(list) = result.get(OPTIONS).filter(|list| list.type_of() == Type::Array) {
+            self.set_options(list.clone());
+        }
+    }
+
+    /// Keeps what an update says of the settings; `false` if it is about something else.
+    pub fn report(&mut self, update: &Update) -> bool {
+        let Update::Upsert { target: Target::Slot(slot), upsert } = update else { return false };
+        match slot {
+            Slot::Options => {
+                if let Some(list) = upsert.fields.get(OPTIONS) {
+                    self.set_options(list.clone());
+                }
+            }
+            Slot::Mode | Slot::Model => {
+                let view = if *slot == Slot::Mode { MODE } else { MODEL };
+                if let Some(value) = upsert.fields.get(view.current) {
+                    self.set(&view, value);
+                }
+            }
+            Slot::Info | Slot::Usage | Slot::Commands => return false,
+        }
+        true
+    }
+
+    fn view(&mut self, view: &View) -> &mut Option<Object> {
+        if view.slot == Slot::Mode { &mut self.modes } else { &mut self.models }
+    }
+
+    fn set(&mut self, view: &View, value: &Json) {
+        self.view(view).get_or_insert_default().set(view.current, value.clone());
+        if let Some(list) = self.options.as_ref().and_then(|list| with_value(list, view, value)) {
+            self.options = Some(list);
+        }
+    }
+
+    fn set_options(&mut self, list: Json) {
+        for view in [MODE, MODEL] {
+            let value = option_of(&list, &view).and_then(|option| option.get("currentValue").cloned());
+            if let (Some(value), Some(shown)) = (value, self.view(&view))
+                && view.offers(shown, &value).unwrap_or(true)
+            {
+                shown.set(view.current, value);
+            }
+        }
+        self.options = Some(list);
+    }
+
+    /// The value of a mode or model, if it is known.
+    fn value(&self, view: &View) -> Option<&Json> {
+        let shown = if view.slot == Slot::Mode { &self.modes } else { &self.models };
+        shown.as_ref().and_then(|shown| shown.get(view.current))
+    }
+
+    /// What is chosen, in the order in which an agent is asked for it: the model first, which others may depend on, and the
+    /// mode last.
+    pub fn chosen(&self) -> Vec<Setting> {
+        let mut settings = vec![Setting::Model];
+        if let Some(list) = &self.options {
+            let options = self.list().into_iter().filter_map(|option| Setting::of_option(list, &option));
+            settings.extend(options.filter(|setting| setting.view().is_none()));
+        }
+        settings.push(Setting::Mode);
+        settings.retain(|setting| self.get(setting).is_some());
+        settings
+    }
+
+    /// How an agent that has these settings by now is asked for one of those that are [chosen](Self::chosen).
+    pub fn choice(&self, setting: &Setting, dialect: Dialect, agents: &Self) -> Option<Choice> {
+        let value = self.get(setting)?;
+        let view = match setting {
+            Setting::Option(id) => return Some(option_choice(id, &value, dialect)),
+            Setting::Mode => MODE,
+            Setting::Model => MODEL,
+        };
+        let agents_view = if view.slot == Slot::Mode { &agents.modes } else { &agents.models };
+        let option = [agents, self]
+            .into_iter()
+            .find_map(|settings| option_of(settings.options.as_ref()?, &view))
+            .and_then(|option| option_id(&option));
+        // An agent that shows it by itself is asked so; one that shows nothing is asked as it showed it before.
+        let shows_nothing = agents_view.is_none() && agents.options.is_none();
+        let by_itself = dialect == Dialect::V1
+            && (agents_view.is_some() || (shows_nothing && self.value(&view).is_some()) || option.is_none());
+        let request = if by_itself {
+            let mut params = Object::default();
+            params.set(view.param, value.clone());
+            Some((view.method, params))
+        } else {
+            option.and_then(|id| option_choice(&id, &value, dialect).request)
+        };
+        Some(Choice { setting: setting.clone(), request, what: view.category.to_owned(), value })
+    }
+
+    /// Whether an agent with these settings has to be asked for a choice. What it does not show may be missing; an option
+    /// that it does not have cannot be, unless it is the mode: that no mode is in force is no mode that was chosen.
+    pub fn is_missing(&self, choice: &Choice) -> bool {
+        let Some((method, params)) = &choice.request else { return true };
+        if let Some(view) = [MODE, MODEL].iter().find(|view| view.method == *method) {
+            return self.value(view) != Some(&choice.value);
+        }
+        if self.options.is_none() {
+            return true;
+        }
+        let list = self.list();
+        let option = list.iter().find(|option| option_id(option).as_ref() == params.get("configId"));
+        option.map_or(choice.setting == Setting::Mode, |option| {
+            option.get("currentValue") != Some(&choice.value)
+        })
+    }
+
+    /// The options, if they are known.
+    fn list(&self) -> Vec<Object> {
+        let list = self.options.as_ref().and_then(|list| elements(list.raw())).unwrap_or_default();
+        list.into_iter().filter_map(|option| Object::parse(option).ok()).collect()
+    }
+
+    /// Whether an agent with these settings has the value of a choice; `None` if it does not show what it has.
+    pub fn offers(&self, choice: &Choice) -> Option<bool> {
+        let shown = match choice.setting {
+            Setting::Mode => self.modes.as_ref().and_then(|shown| MODE.offers(shown, &choice.value)),
+            Setting::Model => self.models.as_ref().and_then(|shown| MODEL.offers(shown, &choice.value)),
+            Setting::Option(_) => None,
+        };
+        if shown.is_some() {
+            return shown;
+        }
+        self.options.as_ref()?;
+        match self.list().into_iter().find(|option| choice.setting.is_option(option)) {
+            Some(option) if shape::text(&option, "type").as_deref() == Some("select") => {
+                Some(options::values_of(&option).contains(&choice.value))
+            }
+            Some(_) => Some(true),
+            // One that has its modes by themselves may have them although it shows no more than options.
+            None => match &choice.request {
+                Some((method, _)) if *method != SET_OPTION => None,
+                Some(_) | None => Some(false),
+            },
+        }
+    }
+
+    /// The agent does not have this any more. Where it does not show what it has instead, the session shows it no more.
+    pub fn forget(&mut self, setting: &Setting) {
+        self.gone.push(setting.clone());
+    }
+
+    /// Takes from others what is not known here.
+    pub fn add_missing(&mut self, others: Self) {
+        let Self { modes, models, options, .. } = others;
+        self.modes = self.modes.take().or(modes);
+        self.models = self.models.take().or(models);
+        self.options = self.options.take().or(options);
+    }
+
+    /// Wants another value for a setting than the one in force.
+    pub fn want(&mut self, setting: &Setting, value: &Json) {
+        let list = self.options.take().map(|list| {
+            shape::each(&list, |mut option| {
+                if Setting::of_option(&list, &option).as_ref() == Some(setting) {
+                    option.set("currentValue", value.clone());
+                }
+                Some(option)
+            })
+        });
+        if let Some(view) = setting.view() {
+            let is_option = list.as_ref().is_some_and(|list| option_of(list, &view).is_some());
+            match self.view(&view) {
+                Some(shown) => shown.set(view.current, value.clone()),
+                None if is_option => {}
+                shown @ None => shown.get_or_insert_default().set(view.current, value.clone()),
+            }
+        }
+        self.options = list;
+    }
+
+    /// The value of a setting, if it is known.
+    pub fn get(&self, setting: &Setting) -> Option<Json> {
+        if let Some(value) = setting.view().and_then(|view| self.value(&view).cloned()) {
+            return Some(value);
+        }
+        if self.options.is_none() {
+            return self.accepted(setting).cloned();
+        }
+        self.list().into_iter().find(|option| setting.is_option(option))?.get("currentValue").cloned()
+    }
+
+    fn accepted(&self, setting: &Setting) -> Option<&Json> {
+        self.accepted.iter().find(|(accepted, _)| accepted == setting).map(|(_, value)| value)
+    }
+
+    /// The agent chose it, and answered with this.
+    pub fn chose(&mut self, choice: &Choice, result: &Object) {
+        let Some((method, params)) = &choice.request else { return };
+        let view = [MODE, MODEL].into_iter().find(|view| view.method == *method);
+        if let Some(view) = view {
+            self.set(&view, &choice.value);
+        } else if let Some(list) = &self.options {
+            let id = params.get("configId");
+            let list = shape::each(list, |mut option| {
+                if option_id(&option).as_ref() == id {
+                    option.set("currentValue", choice.value.clone());
+                }
+                Some(option)
+            });
+            self.set_options(list);
+        } else {
+            self.accepted.push((choice.setting.clone(), choice.value.clone()));
+        }
+        self.learn(result);
+    }
+
+    /// The updates that tell a session of these settings, without those that change nothing.
+    pub fn updates(&self, transcript: &Transcript) -> Vec<Update> {
+        let mut updates = Vec::new();
+        for (view, shown) in [(MODE, &self.modes), (MODEL, &self.models)] {
+            let is_gone = self.value(&view).is_none() && self.gone.contains(&Setting::of_view(&view));
+            let nothing = Object::default();
+            let Some(shown) = (if is_gone { Some(&nothing) } else { shown.as_ref() }) else { continue };
+            let known = transcript.slot(view.slot).map(|body| &body.fields);
+            let is_whole = shown.get(view.available).is_some() || shown.is_empty();
+            let is_known = match known {
+                Some(known) if is_whole => known == shown,
+                Some(known) => known.get(view.current) == shown.get(view.current),
+                None => shown.is_empty(),
+            };
+            if !is_known {
+                let upsert = Upsert { whole: is_whole, fields: shown.clone(), ..Upsert::default() };
+                updates.push(Update::Upsert { target: Target::Slot(view.slot), upsert });
+            }
+        }
+        let known = transcript.slot(Slot::Options).and_then(|body| body.fields.get(OPTIONS));
+        let list = self.options.clone().or_else(|| known.map(|known| self.applied_to(known)));
+        if let Some(list) = list.filter(|list| known != Some(list)) {
+            updates.push(slot_update(Slot::Options, OPTIONS, &list));
+        }
+        updates
+    }
+
+    /// What is left of a session's options when an agent does not show its own, with those values that it accepted.
+    fn applied_to(&self, known: &Json) -> Json {
+        shape::each(known, |mut option| {
+            let setting = Setting::of_option(known, &option);
+            if setting.as_ref().is_some_and(|setting| self.gone.contains(setting)) {
+                return None;
+            }
+            if let Some(value) = setting.and_then(|setting| self.accepted(&setting)) {
+                option.set("currentValue", value.clone());
+            }
+            Some(option)
+        })
+    }
+}
+
+fn option_choice(id: &Json, value: &Json, dialect: Dialect) -> Choice {
+    let mut params = Object::default();
+    params.set("configId", id.clone());
+    params.set("value", value.clone());
+    let is_boolean = value.type_of() == Type::Bool;
+    if is_boolean || dialect != Dialect::V1 {
+        params.set("type", shape::string(if is_boolean { "boolean" } else { "id" }));
+    }
+    let what =
+        JsonStr::from_raw(id.raw()).map_or_else(|| id.as_str().to_owned(), |id| id.to_text().into_owned());
+    let (setting, value) = (Setting::Option(id.clone()), value.clone());
+    Choice { setting, request: Some((SET_OPTION, params)), what, value }
+}

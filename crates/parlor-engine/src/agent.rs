@@ -1,0 +1,244 @@
+//! Agents, as sessions see them, and what sessions want of them.
+
+use std::sync::Arc;
+
+use parlor_dialect::Dialect;
+use parlor_json::{Json, Object};
+use parlor_session::SessionId;
+use parlor_session::session::{ClientId, PromptId};
+use parlor_wire::RequestId;
+
+use crate::json;
+
+/// Numbers the incarnations of agents: whenever a session gets an agent, by any process, it is another one. Later ones have
+/// greater numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AgentEpoch(pub u64);
+
+impl AgentEpoch {
+    /// Before any agent.
+    pub const NONE: Self = Self(0);
+
+    /// After this incarnation, and not after any later one.
+    #[must_use]
+    pub fn end(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// An agent, as far as sessions have to know it.
+#[derive(Debug, Clone)]
+pub struct AgentInfo {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its name in messages for people.
+    pub label: String,
+    /// The dialect that it speaks.
+    pub dialect: Dialect,
+    /// What it said of itself in the response to `initialize`.
+    pub initialize: Object,
+    /// Whether it runs inside the server's process: it keeps no history itself.
+    pub is_embedded: bool,
+}
+
+/// Something that an agent may be able to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// `session/load`
+    Load,
+    /// `session/resume`
+    Resume,
+    /// `session/close`
+    Close,
+    /// `session/delete`
+    Delete,
+    /// `session/fork`
+    Fork,
+    /// `session/fork` at a message
+    ForkAtMessage,
+    /// `session/set_title`
+    Title,
+    /// `session/list`
+    List,
+}
+
+impl Capability {
+    /// Whether an agent has it that said this of itself.
+    pub fn is_in(self, dialect: Dialect, initialize: &Object) -> bool {
+        let has = |holder: &Object, name: &str| holder.get(name).is_some_and(|value| !value.is_null());
+        let flag = |holder: &Object, name: &str| holder.get(name).is_some_and(|on| on.as_str() == "true");
+        let forks_at_message =
+            |session: &Object| json::member(session, "fork").is_some_and(|fork| flag(&fork, "atMessageId"));
+        match dialect {
+            Dialect::V1 => {
+                let capabilities = json::member(initialize, "agentCapabilities").unwrap_or_default();
+                let session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
+                match self {
+                    Self::Load => flag(&capabilities, "loadSession"),
+                    Self::Resume => has(&session, "resume"),
+                    Self::Close => has(&session, "close"),
+                    Self::Delete => has(&session, "delete"),
+                    Self::Fork => has(&session, "fork"),
+                    Self::ForkAtMessage => forks_at_message(&session),
+                    Self::Title => has(&session, "title"),
+                    Self::List => has(&session, "list"),
+                }
+            }
+            Dialect::V2 | Dialect::Draft => {
+                let capabilities = json::member(initialize, "capabilities").unwrap_or_default();
+                let session = json::member(&capabilities, "session").unwrap_or_default();
+                match self {
+                    Self::Load => false,
+                    Self::Resume | Self::Close | Self::List => true,
+                    Self::Delete => has(&session, "delete"),
+                    Self::Fork => has(&session, "fork"),
+                    Self::ForkAtMessage => forks_at_message(&session),
+                    Self::Title => has(&session, "title"),
+                }
+            }
+        }
+    }
+}
+
+impl AgentInfo {
+    /// Whether it can do something.
+    pub fn has(&self, capability: Capability) -> bool {
+        capability.is_in(self.dialect, &self.initialize)
+    }
+
+    /// Whether it can continue a session that was closed.
+    pub fn restores(&self) -> bool {
+        self.has(Capability::Resume) || self.has(Capability::Load)
+    }
+}
+
+/// An agent's session that belongs to one of ours.
+#[derive(Debug, Clone)]
+pub struct AgentLink {
+    /// Which incarnation of the agent it is.
+    pub epoch: AgentEpoch,
+    /// The agent.
+    pub agent: Arc<AgentInfo>,
+    /// Its id for the session.
+    pub session: SessionId,
+}
+
+/// A request that a session sends to its agent; its response comes back to the session with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentCall {
+    /// `session/prompt`
+    Prompt(PromptId),
+    /// Something that a client asked.
+    Forwarded(ForwardedCall),
+    /// `session/set_title`
+    SetTitle,
+}
+
+/// A request of a client's that only the agent can answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardedCall {
+    /// The client.
+    pub client: ClientId,
+    /// The client's id for the request.
+    pub id: RequestId,
+    /// The method as the client called it.
+    pub asked: String,
+    /// The method that the agent was sent.
+    pub method: String,
+    /// The params that the agent was sent.
+    pub params: Object,
+}
+
+/// Something to do with or for a session's agent, once the changes that it is about are stored.
+#[derive(Debug, Clone)]
+pub enum AgentCommand {
+    /// Starts the agent if it does not run, and restores its session.
+    Start,
+    /// Sends a request.
+    Call {
+        /// What it is for.
+        call: AgentCall,
+        /// The method.
+        method: String,
+        /// The params, in the agent's dialect.
+        params: Object,
+    },
+    /// Cancels the request for a prompt.
+    CancelPrompt(PromptId),
+    /// Cancels the request that was sent for a client's.
+    CancelForwarded(ClientId, RequestId),
+    /// Sends a notification.
+    Notify {
+        /// The method.
+        method: String,
+        /// The params, in the agent's dialect.
+        params: Object,
+    },
+    /// Answers a request of the agent.
+    Respond {
+        /// The agent's id for the request.
+        id: RequestId,
+        /// The result or the error.
+        reply: Result<Json, Json>,
+    },
+    /// Serves a request for a file from the disk.
+    ServeFile {
+        /// The agent's id for the request.
+        id: RequestId,
+        /// The method.
+        method: String,
+        /// The params.
+        params: Object,
+    },
+    /// Looks whether the agent may have a file that a client would serve.
+    CheckFile {
+        /// The agent's id for the request.
+        id: RequestId,
+        /// The method.
+        method: String,
+        /// The params.
+        params: Object,
+    },
+    /// Serves a request for a terminal.
+    ServeTerminal {
+        /// The agent's id for the request.
+        id: RequestId,
+        /// The method.
+        method: String,
+        /// The params.
+        params: Object,
+    },
+    /// Ends what runs in a terminal that the server runs for the agent.
+    KillTerminal {
+        /// The params that name the terminal.
+        params: Object,
+    },
+    /// Tells a client from now on what the agent says about no session.
+    AddClient(ClientId),
+    /// Gives the agent no more sessions, because it hangs.
+    Retire,
+    /// Releases the agent's session, which can be restored later.
+    Release,
+    /// Drops the agent's session, because the agent is gone.
+    Unlink,
+}
+
+impl AgentCommand {
+    /// Whether this is done also if the changes could not be stored: it tells the agent of none.
+    pub fn is_due_if_not_stored(&self) -> bool {
+        match self {
+            Self::Respond { reply, .. } => reply.is_err(),
+            Self::Retire | Self::Release | Self::Unlink => true,
+            Self::Start
+            | Self::Call { .. }
+            | Self::CancelPrompt(_)
+            | Self::CancelForwarded(..)
+            | Self::Notify { .. }
+            | Self::ServeFile { .. }
+            | Self::CheckFile { .. }
+            | Self::ServeTerminal { .. }
+            | Self::KillTerminal { .. }
+            | Self::AddClient(_) => false,
+        }
+    }
+}

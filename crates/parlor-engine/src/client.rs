@@ -1,0 +1,75 @@
+//! Clients, as sessions see them.
+
+use parlor_dialect::Dialect;
+use parlor_dialect::event::wants_events;
+use parlor_json::Object;
+use parlor_session::Decider;
+use parlor_session::session::ClientId;
+
+use crate::json;
+
+/// A connected client, as far as sessions have to know it.
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
+pub struct ClientInfo {
+    /// Names it among all clients of the server.
+    pub id: ClientId,
+    /// The dialect that it speaks.
+    pub dialect: Dialect,
+    /// The params of its `initialize`.
+    pub initialize: Object,
+    /// Whether it may act, and not only watch.
+    pub is_driver: bool,
+    /// Whether its files are those of the server's machine.
+    pub is_local: bool,
+    /// Whether it wants the number of each change.
+    pub wants_seq: bool,
+    /// Whether it wants to be sent events.
+    pub wants_events: bool,
+    /// Which elicitations it can show.
+    elicitation: Option<Object>,
+}
+
+impl ClientInfo {
+    /// Reads what a client says of itself in `initialize`.
+    pub fn new(id: ClientId, dialect: Dialect, initialize: Object, is_driver: bool, is_local: bool) -> Self {
+        let wants_seq = json::noted(&initialize, "parlor/seq").is_some_and(|wants| wants.as_str() == "true");
+        let wants_events = wants_events(&initialize);
+        let capabilities = match dialect {
+            Dialect::V1 => json::member(&initialize, "clientCapabilities"),
+            Dialect::V2 | Dialect::Draft => json::member(&initialize, "capabilities"),
+        };
+        let elicitation = capabilities.and_then(|capabilities| json::member(&capabilities, "elicitation"));
+        Self { id, dialect, initialize, is_driver, is_local, wants_seq, wants_events, elicitation }
+    }
+
+    /// Who it is, for the record.
+    pub fn decider(&self) -> Decider {
+        let name = if self.dialect == Dialect::V1 { "clientInfo" } else { "info" };
+        let info = json::member(&self.initialize, name);
+        let name =
+            info.and_then(|info| json::literal(&info, "title").or_else(|| json::literal(&info, "name")));
+        Decider { client: self.id, name }
+    }
+
+    /// Whether it can show elicitations of a mode (a form, a link), or of any.
+    pub fn elicits(&self, mode: Option<&str>) -> bool {
+        let has =
+            |mode: &str| self.elicitation.as_ref().is_some_and(|modes| json::member(modes, mode).is_some());
+        match mode {
+            Some(mode) => has(mode),
+            None => has("form") || has("url"),
+        }
+    }
+
+    /// Whether it serves this method of the file system.
+    pub fn serves_file(&self, method: &str) -> bool {
+        let capability = match method {
+            "fs/read_text_file" => "readTextFile",
+            _ => "writeTextFile",
+        };
+        let capabilities = json::member(&self.initialize, "clientCapabilities");
+        let files = capabilities.and_then(|capabilities| json::member(&capabilities, "fs"));
+        files.is_some_and(|files| files.get(capability).is_some_and(|offers| offers.as_str() == "true"))
+    }
+}

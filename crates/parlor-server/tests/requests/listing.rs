@@ -1,0 +1,195 @@
+//! Lists, and what happens to the sessions in them.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::agent::Server;
+use crate::{pairs, processes};
+
+#[tokio::test]
+async fn a_list_does_not_wait_for_what_the_connection_asked_before() {
+    for clients in [Dialect::V1, Dialect::V2, Dialect::Draft] {
+        let server = Server::start(Dialect::V1).await;
+        let (mut client, mut agent) = server.both(clients, json!({ "loadSession": true })).await;
+        // The agent is asked for a session and takes its time, while more is wanted of that session.
+        let load = client.sends_load("theirs", json!([]));
+        let asked = agent.asked("session/load").await;
+        let prompt = client.prompt("theirs", json!([{ "type": "text", "text": "Hi" }]));
+        assert_eq!(client.call("session/list", json!({})).await.unwrap()["sessions"], json!([]));
+        // All of it is done in its order when the agent has answered.
+        agent.chunk("theirs", "Hello").await;
+        agent.answer(&asked, json!({})).await;
+        client.answer(load).await.unwrap();
+        let asked = agent.asked("session/prompt").await;
+        agent.answer(&asked, json!({ "stopReason": "end_turn" })).await;
+        client.answer(prompt).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn all_that_is_known_of_a_session_is_listed() {
+    for (agents, clients) in pairs() {
+        let server = Server::start(agents).await;
+        let capabilities = json!({ "loadSession": true, "sessionCapabilities": { "list": {} } });
+        let hello = async {
+            let mut agent = server.agent(&capabilities).await;
+            agent.listed = json!([{
+                "sessionId": "theirs", "cwd": "/w", "additionalDirectories": ["/x", "/y"], "title": "Theirs",
+                "updatedAt": "2025-01-01T00:00:00Z", "_meta": { "vendor/starred": true, "parlor/busy": true }, "vendorField": 1.50,
+            }]);
+            agent
+        };
+        let (mut client, mut agent) = tokio::join!(server.client(clients), hello);
+        let params = json!({ "cwd": "/w", "mcpServers": [], "additionalDirectories": ["/a", "/b"] });
+        let request = client.send("session/new", params);
+        let new = agent.asked("session/new").await;
+        agent.answer(&new, json!({ "sessionId": "s" })).await;
+        client.answer(request).await.unwrap();
+        let listed = listed(&mut client, |sessions| sessions.len() == 2).await;
+        let ours = listed.iter().find(|one| one["sessionId"] != "theirs").unwrap();
+        assert_eq!(ours["additionalDirectories"], json!(["/a", "/b"]));
+        let theirs = listed.iter().find(|one| one["sessionId"] == "theirs").unwrap();
+        assert_eq!(theirs["additionalDirectories"], json!(["/x", "/y"]));
+        assert_eq!(theirs["title"], "Theirs");
+        assert_eq!(theirs["vendorField"].to_string(), "1.5");
+        assert_eq!(theirs["_meta"]["vendor/starred"], true);
+        assert_eq!(theirs["_meta"]["parlor/busy"], false, "an agent cannot write parlor's own keys");
+    }
+}
+
+/// The list, once it is as wanted: agents are asked for theirs in the background.
+async fn listed(client: &mut crate::client::Client, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    let mut found = Vec::new();
+    processes::eventually("the list is as wanted", async || {
+        let page = client.call("session/list", json!({})).await.unwrap();
+        found.clone_from(page["sessions"].as_array().unwrap());
+        is_so(&found)
+    })
+    .await;
+    found
+}
+
+#[tokio::test]
+async fn the_deletion_of_a_closed_session_reaches_an_agent_that_offers_it() {
+    for (agents, capabilities) in [
+        (Dialect::V1, json!({ "sessionCapabilities": { "delete": {}, "close": {} } })),
+        (Dialect::V2, json!({ "session": { "delete": {} } })),
+        (Dialect::Draft, json!({ "session": { "delete": {} } })),
+    ] {
+        for clients in [Dialect::V1, Dialect::V2, Dialect::Draft] {
+            let server = Server::start(agents).await;
+            let (mut client, mut agent) = server.both(clients, capabilities.clone()).await;
+            let session = agent.begins(&mut client, "s", json!([])).await;
+            let closing = client.send("session/close", json!({ "sessionId": session }));
+            let close = agent.asked("session/close").await;
+            agent.answer(&close, json!({})).await;
+            client.answer(closing).await.unwrap();
+            client.call("session/delete", json!({ "sessionId": session })).await.unwrap();
+            let delete = agent.asked("session/delete").await;
+            assert_eq!(delete["params"]["sessionId"], "s");
+            agent.answer(&delete, json!({})).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_has_ended_is_started_to_delete_a_session() {
+    let server = Server::start(Dialect::V2).await;
+    let capabilities = json!({ "session": { "delete": {} } });
+    let (mut client, mut agent) = server.both(Dialect::V2, capabilities.clone()).await;
+    let session = agent.begins(&mut client, "s", json!([])).await;
+    drop(agent);
+    client.waits_for_its_end().await;
+    client.call("session/delete", json!({ "sessionId": session })).await.unwrap();
+    let mut agent = server.agent(&capabilities).await;
+    assert_eq!(agent.asked("session/delete").await["params"]["sessionId"], "s");
+}
+
+/// The status of a session is known to the server: nobody else is asked, and nothing is opened for it.
+#[tokio::test]
+async fn the_status_of_a_session_is_told_without_opening_it() {
+    for (agents, clients) in pairs() {
+        let server = Server::start(agents).await;
+        let (mut client, mut agent) = server.both(clients, json!({})).await;
+        let session = agent.begins(&mut client, "s", json!([])).await;
+        let about = json!({ "sessionId": session });
+        let status = client.call("session/status", about.clone()).await.unwrap();
+        assert_eq!(status["status"], "open", "{status}");
+        if clients == Dialect::V1 {
+            assert_eq!(status["_meta"]["parlor/state"], "idle", "{status}");
+        } else {
+            assert_eq!(status["state"]["state"], "idle", "{status}");
+        }
+        // A client that only asks for it is not in the session afterwards.
+        let mut other = server.client(clients).await;
+        assert_eq!(other.call("session/status", about.clone()).await.unwrap()["status"], "open");
+        client.prompt(&session, json!([{ "type": "text", "text": "Hi" }]));
+        agent.asked("session/prompt").await;
+        if agents != Dialect::V1 {
+            agent.updates("s", json!({ "sessionUpdate": "state_update", "state": "running" })).await;
+        }
+        agent.chunk("s", "Hello").await;
+        client.until("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello").await;
+        let status = other.call("session/status", about.clone()).await.unwrap();
+        let state =
+            if clients == Dialect::V1 { &status["_meta"]["parlor/state"] } else { &status["state"]["state"] };
+        assert_eq!(state, "running", "{status}");
+        other.heard_none("session/update").await;
+        assert_eq!(
+            other.call("session/status", json!({ "sessionId": "unknown" })).await.unwrap_err()["code"],
+            -32002
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_status_of_a_session_that_is_not_in_memory_leaves_it_there() {
+    for (agents, clients) in pairs() {
+        let server = Server::start(agents).await;
+        let capabilities =
+            json!({ "loadSession": true, "session": {}, "sessionCapabilities": { "list": {} } });
+        let hello = async {
+            let mut agent = server.agent(&capabilities).await;
+            agent.listed = json!([{ "sessionId": "theirs", "cwd": "/w" }]);
+            agent
+        };
+        let (mut client, mut agent) = tokio::join!(server.client(clients), hello);
+        agent.begins(&mut client, "s", json!([])).await;
+        listed(&mut client, |sessions| sessions.len() == 2).await;
+        for _ in 0..2 {
+            let status = client.call("session/status", json!({ "sessionId": "theirs" })).await.unwrap();
+            assert_eq!(status, json!({ "status": "saved" }));
+        }
+        let live = client.call("_parlor/status", json!({})).await.unwrap()["liveSessions"].clone();
+        assert_eq!(live, 1, "it was not opened");
+    }
+}
+
+#[tokio::test]
+async fn the_time_that_an_agent_gives_its_session_is_listed_until_more_happens_and_does_not_move_it() {
+    const LONG_AGO: &str = "2001-02-03T04:05:06.789012Z";
+    for (agents, clients) in pairs() {
+        let server = Server::start(agents).await;
+        let (mut client, mut agent) = server.both(clients, json!({})).await;
+        let first = agent.begins(&mut client, "a", json!([])).await;
+        let second = agent.begins(&mut client, "b", json!([])).await;
+        let order =
+            |sessions: &[Value]| sessions.iter().map(|one| one["sessionId"].clone()).collect::<Vec<_>>();
+        let before = listed(&mut client, |sessions| sessions.len() == 2).await;
+        assert_eq!(order(&before), [json!(second), json!(first)]);
+        agent.updates("b", json!({ "sessionUpdate": "session_info_update", "updatedAt": LONG_AGO })).await;
+        let time = |sessions: &[Value], id: &str| {
+            sessions.iter().find(|one| one["sessionId"] == id).unwrap()["updatedAt"].clone()
+        };
+        let listing = listed(&mut client, |sessions| time(sessions, &second) == LONG_AGO).await;
+        // In spite of that time it is the latest, because that is what happened last.
+        assert_eq!(order(&listing), [json!(second), json!(first)]);
+        assert_eq!(time(&listing, &first), time(&before, &first));
+        client.prompt(&second, json!([{ "type": "text", "text": "Hi" }]));
+        agent.asked("session/prompt").await;
+        agent.chunk("b", "Hello").await;
+        let listing = listed(&mut client, |sessions| time(sessions, &second) != LONG_AGO).await;
+        let moment = |time: Value| time.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert!(moment(time(&listing, &second)) >= moment(time(&before, &second)));
+    }
+}

@@ -1,0 +1,32 @@
+//! Requests and notifications between clients and an agent that a test plays, in all dialects.
+
+#![expect(clippy::needless_pass_by_value, reason = "they are handed values that were just made")]
+
+mod agent;
+mod client;
+mod connection_wide;
+mod listing;
+mod opening;
+#[path = "../processes/mod.rs"]
+mod processes;
+mod prompts;
+
+use parlor_dialect::Dialect;
+
+/// All pairs of an agent's and a client's dialect.
+fn pairs() -> impl Iterator<Item = (Dialect, Dialect)> {
+    const ALL: [Dialect; 3] = [Dialect::V1, Dialect::V2, Dialect::Draft];
+    ALL.into_iter().flat_map(|agent| ALL.into_iter().map(move |client| (agent, client)))
+}
+
+#[test]
+#[ignore = "the helper of the tests here"]
+fn as_watcher() {
+    processes::watch();
+}
+
+#[test]
+#[ignore = "the agent's process of the tests here"]
+fn as_agent() {
+    agent::bridge();
+}

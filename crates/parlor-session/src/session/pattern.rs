@@ -1,0 +1,222 @@
+//! A prompt in a form with which what an agent repeats is compared chunk by chunk.
+
+use parlor_json::{Json, Unit};
+use serde_json::Value;
+
+use crate::content::text_units;
+use crate::{Content, plain_text};
+
+/// The text of a prompt, and the blocks that are no text, in order.
+///
+/// Text is compared in UTF-16 units, because agents cut a stream between the halves of a surrogate pair.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Pattern {
+    parts: Vec<Part>,
+    size: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// The text of neighbouring text blocks. It is never empty.
+    Text(Vec<u16>),
+    /// A block of another type.
+    Block(Json),
+}
+
+/// How much of a pattern was repeated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    part: usize,
+    unit: usize,
+}
+
+/// What counts as a repetition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// All of the prompt.
+    Equal,
+    /// All of its text: an agent need not repeat what is no text.
+    EqualText,
+}
+
+impl Pattern {
+    pub(super) fn of(content: &Content) -> Self {
+        let mut parts = Vec::new();
+        for item in content.iter() {
+            let Some(units) = text_units(item.json) else {
+                parts.push(Part::Block(Json::parse(item.json).expect("an item is JSON")));
+                continue;
+            };
+            let mut units = utf16(units).peekable();
+            match parts.last_mut() {
+                _ if units.peek().is_none() => {}
+                Some(Part::Text(text)) => text.extend(units),
+                Some(Part::Block(_)) | None => parts.push(Part::Text(units.collect())),
+            }
+        }
+        Self { parts, size: content.size() }
+    }
+
+    /// How many bytes the prompt is as JSON.
+    pub(super) const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How far one more block gets; `None` if it is not what comes next.
+    pub(super) fn advance(&self, mut at: Progress, block: &str, rule: Rule) -> Option<Progress> {
+        let Some(units) = text_units(block) else { return self.advance_block(at, block, rule) };
+        for unit in utf16(units) {
+            loop {
+                match self.parts.get(at.part)? {
+                    Part::Text(text) if at.unit < text.len() => {
+                        if text[at.unit] != unit {
+                            return None;
+                        }
+                        at.unit += 1;
+                        break;
+                    }
+                    Part::Block(_) if rule == Rule::Equal => return None,
+                    Part::Text(_) | Part::Block(_) => at = at.next_part(),
+                }
+            }
+        }
+        Some(at)
+    }
+
+    fn advance_block(&self, mut at: Progress, block: &str, rule: Rule) -> Option<Progress> {
+        loop {
+            match self.parts.get(at.part)? {
+                Part::Text(text) if at.unit < text.len() => return None,
+                Part::Text(_) => at = at.next_part(),
+                Part::Block(next) if is_same(next.as_str(), block) => return Some(at.next_part()),
+                Part::Block(_) if rule == Rule::EqualText => at = at.next_part(),
+                Part::Block(_) => return None,
+            }
+        }
+    }
+
+    /// Whether all of it was repeated.
+    pub(super) fn is_whole(&self, at: Progress, rule: Rule) -> bool {
+        let mut rest = self.parts.iter().skip(at.part);
+        let is_said = match rest.next() {
+            Some(Part::Text(text)) => at.unit == text.len(),
+            Some(Part::Block(_)) => rule == Rule::EqualText,
+            None => true,
+        };
+        is_said && rest.all(|part| rule == Rule::EqualText && matches!(part, Part::Block(_)))
+    }
+
+    /// Whether a message says the same as the prompt.
+    pub(super) fn equals(&self, content: &Content) -> bool {
+        let mut items = content.iter();
+        let end = items.try_fold(Progress::default(), |at, item| self.advance(at, item.json, Rule::Equal));
+        end.is_some_and(|end| self.is_whole(end, Rule::Equal))
+    }
+}
+
+impl Progress {
+    const fn next_part(self) -> Self {
+        Self { part: self.part + 1, unit: 0 }
+    }
+}
+
+fn utf16(units: impl Iterator<Item = Unit>) -> impl Iterator<Item = u16> {
+    units.flat_map(|unit| {
+        let mut buffer = [0; 2];
+        let length = match unit {
+            Unit::Char(c) => c.encode_utf16(&mut buffer).len(),
+            Unit::Surrogate(half) => {
+                buffer[0] = half;
+                1
+            }
+        };
+        buffer.into_iter().take(length)
+    })
+}
+
+/// Whether two lists of blocks say the same, in the same pieces.
+pub(super) fn are_same_blocks(one: &Content, other: &Content) -> bool {
+    one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| is_same(one.json, other.json))
+}
+
+/// Whether two blocks are the same, however they are written. A peer that reads and writes them may change the order of
+/// members and leave out those that are null.
+fn is_same(one: &str, other: &str) -> bool {
+    if one == other {
+        return true;
+    }
+    if let (Some(one), Some(other)) = (plain_text(one), plain_text(other))
+        && one == other
+    {
+        return true;
+    }
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok().map(without_nulls);
+    value(one).is_some_and(|one| Some(one) == value(other))
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(members.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(array: &str) -> Content {
+        Content::parse(serde_json::from_str(array).unwrap()).unwrap()
+    }
+
+    fn text(text: &str) -> String {
+        format!(r#"{{"type":"text","text":"{text}"}}"#)
+    }
+
+    fn image(data: u8) -> String {
+        format!(r#"{{"type":"image","data":{data},"mimeType":null}}"#)
+    }
+
+    fn pattern(blocks: &[String]) -> Pattern {
+        Pattern::of(&content(&format!("[{}]", blocks.join(","))))
+    }
+
+    #[test]
+    fn text_may_be_cut_anywhere_and_blocks_may_be_written_otherwise() {
+        let prompt = pattern(&[text("a"), text("b\\ud83d\\ude00"), image(1), text("c")]);
+        for (blocks, equals) in [
+            (&[text("ab\\ud83d"), text("\\ude00"), image(1), text("c")][..], true),
+            (&[text("ab😀"), r#"{"data":1,"type":"image"}"#.to_owned(), text(""), text("c")], true),
+            (&[text("ab😀"), image(2), text("c")], false),
+            (&[text("ab😀"), text("c")], false),
+            (&[text("ab😀"), image(1)], false),
+            (&[text("ab😀"), image(1), text("cd")], false),
+            (&[], false),
+        ] {
+            assert_eq!(prompt.equals(&content(&format!("[{}]", blocks.join(",")))), equals, "{blocks:?}");
+        }
+        assert!(pattern(&[]).equals(&content("[]")));
+    }
+
+    #[test]
+    fn by_its_text_a_prompt_is_repeated_with_or_without_its_other_blocks() {
+        let prompt = pattern(&[image(1), text("a"), image(2), image(3)]);
+        let walk = |blocks: &[String]| {
+            let mut at = Progress::default();
+            for block in blocks {
+                at = prompt.advance(at, block, Rule::EqualText)?;
+            }
+            Some(prompt.is_whole(at, Rule::EqualText))
+        };
+        assert_eq!(walk(&[text("a")]), Some(true));
+        assert_eq!(walk(&[image(1), text("a"), image(3)]), Some(true));
+        assert_eq!(walk(&[image(1)]), Some(false));
+        assert_eq!(walk(&[image(2)]), None);
+        assert_eq!(walk(&[text("a"), image(3), image(2)]), None);
+        assert_eq!(walk(&[text("ab")]), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! Batches that were done and that the database rejected when the journal was folded.
+//!
+//! Each is one line of text, for people: why, and all that it would have written.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::{Batch, StoreError};
+
+/// How long the file gets. What is rejected after that is lost.
+const LONGEST: u64 = 64 << 20;
+
+/// The path of the file beside a database.
+pub(super) fn path_of(database: &Path) -> PathBuf {
+    let mut path = OsString::from(database);
+    path.push(".rejected");
+    path.into()
+}
+
+/// Appends batches, and sees to it that they outlive a power cut.
+pub(super) fn append<'a>(
+    path: &Path,
+    batches: impl Iterator<Item = (&'a Batch, &'a StoreError)>,
+) -> Result<(), StoreError> {
+    let mut lines = String::new();
+    for (batch, error) in batches {
+        writeln!(lines, "{:?} {:?}", error.to_string(), batch.writes).expect("a string takes all");
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if file.metadata()?.len() + lines.len() as u64 > LONGEST {
+        tracing::error!(file = %path.display(), "there is too much in the file for more rejected batches");
+        return Ok(());
+    }
+    file.write_all(lines.as_bytes())?;
+    file.sync_all()?;
+    // Its name as well.
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(File::open(dir)?.sync_all()?)
+}

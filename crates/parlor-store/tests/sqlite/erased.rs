@@ -1,0 +1,205 @@
+//! What was deleted or replaced is not on the disk any more.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use parlor_store::{SessionRow, SqliteStore, Store, Write};
+use rusqlite::Connection;
+use tempfile::tempdir;
+
+use super::common::{
+    append, copy, delete, entry, head, places, row, said, session, slot, snapshot, value, words, write,
+};
+
+/// The files of a database that have these bytes.
+fn files_with(path: &Path, text: &str) -> Vec<String> {
+    let dir = path.parent().unwrap();
+    let mut found = Vec::new();
+    for file in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let Ok(bytes) = fs::read(file.path()) else { continue };
+        if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+            found.push(file.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found
+}
+
+/// Waits until no file has these bytes; the log is cut a moment after what was written.
+fn is_erased(path: &Path, text: &str) {
+    let begun = Instant::now();
+    loop {
+        let found = files_with(path, text);
+        if found.is_empty() {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{text} is in {found:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The words that the index has, of all texts.
+fn terms(path: &Path) -> Vec<String> {
+    let conn = Connection::open(path).unwrap();
+    conn.execute_batch("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, word_index, row)").unwrap();
+    let mut terms = conn.prepare("SELECT term FROM terms").unwrap();
+    terms.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+fn titled(id: &str, title: &str) -> Write {
+    Write::Session(SessionRow { title: Some(format!("\"{title}\"")), ..row(id) })
+}
+
+/// Other sessions, so that there is an index of some size around what is looked for.
+fn fill(store: &dyn Store) {
+    write(store, vec![session("other")]);
+    for n in 1..=300 {
+        let text = format!("apple banana{n} quince{} zebra", n % 7);
+        write(store, said("other", n, &text).into());
+    }
+}
+
+#[test]
+fn words_that_were_removed_are_in_no_file() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    fill(&store);
+    write(&store, vec![titled("s", "about qorvanite")]);
+    write(&store, said("s", 1, "the qhunterword is xaffron77").into());
+    write(&store, said("s", 2, "the qdeletedword of all").into());
+    write(&store, said("s", 3, &format!("a long one {}", "qlongword ".repeat(30_000))).into());
+    write(&store, vec![slot("s", "n", 4, Some("qslotword")), value("k", Some("qvalueword"))]);
+    write(&store, vec![head("s", 1, 5, "qheadword"), append("s", 1, 5, " and qmoreword")]);
+    fill(&store);
+    for word in ["qorvanite", "qhunterword", "qdeletedword", "qlongword"] {
+        assert_eq!(places(&store, word).len(), 1, "{word}");
+        assert!(!files_with(&path, &word[1..]).is_empty(), "{word}");
+    }
+
+    // Replaced, cleared, renamed.
+    write(&store, vec![entry("s", 1, 6, "h", "[redacted]"), words("s", 1, 6, "[redacted]")]);
+    write(&store, vec![entry("s", 3, 7, "h", "")]);
+    write(&store, vec![titled("s", "something else"), slot("s", "n", 8, Some("b")), value("k", None)]);
+    for word in [
+        "qorvanite",
+        "qhunterword",
+        "xaffron77",
+        "qlongword",
+        "qslotword",
+        "qvalueword",
+        "qheadword",
+        "qmoreword",
+    ] {
+        assert_eq!(places(&store, word), [], "{word}");
+        // The index writes a word without the letters that it has in common with the one before.
+        is_erased(&path, &word[1..]);
+    }
+    assert_eq!(places(&store, "qdeletedword").len(), 1);
+
+    // Deleted as a whole.
+    write(&store, vec![delete("s")]);
+    for word in ["qdeletedword", "redacted", "something else"] {
+        assert_eq!(places(&store, word), [], "{word}");
+        is_erased(&path, &word[1..]);
+    }
+    let left: Vec<_> = terms(&path).into_iter().filter(|term| term.starts_with(['q', 'x', 'r'])).collect();
+    assert!(left.iter().all(|term| term.starts_with("quince")), "{left:?}");
+    assert_eq!(places(&store, "quince3").len(), 43, "the others are found as before");
+    assert_eq!(places(&store, "banana7 zebra").len(), 1);
+}
+
+#[test]
+fn words_that_a_fork_still_has_stay_until_it_goes_too() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), session("t")]);
+    write(&store, said("s", 1, "the qsharedword").into());
+    write(&store, vec![copy("s", "t", &[(1, 1)])]);
+    write(&store, vec![entry("s", 1, 2, "h", "[redacted]")]);
+    assert_eq!(places(&store, "qsharedword"), [("t".to_owned(), 1)]);
+    write(&store, vec![delete("t")]);
+    assert_eq!(places(&store, "qsharedword"), []);
+    is_erased(&path, "sharedword");
+}
+
+#[test]
+fn what_grew_after_it_was_indexed_is_forgotten_by_the_words_that_it_was_indexed_by() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s")]);
+    write(&store, said("s", 1, "qfirst").into());
+    write(&store, vec![append("s", 1, 2, " qsecond")]);
+    write(&store, vec![words("s", 1, 2, "qfirst qsecond")]);
+    write(&store, vec![append("s", 1, 3, " qthird"), head("s", 1, 3, "another head")]);
+    write(&store, vec![entry("s", 1, 4, "h", "")]);
+    for word in ["qfirst", "qsecond", "qthird"] {
+        assert_eq!(places(&store, word), []);
+    }
+    assert_eq!(terms(&path), [""; 0]);
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch("INSERT INTO word_index (word_index) VALUES ('integrity-check')").unwrap();
+}
+
+#[test]
+fn a_log_that_a_killed_server_left_is_cut_by_the_next() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), entry("s", 1, 1, "h", "qkilledword")]);
+    write(&store, vec![entry("s", 1, 2, "h", "")]);
+    let killed = snapshot(&path);
+    drop(store);
+    let path = killed.path().join("db");
+    assert!(!files_with(&path, "qkilledword").is_empty());
+    let _store = SqliteStore::open(&path).unwrap();
+    is_erased(&path, "qkilledword");
+}
+
+#[test]
+fn someone_who_reads_for_long_delays_it_and_keeps_nobody_from_writing() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), entry("s", 1, 1, "h", "qslowword")]);
+    assert_eq!(store.entries("s", 0, 0, 0).unwrap().len(), 1);
+    let reader = Connection::open(&path).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM sessions;").unwrap();
+    write(&store, vec![entry("s", 1, 2, "h", "")]);
+    std::thread::sleep(Duration::from_millis(1500));
+    let begun = Instant::now();
+    write(&store, vec![entry("s", 2, 3, "h", "")]);
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(!files_with(&path, "qslowword").is_empty());
+    reader.execute_batch("COMMIT").unwrap();
+    is_erased(&path, "qslowword");
+}
+
+#[test]
+fn nothing_stays_where_rows_were_moved_by_others_that_came_between() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    let ids: Vec<_> = (0..20).map(|n| format!("session {n}")).collect();
+    ids.iter().for_each(|id| write(&store, vec![session(id)]));
+    let secret = |session: usize, created: u64| format!("qsecret{session}x{created}y");
+    for created in 1..=60 {
+        for (n, id) in ids.iter().enumerate() {
+            let text = secret(n, created);
+            write(&store, said(id, created, &text).into());
+            // Those before grow, in between the others.
+            let earlier = (created * 7 + n as u64) % created + 1;
+            write(&store, vec![append(id, earlier, 1000 + created, &"more ".repeat(n * 20))]);
+        }
+    }
+    for created in 1..=60 {
+        for id in &ids {
+            write(&store, vec![entry(id, created, 2000 + created, "h", "")]);
+        }
+    }
+    assert_eq!(places(&store, "qsecret0x1y"), []);
+    assert_eq!(terms(&path), [""; 0]);
+    is_erased(&path, "secret");
+}

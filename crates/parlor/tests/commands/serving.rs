@@ -1,0 +1,103 @@
+//! `serve`: how it begins and how it ends.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::place::{Place, signal, until};
+
+fn begin(place: &Place) -> Child {
+    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_signal_right_after_it_is_ready_ends_it_well() {
+    for kind in [Signal::TERM, Signal::INT, Signal::HUP] {
+        for _ in 0..3 {
+            let place = Place::new();
+            let mut server = begin(&place);
+            let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+            assert!(lines.next().unwrap().unwrap().ends_with("is ready"));
+            signal(i32::try_from(server.id()).unwrap(), kind);
+            let status = server.wait().unwrap();
+            assert!(status.success(), "{kind:?}: {status}");
+            for left in ["parlor.sock", "port", "parlor.db-wal"] {
+                assert!(!place.data().join(left).exists(), "{kind:?} leaves {left}");
+            }
+        }
+    }
+}
+
+#[test]
+fn it_ends_when_its_directory_is_deleted() {
+    let place = Place::new();
+    let mut server = begin(&place);
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("Ctrl-C")));
+    fs::remove_dir_all(place.data()).unwrap();
+    let mut ended = None;
+    until(|| {
+        ended = server.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(1));
+    let mut said = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("was deleted or moved") && said.contains("data"), "{said}");
+    assert!(!place.data().exists(), "nothing is left where it was");
+}
+
+#[test]
+fn its_logs_are_for_their_owner_only() {
+    let mut place = Place::new();
+    let log = place.data().join("log");
+    fs::create_dir_all(&log).unwrap();
+    // As an earlier version left them.
+    for name in ["parlor.log", "parlor.old.log"] {
+        fs::write(log.join(name), "").unwrap();
+        fs::set_permissions(log.join(name), Permissions::from_mode(0o644)).unwrap();
+    }
+    let modes = |place: &Place| -> Vec<u32> {
+        let files = fs::read_dir(place.data().join("log")).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect()
+    };
+    place.serve(&[]);
+    assert_eq!(modes(&place), [0o600, 0o600]);
+    place.stop();
+    fs::remove_dir_all(&log).unwrap();
+    place.serve(&[]);
+    assert_eq!(modes(&place), [0o600]);
+}
+
+#[test]
+fn who_starts_a_slow_server_waits_for_it_and_says_so() {
+    let mut place = Place::new();
+    let config = place.work().join("slow.toml");
+    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
+    let mut prompt = place
+        .command(&["prompt", "--config", "slow.toml", "--new", "say hello"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut err = BufReader::new(prompt.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = err.next();
+    // The server reads this to its end before it starts.
+    fs::write(&config, "").unwrap();
+    assert_eq!(first.as_deref(), Some("the server is still starting; this waits for it"));
+    let said = prompt.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(said.stdout).unwrap(), "hello\n");
+    let rest: Vec<_> = err.collect();
+    assert!(matches!(&rest[..], [session] if session.starts_with("session ")), "{rest:?}");
+    place.stop();
+    // One that has ended is not waited for.
+    fs::write(place.work().join("wrong.toml"), "what?").unwrap();
+    let said = place.run(&["prompt", "--config", "wrong.toml", "--new", "say hello"]).ended(1);
+    assert!(said.err.contains("the server does not start") && said.err.contains("wrong.toml"), "{said:#?}");
+    assert!(!said.err.contains("still starting"), "{said:#?}");
+}

@@ -1,0 +1,190 @@
+//! The conversation that an agent is given which was not there: how it arrives, that it shows nowhere, when it counts.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::doors::Door;
+use crate::puppet::{PUPPETS, Puppet};
+use crate::server::Server;
+
+const AGENTS: [&str; 3] = ["puppet-v1", "puppet-v2", "puppet-draft"];
+
+/// A fork of a conversation of one turn, whose agent was not there.
+fn fork(client: &mut Client, puppet: &Puppet) -> String {
+    let session = client.new_session();
+    let id = client.prompt(&session, "Fix the login page");
+    puppet.turn(&puppet.prompt(), "u1", "end_turn");
+    assert_eq!(client.end_of(&session, id), "end_turn");
+    let forked =
+        client.call("session/fork", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })).unwrap();
+    assert_eq!(forked["_meta"]["parlor/fork"], "transcript");
+    forked["sessionId"].as_str().unwrap().to_owned()
+}
+
+/// The text that was put in front of a prompt; `None` if there is none.
+fn context(prompt: &Value) -> Option<&str> {
+    let blocks = prompt["params"]["prompt"].as_array().unwrap();
+    let [context, _] = &blocks[..] else {
+        assert_eq!(blocks.len(), 1, "{prompt}");
+        return None;
+    };
+    assert_eq!(context["type"], "text", "{prompt}");
+    context["text"].as_str()
+}
+
+#[test]
+fn it_arrives_as_text_with_the_first_prompt_and_with_no_other() {
+    for agent in AGENTS {
+        let server = Server::with(PUPPETS);
+        let puppet = Puppet::of(&server, agent);
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let forked = fork(&mut client, &puppet);
+        for (n, has_context) in [(2, true), (3, false)] {
+            let id = client.prompt(&forked, "And the footer?");
+            let prompt = puppet.prompt();
+            let text = context(&prompt);
+            assert_eq!(text.is_some(), has_context, "{prompt}");
+            if let Some(text) = text {
+                assert!(text.contains("User:\n> Fix the login page\n"), "{text}");
+                assert!(text.contains("Assistant:\n> word\n"), "{text}");
+                assert!(!text.contains("footer"), "{text}");
+            }
+            puppet.turn(&prompt, &format!("u{n}"), "end_turn");
+            assert_eq!(client.end_of(&forked, id), "end_turn");
+        }
+    }
+}
+
+#[test]
+fn it_shows_nowhere_when_the_agent_repeats_it() {
+    for agent in AGENTS {
+        for in_chunks in [true, false] {
+            let server = Server::with(PUPPETS);
+            let puppet = Puppet::of(&server, agent);
+            let mut client = server.client(Door::Unix, Dialect::V2, agent);
+            let forked = fork(&mut client, &puppet);
+            let mut there: Vec<_> =
+                Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent)).into();
+            there.iter_mut().for_each(|client| drop(client.load(&forked)));
+            let id = client.prompt(&forked, "And the footer?");
+            let prompt = puppet.prompt();
+            let blocks = &prompt["params"]["prompt"];
+            let is_v1 = agent == "puppet-v1";
+            let named = |id| if is_v1 { None } else { Some(id) };
+            if in_chunks || is_v1 {
+                for block in blocks.as_array().unwrap() {
+                    puppet.chunk(&prompt, "user", named("u2"), block["text"].as_str().unwrap());
+                }
+            } else {
+                puppet.user_message(&prompt, "u2", blocks);
+            }
+            // Some agents do nothing else than that.
+            for block in blocks.as_array().unwrap() {
+                puppet.chunk(&prompt, "agent", named("echo"), block["text"].as_str().unwrap());
+            }
+            puppet.turn(&prompt, "u2", "end_turn");
+            assert_eq!(client.end_of(&forked, id), "end_turn");
+            let truth = server.truth(&forked);
+            let texts: Vec<_> = truth.iter().map(|line| line.split_once(": ").unwrap().1).collect();
+            let expected = if is_v1 {
+                vec!["Fix the login page", "word", "And the footer?", "And the footer?word"]
+            } else {
+                vec!["Fix the login page", "word", "And the footer?", "And the footer?", "word"]
+            };
+            assert_eq!(texts, expected, "{agent}, {in_chunks}");
+            there.iter_mut().for_each(|client| client.comes_to(&forked, &truth));
+            there.push(client);
+            for client in &there {
+                let heard = json!(client.heard).to_string();
+                assert!(
+                    !heard.contains("conversation so far") && !heard.contains("<conversation"),
+                    "{heard}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_command_is_sent_as_it_is_and_the_next_prompt_brings_the_context() {
+    for agent in AGENTS {
+        let server = Server::with(PUPPETS);
+        let puppet = Puppet::of(&server, agent);
+        let mut client = server.client(Door::Unix, Dialect::V1, agent);
+        let forked = fork(&mut client, &puppet);
+        for (n, text, has_context) in [(2, "/compact", false), (3, "Go on", true), (4, "Go on", false)] {
+            let id = client.prompt(&forked, text);
+            let prompt = puppet.prompt();
+            assert_eq!(context(&prompt).is_some(), has_context, "{prompt}");
+            puppet.turn(&prompt, &format!("u{n}"), "end_turn");
+            assert_eq!(client.end_of(&forked, id), "end_turn");
+        }
+    }
+}
+
+#[test]
+fn it_is_given_again_until_a_turn_with_it_was_completed() {
+    for agent in AGENTS {
+        let server = Server::with(PUPPETS);
+        let puppet = Puppet::of(&server, agent);
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let forked = fork(&mut client, &puppet);
+        let turns = [
+            ("cancelled", true),
+            ("refusal", true),
+            ("failed", true),
+            ("max_tokens", true),
+            ("end_turn", false),
+        ];
+        for (n, (reason, has_context)) in turns.into_iter().enumerate() {
+            let id = client.prompt(&forked, "Go on");
+            let prompt = puppet.prompt();
+            assert_eq!(context(&prompt).is_some(), has_context, "{agent}, {reason}: {prompt}");
+            if reason != "failed" {
+                puppet.turn(&prompt, &format!("u{n}"), reason);
+                assert_eq!(client.end_of(&forked, id), reason);
+                continue;
+            }
+            let error = json!({ "code": -32603, "message": "no" });
+            puppet.say(&json!({ "jsonrpc": "2.0", "id": prompt["id"], "error": error }));
+            let mark = client.mark();
+            match agent {
+                "puppet-v1" => assert_eq!(client.idle(&forked, mark), "error"),
+                _ => assert_eq!(client.answer(id).unwrap_err()["message"], "no"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_title_that_is_made_of_it_does_not_replace_that_of_the_parent() {
+    for agent in AGENTS {
+        let server = Server::with(PUPPETS);
+        let puppet = Puppet::of(&server, agent);
+        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let forked = fork(&mut client, &puppet);
+        let title = |client: &mut Client| {
+            let listed = client.call("session/list", json!({})).unwrap();
+            let sessions = listed["sessions"].as_array().unwrap().clone();
+            sessions.into_iter().find(|session| session["sessionId"] == *forked).unwrap()["title"].clone()
+        };
+        assert_eq!(title(&mut client), "Fix the login page");
+        for (n, said, is) in [
+            (2, "This is the conversation so far, from before…", "Fix the login page"),
+            (3, "<conversation id", "Fix the login page"),
+            (4, "word", "Fix the login page"),
+            (5, "The footer", "The footer"),
+        ] {
+            let id = client.prompt(&forked, "And the footer?");
+            let prompt = puppet.prompt();
+            let update =
+                json!({ "sessionUpdate": "session_info_update", "title": said, "_meta": { "n": n } });
+            puppet.update(&prompt, &update);
+            puppet.turn(&prompt, &format!("u{n}"), "end_turn");
+            assert_eq!(client.end_of(&forked, id), "end_turn");
+            assert_eq!(title(&mut client), is, "{agent}");
+            assert_eq!(client.view(&forked)["info"]["_meta"]["n"], n);
+        }
+    }
+}

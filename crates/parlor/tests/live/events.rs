@@ -1,0 +1,171 @@
+//! What stays visible of turns that did not end well, and of what people decided.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Guest};
+use crate::doors::{DOORS, Door};
+use crate::server::{AGENTS, Server};
+
+const PERMISSION: &str = "session/request_permission";
+
+/// One client of each dialect that wants events, in one session.
+fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
+    let mut clients: Vec<_> = (0..3)
+        .map(|n| {
+            Guest::new(DOORS[(n + agent) % 3], Dialect::ALL[n], AGENTS[agent]).with_events().join(server)
+        })
+        .collect();
+    let session = clients[0].new_session();
+    clients[1].load(&session);
+    clients[2].load(&session);
+    (clients, session)
+}
+
+/// The events that a client was sent after a mark.
+fn events(client: &Client, session: &str, mark: usize) -> Vec<Value> {
+    let updates = client.updates(session, mark).filter(|update| update["sessionUpdate"] == "_parlor_event");
+    updates.cloned().collect()
+}
+
+/// The events that somebody is sent who comes later.
+fn later(server: &Server, session: &str, dialect: Dialect) -> Vec<Value> {
+    let mut client = Guest::new(Door::Unix, dialect, "v2").with_events().join(server);
+    client.load(session);
+    events(&client, session, 0)
+}
+
+fn types(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn failed_refused_and_cancelled_turns_stay_visible_to_those_who_want_events() {
+    let mut server = Server::start();
+    let mut sessions = Vec::new();
+    for (agent, name) in AGENTS.into_iter().enumerate() {
+        let (mut clients, session) = three(&server, agent);
+        let mut plain = server.client(Door::Unix, Dialect::ALL[agent % 3], name);
+        plain.load(&session);
+        clients[1].turn(&session, "refuse");
+        let failed = clients[2].prompt(&session, "fail -32042 no model");
+        let answer = clients[2].answer(failed);
+        if answer.is_ok() {
+            clients[2].end_of(&session, failed);
+        }
+        let prompt = clients[2].prompt(&session, "say Hm.\nsleep 60000");
+        clients[0].hears(&session, "Hm.");
+        clients[0].cancel(&session);
+        assert_eq!(clients[2].end_of(&session, prompt), "cancelled");
+        let expected = ["turn_refused", "turn_failed", "turn_cancelled"];
+        for client in &mut clients {
+            client.until("three events", |client| (events(client, &session, 0).len() == 3).then_some(()));
+            let heard = events(client, &session, 0);
+            assert_eq!(types(&heard), expected);
+            assert_eq!(heard[1]["error"]["code"], -32042, "{heard:?}");
+            assert!(heard[2]["by"]["name"] == "test" && heard[2]["by"]["client"].is_u64(), "{heard:?}");
+            assert!(heard[2].get("agentDidNotAnswer").is_none(), "{heard:?}");
+            for event in &heard {
+                assert!(event["messageId"].is_string() && event["at"].as_str().unwrap().ends_with('Z'));
+            }
+            // The event is sent before the turn is over.
+            let place = |wanted: &dyn Fn(&Value) -> bool| client.heard.iter().rposition(wanted).unwrap();
+            let event = place(&|line| line["params"]["update"]["sessionUpdate"] == "_parlor_event");
+            let idle = place(&|line| {
+                let update = &line["params"]["update"];
+                update["state"] == "idle" || update["_meta"]["parlor/state"] == "idle"
+            });
+            assert!(event < idle, "{:?}", client.heard);
+            for dialect in Dialect::ALL {
+                assert_eq!(later(&server, &session, dialect), heard);
+            }
+        }
+        // Whoever did not ask for them hears nothing of them: each line that it hears is looked at.
+        let truth = server.truth(&session);
+        plain.comes_to(&session, &truth);
+        let heard = events(&clients[0], &session, 0);
+        sessions.push((session, heard));
+    }
+    server.restart();
+    for (session, heard) in sessions {
+        assert_eq!(later(&server, &session, Dialect::V2), heard);
+    }
+}
+
+#[test]
+fn a_decision_is_on_record_with_what_was_chosen_by_whom_and_when() {
+    let server = Server::start();
+    for agent in 0..AGENTS.len() {
+        let (mut clients, session) = three(&server, agent);
+        for winner in 0..3 {
+            let prompt = clients[0].prompt(&session, "ask Delete it?");
+            let questions: Vec<_> = clients.iter_mut().map(|client| client.question(PERMISSION)).collect();
+            clients[winner].choose(&questions[winner], "reject-once");
+            clients[0].end_of(&session, prompt);
+            let heard: Vec<_> = clients
+                .iter_mut()
+                .map(|client| {
+                    client.until("the decision", |client| events(client, &session, 0).get(winner).cloned())
+                })
+                .collect();
+            assert!(heard.iter().all(|event| *event == heard[0]), "{heard:?}");
+            let event = &heard[0];
+            assert_eq!(event["type"], "decision");
+            assert_eq!(event["request"], PERMISSION);
+            assert_eq!(event["title"], "Delete it?");
+            assert_eq!(event["outcome"], "selected");
+            assert_eq!(event["option"]["optionId"], "reject-once");
+            assert!(event["option"]["name"].is_string() && event["option"]["kind"].is_string(), "{event}");
+            assert_eq!(event["by"]["name"], "test");
+            assert!(event["by"]["client"].is_u64() && event["at"].is_string(), "{event}");
+            // It names the tool call as the session does.
+            let call = event["toolCallId"].as_str().unwrap();
+            assert!(
+                clients[1].folds[&session]
+                    .transcript()
+                    .entries()
+                    .iter()
+                    .any(|entry| { *entry.id() == parlor_session::EntryId::ToolCall(call.into()) })
+            );
+            assert_eq!(later(&server, &session, Dialect::V1).last(), Some(event));
+        }
+    }
+}
+
+#[test]
+fn what_was_written_into_a_form_is_not_on_record() {
+    let server = Server::start();
+    let able = json!({ "elicitation": { "form": {} } });
+    for agent in AGENTS {
+        let mut client =
+            Guest::new(Door::Unix, Dialect::V2, agent).able(able.clone()).with_events().join(&server);
+        let session = client.new_session();
+        let prompt = client.prompt(&session, "elicit");
+        let question = client.question("elicitation/create");
+        client.respond(&question, &json!({ "action": "accept", "content": { "name": "hunter2" } }));
+        client.end_of(&session, prompt);
+        let heard = events(&client, &session, 0);
+        assert_eq!(types(&heard), ["decision"]);
+        assert_eq!(heard[0]["outcome"], "accept");
+        assert!(!heard[0].to_string().contains("hunter2"));
+    }
+}
+
+#[test]
+fn a_fork_has_the_events_up_to_its_point() {
+    let server = Server::start();
+    for (n, agent) in AGENTS.into_iter().enumerate() {
+        let mut client = Guest::new(DOORS[n % 3], Dialect::ALL[n % 3], agent).with_events().join(&server);
+        let session = client.new_session();
+        client.turn(&session, "refuse");
+        let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+        let fork = client.call("session/fork", params).unwrap();
+        let fork = fork["sessionId"].as_str().unwrap();
+        client.turn(&session, "refuse");
+        for dialect in Dialect::ALL {
+            let (whole, forked) = (later(&server, &session, dialect), later(&server, fork, dialect));
+            assert_eq!(whole.len(), 2);
+            assert_eq!(forked, whole[..1]);
+        }
+    }
+}

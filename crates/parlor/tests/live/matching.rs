@@ -1,0 +1,189 @@
+//! Which message a prompt is, and when its turn is over, with agents that assign the ids in ways of their own.
+
+use parlor_dialect::Dialect;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::doors::Door;
+use crate::puppet::{PUPPETS, Puppet};
+use crate::server::Server;
+
+fn text(text: &str) -> Value {
+    json!([{ "type": "text", "text": text }])
+}
+
+/// Clients of all dialects that follow a session.
+fn followers(server: &Server, agent: &str, session: &str) -> Vec<Client> {
+    let clients = Dialect::ALL.into_iter().map(|dialect| {
+        let mut client = server.client(Door::Unix, dialect, agent);
+        client.load(session);
+        client
+    });
+    clients.collect()
+}
+
+/// What everybody knows of a session in the end: those who come, and those who were there.
+fn all_know(server: &Server, followers: &mut [Client], session: &str, expected: &[&str]) {
+    let truth = server.truth(session);
+    assert_eq!(truth, expected);
+    for client in followers {
+        client.comes_to(session, &truth);
+    }
+}
+
+#[test]
+fn an_agent_replaces_or_redacts_a_prompt_that_it_has_accepted_for_everybody() {
+    for agent in ["puppet-v2", "puppet-draft"] {
+        for (content, is, told) in [(text("expanded"), "expanded", "expanded"), (Value::Null, "", "")] {
+            let server = Server::with(PUPPETS);
+            let puppet = Puppet::of(&server, agent);
+            let mut asker = server.client(Door::Unix, Dialect::V2, agent);
+            let session = asker.new_session();
+            let mut there = followers(&server, agent, &session);
+            let id = asker.prompt(&session, "asked");
+            let prompt = puppet.prompt();
+            puppet.accept(&prompt, "u1");
+            if agent == "puppet-draft" {
+                puppet.user_message(&prompt, "u1", &text("asked"));
+            }
+            assert_eq!(asker.answer(id).unwrap()["messageId"], "u1");
+            let kind = json!({ "sessionUpdate": "user_message", "messageId": "u1", "content": content, "_meta": { "k": 1 } });
+            puppet.update(&prompt, &kind);
+            puppet.state(&prompt, "running", None);
+            puppet.state(&prompt, "idle", Some("end_turn"));
+            asker.end_of(&session, id);
+            // In v1 what was said can only be said again, under another id.
+            let mut v1 = there.remove(0);
+            let replaced = v1.update(&session, 0, "the message is replaced", |update| {
+                update["_meta"]["parlor/replaces"] == "u1"
+            });
+            assert_eq!(replaced["content"]["text"], told, "{replaced}");
+            all_know(&server, &mut there, &session, &[&format!("user_message \"u1\": {is}")]);
+            let meta = |client: &Client| client.view(&session)["messages"][0]["_meta"].clone();
+            assert_eq!((meta(&there[0]), meta(&there[1])), (json!({ "k": 1 }), json!({ "k": 1 })));
+        }
+    }
+}
+
+#[test]
+fn a_message_that_the_agent_inserts_is_never_taken_for_the_prompt() {
+    for agent in ["puppet-v2", "puppet-draft"] {
+        for dialect in Dialect::ALL {
+            let server = Server::with(PUPPETS);
+            let puppet = Puppet::of(&server, agent);
+            let mut asker = server.client(Door::Unix, dialect, agent);
+            let session = asker.new_session();
+            let mut there = followers(&server, agent, &session);
+            let id = asker.prompt(&session, "hello there");
+            let prompt = puppet.prompt();
+            puppet.user_message(&prompt, "x", &text("a reminder"));
+            puppet.chunk(&prompt, "user", Some("y"), "hello");
+            puppet.chunk(&prompt, "user", Some("y"), " is what they say");
+            puppet.chunk(&prompt, "user", Some("u1"), "hello");
+            puppet.chunk(&prompt, "user", Some("u1"), " there");
+            puppet.accept(&prompt, "u1");
+            puppet.state(&prompt, "running", None);
+            puppet.chunk(&prompt, "agent", Some("a"), "Hi.");
+            puppet.state(&prompt, "idle", Some("end_turn"));
+            assert_eq!(asker.end_of(&session, id), "end_turn");
+            if dialect == Dialect::V2 {
+                assert_eq!(asker.answer(id).unwrap()["messageId"], "u1");
+            }
+            there.push(asker);
+            let expected = [
+                r#"user_message "x": a reminder"#,
+                r#"user_message "y": hello is what they say"#,
+                r#"user_message "u1": hello there"#,
+                r#"agent_message "a": Hi."#,
+            ];
+            all_know(&server, &mut there, &session, &expected);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_the_response_names_is_the_prompt_with_the_content_that_it_has() {
+    for dialect in Dialect::ALL {
+        let server = Server::with(PUPPETS);
+        let puppet = Puppet::of(&server, "puppet-v2");
+        let mut asker = server.client(Door::Unix, dialect, "puppet-v2");
+        let session = asker.new_session();
+        let mut there = followers(&server, "puppet-v2", &session);
+        let id = asker.prompt(&session, "look at this");
+        let prompt = puppet.prompt();
+        puppet.user_message(&prompt, "u1", &text("look at this [expanded]"));
+        puppet.accept(&prompt, "u1");
+        puppet.state(&prompt, "running", None);
+        puppet.state(&prompt, "idle", Some("end_turn"));
+        assert_eq!(asker.end_of(&session, id), "end_turn");
+        there.push(asker);
+        all_know(&server, &mut there, &session, &[r#"user_message "u1": look at this [expanded]"#]);
+    }
+}
+
+#[test]
+fn prompts_may_be_accepted_in_another_order_than_they_were_sent() {
+    let server = Server::with(PUPPETS);
+    let puppet = Puppet::of(&server, "puppet-v2");
+    let mut v1 = server.client(Door::Unix, Dialect::V1, "puppet-v2");
+    let session = v1.new_session();
+    let mut there = followers(&server, "puppet-v2", &session);
+    let mut v2 = server.client(Door::Unix, Dialect::V2, "puppet-v2");
+    v2.load(&session);
+    let first = v1.prompt(&session, "fix it");
+    let first_prompt = puppet.prompt();
+    let second = v2.prompt(&session, "fix it now");
+    let second_prompt = puppet.prompt();
+    let image = json!([{ "type": "image", "mimeType": "image/png", "data": "AAAA" }]);
+    let third = v2.send("session/prompt", json!({ "sessionId": session, "prompt": image }));
+    let third_prompt = puppet.prompt();
+    // As a peer writes it that reads and writes blocks.
+    let image = json!([{ "data": "AAAA", "mimeType": "image/png", "type": "image", "uri": null }]);
+    puppet.user_message(&third_prompt, "u3", &image);
+    puppet.accept(&third_prompt, "u3");
+    for text in ["fix", " it", " now"] {
+        puppet.chunk(&second_prompt, "user", Some("u2"), text);
+    }
+    puppet.accept(&second_prompt, "u2");
+    puppet.user_message(&first_prompt, "u1", &text("fix it"));
+    puppet.accept(&first_prompt, "u1");
+    puppet.state(&first_prompt, "running", None);
+    puppet.state(&first_prompt, "idle", Some("end_turn"));
+    assert_eq!(v1.end_of(&session, first), "end_turn");
+    assert_eq!(v2.answer(second).unwrap()["messageId"], "u2");
+    assert_eq!(v2.answer(third).unwrap()["messageId"], "u3");
+    there.extend([v1, v2]);
+    let expected =
+        [r#"user_message "u3": [image]"#, r#"user_message "u2": fix it now"#, r#"user_message "u1": fix it"#];
+    let truth = server.truth(&session);
+    assert!(truth[0].starts_with(r#"user_message "u3": "#), "{truth:?}");
+    let expected = [&*truth[0], expected[1], expected[2]];
+    all_know(&server, &mut there, &session, &expected);
+}
+
+#[test]
+fn a_prompt_that_is_answered_after_its_turn_ends_with_it_for_a_client_that_waits() {
+    for dialect in Dialect::ALL {
+        let server = Server::with(PUPPETS);
+        let puppet = Puppet::of(&server, "puppet-v2");
+        let mut asker = server.client(Door::Unix, dialect, "puppet-v2");
+        let session = asker.new_session();
+        let id = asker.prompt(&session, "hello");
+        let prompt = puppet.prompt();
+        puppet.state(&prompt, "running", None);
+        puppet.chunk(&prompt, "agent", Some("a"), "Hi.");
+        puppet.state(&prompt, "idle", Some("max_tokens"));
+        puppet.accept(&prompt, "u1");
+        let answer = asker.answer(id).unwrap();
+        match dialect {
+            Dialect::V1 => assert_eq!(answer["stopReason"], "max_tokens"),
+            Dialect::V2 => assert_eq!(answer["messageId"], "u1"),
+            Dialect::Draft => {}
+        }
+        // The next turn has its own end.
+        let id = asker.prompt(&session, "again");
+        let prompt = puppet.prompt();
+        puppet.turn(&prompt, "u2", "end_turn");
+        assert_eq!(asker.end_of(&session, id), "end_turn");
+    }
+}
