@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use parlor_session::session::Cancelled;
-use parlor_session::{MessageId, UnixMillis};
+use parlor_session::{MessageId, SessionId, UnixMillis};
 
 use crate::AgentEpoch;
 
@@ -18,17 +18,24 @@ pub struct Now {
 }
 
 /// Makes ids that no message, session or envelope has.
-pub struct IdGen(Box<dyn FnMut() -> MessageId + Send>);
+pub struct IdGen(Box<dyn FnMut() -> u128 + Send>);
 
 impl IdGen {
-    /// Makes ids with a function.
-    pub fn new(new_id: impl FnMut() -> MessageId + Send + 'static) -> Self {
-        Self(Box::new(new_id))
+    /// Makes ids of the numbers that a function gives, each of which it gives once (UUIDs).
+    pub fn new(unique: impl FnMut() -> u128 + Send + 'static) -> Self {
+        Self(Box::new(unique))
     }
 
-    /// An id that nothing has.
+    /// A message id that nothing has.
     pub fn new_id(&mut self) -> MessageId {
-        (self.0)()
+        MessageId::from(format!("{:032x}", (self.0)()).as_str())
+    }
+
+    /// A session id that nothing has.
+    pub fn new_session_id(&mut self) -> SessionId {
+        let hex = format!("{:032x}", (self.0)());
+        let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+        SessionId::from(parts.join("-").as_str())
     }
 }
 

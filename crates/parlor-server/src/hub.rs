@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
+pub(crate) use parlor_engine::no_session;
+use parlor_engine::{ClientCall, Event};
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
@@ -24,7 +26,7 @@ use crate::process::Watcher;
 use crate::resident::Resident;
 use crate::send_queue::{SendQueueReader, send_queue};
 use crate::session::{self, Bound, Inbox, Message};
-use crate::stored::{self, Opened};
+use crate::stored::{self, StoredSession};
 
 /// Who connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,7 +187,7 @@ impl Hub {
     /// What was said in a session, once `message` is in it if one is named; `None` if there is no such session.
     pub async fn transcript(&self, session: &SessionId, message: Option<MessageId>) -> Option<Transcript> {
         let (reply, shown) = oneshot::channel();
-        self.shared.send(session, Message::Look { message, reply }).await.ok()?;
+        self.shared.send(session, Message::Read { message, reply }).await.ok()?;
         shown.await.ok()
     }
 
@@ -197,7 +199,7 @@ impl Hub {
         let mut ends = Vec::new();
         for inbox in sessions {
             let (sender, end) = oneshot::channel();
-            if inbox.send(Message::End(sender)).await.is_ok() {
+            if inbox.send(Message::Stop(sender)).await.is_ok() {
                 ends.push(end);
             }
         }
@@ -372,7 +374,7 @@ impl Shared {
                     if let Some(client) = lock(&self.expected).remove(id).and_then(|client| client.upgrade())
                     {
                         // The inbox of a session that was just started is empty.
-                        let _ = inbox.try_send(Message::Attach(client));
+                        let _ = inbox.try_send(Message::Call(client, ClientCall::Follow));
                     }
                     Ok(inbox)
                 }
@@ -418,7 +420,8 @@ impl Shared {
 
     /// Hands on what came for a session while it left its place: it is taken out of the store for that.
     pub(crate) fn send_again(self: &Arc<Self>, id: &SessionId, messages: Vec<Message>) {
-        let matters = |message: &Message| !matches!(message, Message::Tick | Message::Left(_));
+        let matters =
+            |message: &Message| !matches!(message, Message::Tick | Message::Event(Event::Disconnected(_)));
         let messages: Vec<_> = messages.into_iter().filter(matters).collect();
         if messages.is_empty() {
             return;
@@ -440,7 +443,7 @@ impl Shared {
     /// A session that has just begun.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        opened: Opened,
+        opened: StoredSession,
         id: &SessionId,
         bound: Bound,
         result: parlor_json::Object,
@@ -518,7 +521,7 @@ impl Shared {
     pub(crate) async fn left(&self, client: ClientId) {
         let inboxes: Vec<_> = lock(&self.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
         for inbox in inboxes {
-            let _ = inbox.send(Message::Left(client)).await;
+            let _ = inbox.send(Message::Event(Event::Disconnected(client))).await;
         }
     }
 
@@ -547,20 +550,13 @@ impl Shared {
         let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
         // It is shown when its end is stored.
         let (reply, shown) = oneshot::channel();
-        match self.send(&id, Message::Look { message: None, reply }).await {
+        match self.send(&id, Message::Read { message: None, reply }).await {
             Ok(()) => drop(shown.await),
             Err(error) => {
                 tracing::warn!(session = %id, "a session that was busy cannot be opened: {}", error.message());
             }
         }
     }
-}
-
-/// The error for a session that is not there.
-pub(crate) fn no_session(id: &SessionId) -> RpcError {
-    let mut data = parlor_json::Object::default();
-    data.set("sessionId", id.as_json());
-    RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such session").with_data(data.to_json())
 }
 
 /// Lets time pass for all sessions and agents.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 const CORE: [&str; 5] = ["parlor-json", "parlor-wire", "parlor-session", "parlor-dialect", "parlor-engine"];
 
-/// What the core may be built on. None of these does I/O by itself.
-const DEPENDENCIES: [&str; 11] = [
+/// What the core may be built on. None of these does I/O by itself; `tracing` only where somebody subscribes to it.
+const DEPENDENCIES: [&str; 12] = [
     "base64",
     "bytes",
     "jiff",
@@ -19,6 +19,7 @@ const DEPENDENCIES: [&str; 11] = [
     "serde",
     "serde_json",
     "similar",
+    "tracing",
 ];
 
 const FORBIDDEN: [&str; 17] = [

@@ -383,7 +383,7 @@ mod tests {
     use crate::hub::{Hub, LIVE_SESSIONS, Options};
     use crate::process::Watcher;
     use crate::session::{self, Bound};
-    use crate::stored::Opened;
+    use crate::stored::StoredSession;
 
     fn agent() -> (Arc<Agent>, tokio::io::DuplexStream) {
         Agent::for_tests(Dialect::V1)
@@ -463,7 +463,7 @@ mod tests {
             data: "{}".to_owned(),
         };
         let opened =
-            Opened { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
+            StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
         let bound = Some((Bound::begun(intake), Object::default()));
         let inbox = session::start(hub.shared(), opened, bound, None);
         let served = |text: &str| AgentMessage::Served(RequestId::from(7), Ok(json::string(text)), None);

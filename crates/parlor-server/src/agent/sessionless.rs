@@ -267,8 +267,8 @@ impl Order {
 
 /// Has a session say a line to those of the clients that take part in it; which they were is said when they were told.
 async fn relay(inbox: &Inbox, frame: &Frame, clients: Vec<ClientId>) -> oneshot::Receiver<Vec<ClientId>> {
-    let (told, waiting) = oneshot::channel();
-    let _ = inbox.send(Message::Relay { frame: frame.clone(), clients, told }).await;
+    let (sent, waiting) = oneshot::channel();
+    let _ = inbox.send(Message::Relay { frame: frame.clone(), clients, sent }).await;
     waiting
 }
 

@@ -24,7 +24,7 @@ use crate::known;
 use crate::session::{
     self, AgentMessage, Bound, INBOX, Inbox, Link, MOST_SILENCE, Message, SILENCE, next_epoch,
 };
-use crate::stored::{self, Opened};
+use crate::stored::{self, StoredSession};
 
 /// How long an agent that has not answered may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -119,7 +119,7 @@ async fn adopt(
         data.remove("command");
     }
     if !is_placed {
-        data.set(session::UNPLACED, json::json("true"));
+        data.set(parlor_engine::UNPLACED, json::json("true"));
     }
     let row = SessionRow {
         cwd,
@@ -135,7 +135,8 @@ async fn adopt(
         lines.push(live::update_line(id, &update, None));
     }
     lines.extend(told);
-    let opened = Opened { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
+    let opened =
+        StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
     let bound = Bound::adopted(tie, rest);
     hub.note_peer(id, &client.peer);
     Ok(session::start(Arc::clone(hub), opened, Some((bound, result)), Some(lines)))

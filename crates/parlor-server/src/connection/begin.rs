@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parlor_dialect::{Dialect, Losses, live};
-use parlor_engine::Frame;
+use parlor_engine::{ClientCall, Frame, ReplayFrom};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{SessionId, Transcript};
 use parlor_store::SessionRow;
@@ -16,8 +16,8 @@ use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::{AgentChoice, Shared};
 use crate::json;
-use crate::session::{self, Bound, From, Message};
-use crate::stored::Opened;
+use crate::session::{self, Bound, Message};
+use crate::stored::StoredSession;
 
 /// The agent that a client asked for.
 pub(super) fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {
@@ -188,14 +188,16 @@ async fn try_new(
         busy: false,
         data: data(client, params, agent.about.dialect).to_json().as_str().to_owned(),
     };
-    let opened = Opened { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
+    let opened =
+        StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
     let mut begun = Object::default();
     begun.set("sessionId", agents_session.as_json());
     let bound = Bound::begun(intake);
     hub.note_peer(session, &client.peer);
     hub.losses().count(session, losses);
     hub.begin(opened, session, bound, result);
-    let join = Message::Join { client: Arc::clone(client), id: id.clone(), from: From::New, cwd: None };
+    let attach = ClientCall::Attach { id: id.clone(), from: ReplayFrom::New, cwd: None };
+    let join = Message::Call(Arc::clone(client), attach);
     hub.send(session, join).await?;
     if config.local.is_some() {
         agent.notify(live::BEGUN, &begun);

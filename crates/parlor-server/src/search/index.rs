@@ -2,10 +2,11 @@
 
 use std::sync::Weak;
 
-use parlor_store::{Batch, ErrorKind, Store, StoreError, Write};
+use parlor_engine::search_text::words_of;
+use parlor_session::Transcript;
+use parlor_store::{Batch, EntryRow, ErrorKind, Store, StoreError, Words, Write};
 use tokio::sync::oneshot;
 
-use super::words_of_row;
 use crate::hub::Shared;
 
 /// How much of a session is handed in at once: little enough that nobody who writes has to wait for long.
@@ -82,4 +83,11 @@ fn piece(store: &dyn Store, id: &str, after: u64) -> Result<Option<(Vec<Write>, 
         Some(Write::Words { session, created, seq, words, only_missing: true })
     });
     Ok(Some((writes.collect(), last)))
+}
+
+/// What a stored entry is found by; `None` also for one that cannot be read.
+fn words_of_row(row: &EntryRow, at: i64) -> Option<Words> {
+    let mut transcript = Transcript::default();
+    transcript.restore_entry(row.created, row.seq, &row.head, &row.content, row.inherited).ok()?;
+    words_of(transcript.entries().first()?, at)
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use parlor_dialect::settings::{Setting, Settings};
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_engine::Capability;
+use parlor_engine::refused_settings::{RefusedSettings, Unaccepted, refused_before, wanted};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 use serde_json::value::RawValue;
 
-use super::Actor;
 use crate::agent::{Agent, History, Home, Intake, RefusedSetting, Rest, Startup, Tie};
 use crate::hub::Shared;
 use crate::json;
@@ -25,9 +25,6 @@ const SESSIONS: &[&str] = &["session", "sessionid", "thread", "conversation", "r
 /// What settings are called in errors.
 const SETTINGS: &[&str] =
     &["mode", "modeid", "model", "modelid", "option", "config", "configid", "value", "setting"];
-
-/// The key by which a session remembers the settings that its agent did not accept again.
-pub(super) const REFUSED: &str = "refusedSettings";
 
 /// An agent and the session that it has for ours.
 #[derive(Debug)]
@@ -45,68 +42,6 @@ pub(crate) struct Bound {
     pub(super) refused: Option<RefusedSettings>,
     /// What it has said meanwhile.
     pub(super) rest: Option<Rest>,
-}
-
-/// An agent did not accept again what was chosen.
-#[derive(Debug, Clone)]
-pub(super) struct RefusedSettings {
-    pub(super) error: RpcError,
-    pub(super) settings: Vec<Unaccepted>,
-}
-
-/// A setting that an agent did not accept again, and that nobody has chosen anew since.
-#[derive(Debug, Clone)]
-pub(super) struct Unaccepted {
-    pub(super) setting: Setting,
-    pub(super) value: Json,
-    /// Whether the agent does not have it any more. Then one prompt is refused; else all are until somebody chooses.
-    pub(super) is_gone: bool,
-}
-
-impl RefusedSettings {
-    /// What is left when the sender of a prompt was told.
-    pub(super) fn after_told(mut self) -> Option<Self> {
-        self.settings.retain(|one| !one.is_gone);
-        (!self.settings.is_empty()).then_some(self)
-    }
-
-    /// What is left to keep, for the next time that the agent is restored.
-    pub(super) fn to_json(&self) -> Json {
-        let settings = self.settings.iter().map(|Unaccepted { setting, value, .. }| {
-            let mut one = Object::default();
-            match setting {
-                Setting::Mode => one.set("setting", json::string("mode")),
-                Setting::Model => one.set("setting", json::string("model")),
-                Setting::Option(id) => one.set("option", id.clone()),
-            }
-            one.set("value", value.clone());
-            one.to_json()
-        });
-        let settings: Vec<_> = settings.map(|one| one.as_str().to_owned()).collect();
-        json::json(format!("[{}]", settings.join(",")))
-    }
-}
-
-/// The settings that an agent has to choose before a prompt is sent: those in force, and what it did not accept before.
-pub(super) fn wanted(data: &Object, in_force: &Settings) -> Settings {
-    let mut wanted = in_force.clone();
-    refused_before(data).iter().for_each(|(setting, value)| wanted.want(setting, value));
-    wanted
-}
-
-/// The settings that an agent did not accept before, with the values that it was asked for.
-fn refused_before(data: &Object) -> Vec<(Setting, Json)> {
-    let list = data.get(REFUSED).and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
-    let read = |one: Object| {
-        let setting = match (json::text(&one, "setting").as_deref(), one.get("option")) {
-            (Some("mode"), _) => Setting::Mode,
-            (Some("model"), _) => Setting::Model,
-            (_, Some(id)) => Setting::Option(id.clone()),
-            (_, None) => return None,
-        };
-        Some((setting, one.get("value")?.clone()))
-    };
-    list.into_iter().filter_map(|one| read(Object::parse(one).ok()?)).collect()
 }
 
 impl Bound {
@@ -177,8 +112,10 @@ impl Tie {
     pub(super) fn discard(self) {
         let Self { agent, session, .. } = &self;
         if agent.about.has(Capability::Delete) {
+            let mut params = Object::default();
+            params.set("sessionId", session.as_json());
             // Nobody waits for its answer.
-            drop(agent.call_now("session/delete", &Actor::params_for(session)));
+            drop(agent.call_now("session/delete", &params));
         } else if agent.about.has(Capability::Close) {
             agent.close_session(session);
         }

@@ -1,11 +1,8 @@
-//! A session's agent: what it says, what it is told, how it is brought back.
-
-use std::sync::Arc;
+//! The agent's side of a session: its updates, the calls to it, and how it is bound and lost.
 
 use parlor_dialect::live::{self, AgentLine, AgentUpdate, Beside, Stream};
-use parlor_dialect::settings::{Setting, Settings};
+use parlor_dialect::settings::Setting;
 use parlor_dialect::{Decoded, Decoder, Dialect, LossKind};
-use parlor_engine::{AgentCall, AgentCommand, AgentEpoch, AgentLink, Capability, Timer, context};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
     Cancelled, ClientId, Effect, Envelope, Input, Prompt, PromptId, Reply, TurnTaking,
@@ -13,12 +10,13 @@ use parlor_session::session::{
 use parlor_session::{Entry, EntryId, EventKind, Role, Slot, State, Target, Update, Upsert};
 use parlor_wire::{Outcome, RequestId, RpcError, code};
 
-use super::restore::{Bound, REFUSED, RefusedSettings, restore};
-use super::seat::Seat;
-use super::{Actor, AgentMessage, Link, Message};
-use crate::agent::{History, Reply as AgentReply, Rest, Startup, Tie};
-use crate::json;
-use crate::services::terminals::TerminalEvent;
+use super::subscriber::Seat;
+use super::{Pending, SessionMachine, params_for};
+use crate::refused_settings::REFUSED;
+use crate::{
+    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, Event, OpenedAgent, RefusedSettings,
+    TerminalEvent, Timer, context, json,
+};
 
 /// How much of what an agent says when it opens a session is kept.
 const MAX_OPENED: usize = 256 << 10;
@@ -27,26 +25,90 @@ const MAX_OPENED: usize = 256 << 10;
 const HAND_OVER: &str = "handOver";
 
 /// The key by which a session remembers that only its agent said where it works: it is served no files there.
-pub(crate) const UNPLACED: &str = "unplaced";
+pub const UNPLACED: &str = "unplaced";
 
 /// The key by which a session remembers of how many entries the conversation was that its agent was given.
 const HANDED: &str = "handedOver";
 
-impl Actor {
-    /// The agent is there, and has said this already.
-    pub(super) async fn bind(&mut self, bound: Bound, anew: bool, rest: Option<Rest>) {
+impl SessionMachine {
+    /// A new session has its agent.
+    pub(super) fn begin(&mut self, opened: OpenedAgent, replay: Option<Vec<String>>) {
+        let OpenedAgent { link, result, settings, refused, mut early, .. } = opened;
+        self.due.row = true;
+        self.due.durable = true;
+        self.epoch = link.epoch;
+        self.decoder = Decoder::new(link.agent.dialect);
+        if let Some(replay) = replay {
+            // The agent replayed an adopted session.
+            replay.iter().for_each(|lines| self.lines(lines));
+            std::mem::take(&mut early).into_iter().for_each(|event| self.on_agent_event(event));
+            self.flush_info();
+            self.decoder.turn_boundary();
+        }
+        self.learn(&result);
+        self.note_opened(&result);
+        for update in settings.updates(self.session.transcript()) {
+            self.step(Input::Noted(update));
+        }
+        self.set_refused(refused);
+        self.bind(link, false, early);
+    }
+
+    /// The agent's session is restored, or cannot be.
+    pub(super) fn agent_ready(&mut self, restored: Result<OpenedAgent, RpcError>) {
+        let since = self.starting.take();
+        let millis = since.map_or(0, |since| self.now.monotonic.saturating_sub(since).as_millis());
+        tracing::debug!(session = %self.id, ok = restored.is_ok(), millis, "the agent's session is restored");
+        match restored {
+            Ok(restored) => self.agent_restored(restored),
+            Err(error) => {
+                self.go_on_with_forks(Some(&error));
+                self.go_on_with_calls(Some(&error));
+                self.reject_queued(&error);
+            }
+        }
+    }
+
+    fn agent_restored(&mut self, restored: OpenedAgent) {
+        let OpenedAgent { link, without_history, lost, result, settings, mut refused, early } = restored;
+        self.epoch = link.epoch;
+        if !self.session.held().is_empty()
+            && let Some(told) = refused.take()
+        {
+            self.reject_queued(&told.error);
+            refused = told.after_told();
+        }
+        self.decoder = Decoder::new(link.agent.dialect);
+        self.learn(&result);
+        self.note_opened(&result);
+        for update in settings.updates(self.session.transcript()) {
+            self.step(Input::Noted(update));
+        }
+        self.set_refused(refused);
+        if let Some(reason) = lost.filter(|_| !self.session.transcript().entries().is_empty()) {
+            self.step(Input::Happened(EventKind::MemoryRebuilt { reason }));
+        }
+        self.bind(link, without_history, early);
+        self.go_on_with_calls(None);
+        for id in std::mem::take(&mut self.unsettled) {
+            self.settled(&id);
+        }
+    }
+
+    /// The session has its agent, which sent `early` before.
+    fn bind(&mut self, link: AgentLink, without_history: bool, early: Vec<AgentEvent>) {
         self.flush_info();
-        let dialect = bound.tie.agent.about.dialect;
+        let dialect = link.agent.dialect;
         self.decoder = Decoder::new(dialect);
         self.stream = None;
         let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
-        let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
+        let mut data = self.data();
         data.set("agentDialect", json::string(dialect.name()));
-        if anew {
+        if without_history {
             data.remove(HANDED);
         }
-        let anew = anew && !self.session.transcript().entries().is_empty();
-        // An agent that began anew may be brought back before it was given the conversation.
+        let anew = without_history && !self.session.transcript().entries().is_empty();
+        // An agent without the history may be restored before it was given the conversation.
         self.hand_over = anew || data.get(HAND_OVER).is_some();
         if self.hand_over {
             data.set(HAND_OVER, json::json("true"));
@@ -54,20 +116,13 @@ impl Actor {
             self.step(Input::HandedOver(Envelope::new(id)));
         }
         self.handed = None;
-        data.to_json().as_str().clone_into(&mut self.row.data);
-        self.row.agent_session = Some(bound.tie.session.as_json().as_literal().to_owned());
-        self.due.row = true;
-        let Tie { agent, session, epoch } = &bound.tie;
-        agent.serves(session, &self.id);
-        let link = AgentLink { epoch: *epoch, agent: Arc::clone(&agent.about), session: session.clone() };
-        self.ties.insert(link.epoch, bound.tie);
+        self.set_data(&data);
+        self.row.agent_session = Some(link.session.as_json().as_literal().to_owned());
         self.agent = Some(link);
         let clients: Vec<_> = self.seats.keys().copied().collect();
         clients.into_iter().for_each(|client| self.command(AgentCommand::AddClient(client)));
         self.step(Input::AgentRestored { taking, anew });
-        if let Some(rest) = rest {
-            self.take_rest(rest).await;
-        }
+        early.into_iter().for_each(|event| self.on_agent_event(event));
         self.step(Input::EarlyUpdatesTaken);
         self.go_on_with_forks(None);
     }
@@ -129,8 +184,8 @@ impl Actor {
         if live::drop_reserved(&mut decoded.update) || line.beside().was_reserved() {
             self.losses.add(LossKind::ReservedMeta);
         }
-        if let Some(tie) = self.agent.as_ref().and_then(|link| self.ties.get(&link.epoch)) {
-            live::map_sessions(&mut decoded.update, |theirs| tie.agent.our_session(theirs));
+        if let Some(link) = &self.agent {
+            live::map_sessions(&mut decoded.update, |theirs| link.sessions.find(theirs));
         }
         match decoded.update {
             Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
@@ -231,7 +286,7 @@ impl Actor {
             self.handed = Some(prompt.id);
             content = self.with_context(&content);
         }
-        let mut params = Self::params_for(&session);
+        let mut params = params_for(&session);
         let is_empty = content.as_str() == "[]";
         params.set("prompt", content);
         params.add_missing(&prompt.more);
@@ -240,8 +295,8 @@ impl Actor {
         if is_empty {
             let message = "nothing of the prompt can be said in the agent's version of the protocol";
             let error = json::error_object(&RpcError::new(code::INVALID_PARAMS, message));
-            let failed = AgentMessage::Failed(AgentCall::Prompt(prompt.id), error);
-            return self.pending.push_back(Message::Agent(self.epoch, failed));
+            let failed = AgentEvent::Response(AgentCall::Prompt(prompt.id), Err(error));
+            return self.pending.push_back(Pending::Event(Event::Agent(self.epoch, failed)));
         }
         let (call, method) = (AgentCall::Prompt(prompt.id), "session/prompt".to_owned());
         self.command(AgentCommand::Call { call, method, params });
@@ -288,7 +343,7 @@ impl Actor {
     }
 
     /// The agent answered a request of the session's.
-    pub(super) fn agent_answered(&mut self, call: AgentCall, reply: AgentReply) {
+    pub(super) fn agent_answered(&mut self, call: AgentCall, reply: Result<Json, Json>) {
         match call {
             AgentCall::Forwarded(call) => self.forwarded(&call, reply),
             AgentCall::Prompt(prompt) => self.prompt_answered(prompt, reply),
@@ -301,7 +356,7 @@ impl Actor {
         }
     }
 
-    fn prompt_answered(&mut self, prompt: PromptId, reply: AgentReply) {
+    fn prompt_answered(&mut self, prompt: PromptId, reply: Result<Json, Json>) {
         self.flush_info();
         let input = match (self.session.agent(), reply) {
             (Some(TurnTaking::Queueing), Ok(result)) => {
@@ -355,87 +410,7 @@ impl Actor {
             return;
         }
         self.starting = Some(self.now.monotonic);
-        self.commands.push((self.epoch, AgentCommand::Start));
-    }
-
-    /// Restores the agent's session in a task of its own.
-    pub(super) fn spawn_restore(&self) {
-        let (hub, row, me) = (Arc::clone(&self.hub), self.row.clone(), self.me.clone());
-        let id = self.id.clone();
-        let in_force = Settings::of(self.session.transcript());
-        // An agent that never had the session has nothing to replay.
-        let history = self.row.agent_session.as_ref().map(|_| History::of(&self.session)).unwrap_or_default();
-        tokio::spawn(async move {
-            let restored = restore(&hub, &row, &id, &in_force, &history).await;
-            // Should the session be gone, the agent is let go of with what is dropped.
-            let _ = me.send(Message::AgentReady(Box::new(restored))).await;
-        });
-    }
-
-    pub(super) async fn agent_ready(&mut self, restored: Result<Bound, RpcError>) {
-        let since = self.starting.take();
-        let millis = since.map_or(0, |since| self.now.monotonic.saturating_sub(since).as_millis());
-        tracing::debug!(session = %self.id, ok = restored.is_ok(), millis, "the agent's session is restored");
-        match restored {
-            Ok(bound) => self.agent_restored(bound).await,
-            Err(error) => {
-                self.go_on_with_forks(Some(&error));
-                self.go_on_with_calls(Some(&error));
-                self.reject_queued(&error);
-            }
-        }
-    }
-
-    async fn agent_restored(&mut self, mut bound: Bound) {
-        let rest = bound.rest.take();
-        let linked = self.relink(&bound.tie);
-        let mut refused = bound.refused.take();
-        if !self.session.held().is_empty()
-            && let Some(told) = refused.take()
-        {
-            self.reject_queued(&told.error);
-            refused = told.after_told();
-        }
-        self.decoder = Decoder::new(bound.tie.agent.about.dialect);
-        let result = std::mem::take(&mut bound.result);
-        self.learn(&result);
-        self.note_opened(&result);
-        for update in bound.settings.updates(self.session.transcript()) {
-            self.step(Input::Noted(update));
-        }
-        self.set_refused(refused);
-        if let Some(reason) = bound.lost.take().filter(|_| !self.session.transcript().entries().is_empty()) {
-            self.step(Input::Happened(EventKind::MemoryRebuilt { reason }));
-        }
-        let anew = bound.anew;
-        self.bind(bound, anew, rest).await;
-        self.go_on_with_calls(None);
-        for id in std::mem::take(&mut self.unsettled) {
-            self.settled(&id);
-        }
-        if let Err(error) = linked {
-            self.agent_gone(&error);
-        }
-    }
-
-    /// From here on the agent speaks to the session itself.
-    pub(super) fn relink(&mut self, tie: &Tie) -> Result<(), RpcError> {
-        self.epoch = tie.epoch;
-        tie.agent.relink(&tie.session, &self.link())
-    }
-
-    /// Takes what the agent said before it spoke to the session itself.
-    pub(super) async fn take_rest(&mut self, Rest { kept, mut messages }: Rest) {
-        kept.into_iter().for_each(|message| self.take(message));
-        messages.close();
-        while let Some(message) = messages.recv().await {
-            self.take(message);
-        }
-    }
-
-    /// Where the agent's messages come in.
-    pub(super) fn link(&self) -> Link {
-        Link { inbox: self.me.clone(), epoch: self.epoch, is_session: true }
+        self.output.agent.push((self.epoch, AgentCommand::Start));
     }
 
     /// Answers all prompts that wait with an error.
@@ -502,31 +477,6 @@ impl Actor {
         self.due.opened = true;
     }
 
-    /// The session was deleted while the agent did not have it open: one that keeps sessions deletes it as well.
-    pub(super) fn delete_at_agent(&self) {
-        let (hub, row, id) = (Arc::clone(&self.hub), self.row.clone(), self.id.clone());
-        let agents =
-            row.agent_session.as_deref().and_then(JsonStr::from_literal).map(parlor_session::SessionId::from);
-        let (Some(config), Some(agents)) = (hub.config_of(&row), agents) else { return };
-        let known = hub.registry().remembered(&config);
-        if !known.is_some_and(|known| Capability::Delete.is_in(known.dialect, &known.info)) {
-            return;
-        }
-        let peer = hub.peer_of(&id);
-        tokio::spawn(async move {
-            let deleted = async {
-                let startup = Startup::new(config.startup_timeout);
-                let agent =
-                    hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), &id, startup).await?;
-                let deleted = agent.call("session/delete", &Self::params_for(&agents)).await;
-                deleted.map_err(|error| RpcError::from_raw(error.raw()))
-            };
-            if let Err(error) = deleted.await {
-                tracing::warn!(session = %id, "the agent does not delete the session: {}", error.message());
-            }
-        });
-    }
-
     /// All that the agent said before it asked this has been taken. One that is on its way back is answered when it is
     /// there.
     pub(super) fn settled(&mut self, id: &RequestId) {
@@ -570,7 +520,7 @@ impl Actor {
     /// Gives the agent some time to say what came of what was cancelled.
     fn expect_end(&mut self, cancelled: Cancelled) {
         if let Some(timeout) = self.config.cancel_timeout.filter(|_| !cancelled.is_empty()) {
-            self.timers.push((timeout, Timer::Cancel(self.epoch, cancelled)));
+            self.output.timers.push((timeout, Timer::Cancel(self.epoch, cancelled)));
         }
     }
 
@@ -592,7 +542,7 @@ impl Actor {
         self.epoch = self.epoch.end();
         let message = format!("agent '{}' did not end the cancelled turn", agent.label);
         let error = RpcError::new(code::INTERNAL_ERROR, message);
-        self.agent_left(super::calls::cancelled_state(), &error);
+        self.agent_left(super::requests::cancelled_state(), &error);
     }
 
     /// Reads or writes a file for the agent: the editor has unsaved changes, the disk has the rest.
@@ -625,11 +575,10 @@ impl Actor {
 
     /// A person says where a session works of which only its agent has said so.
     pub(super) fn is_placed(&mut self, cwd: String) {
-        let mut data = json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw));
+        let mut data = self.data();
         if data.remove(UNPLACED).is_some() {
-            data.to_json().as_str().clone_into(&mut self.row.data);
+            self.set_data(&data);
             self.row.cwd = cwd;
-            self.due.row = true;
         }
     }
 

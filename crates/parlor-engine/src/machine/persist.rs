@@ -1,31 +1,40 @@
 //! What a session hands to the store, and what happens when the store cannot take it.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{event, live};
-use parlor_engine::{Delivery, Frame};
 use parlor_json::{Json, JsonStr};
 use parlor_session::session::{ClientId, Input, QuestionId, TITLE_MARK};
 use parlor_session::{Change, Decider, Row, Slot, Target, Update};
-use parlor_store::{Batch, StoreError, Write};
 use parlor_wire::{RpcError, code};
-use tokio::sync::oneshot;
 
-use super::restore::Unaccepted;
-use super::words::Turn;
-use super::{Actor, End};
-use crate::json;
+use super::search_index::Turn;
+use super::{SessionEnd, SessionMachine};
+use crate::rows::{Batch, SessionRow, Write};
 use crate::stored::{self, ALIASES, KEPT, OPENED};
+use crate::{Delivery, Frame, Output, Unaccepted, json};
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
 
-/// A session could not be stored.
-#[derive(Debug)]
-pub(crate) struct Failed(StoreError);
+/// What has to be written besides changes of the transcript.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each of them is due or not by itself")]
+pub(super) struct Due {
+    /// The session's row.
+    pub(super) row: bool,
+    /// The state beside the transcript.
+    pub(super) kept: bool,
+    /// The aliases of messages.
+    pub(super) aliases: bool,
+    /// The agent's response when it opened the session.
+    pub(super) opened: bool,
+    /// All of it must be safe from a power cut.
+    pub(super) durable: bool,
+}
 
-impl Actor {
+impl SessionMachine {
     /// The agent said something: it may have chosen by itself what it did not accept. What the session shows because of
     /// something else is no word of the agent.
     pub(super) fn on_settings_reported(&mut self, update: &Update) {
@@ -91,39 +100,21 @@ impl Actor {
         self.due.durable = true;
     }
 
-    /// Stores all that changed and waits until it is taken.
-    pub(super) async fn store(&mut self) -> Result<(), Failed> {
+    /// What has to be stored now.
+    pub(super) fn batch(&mut self) -> Batch {
         let writes = self.writes();
         let durable = std::mem::take(&mut self.due.durable);
-        let seq = self.session.transcript().seq();
-        if writes.is_empty() {
-            self.stored = seq;
-            return Ok(());
-        }
-        let (sender, done) = oneshot::channel();
-        let batch = Batch { writes, durable };
-        self.hub.store().write(batch, Box::new(move |result| drop(sender.send(result))));
-        match done.await {
-            Ok(result) => {
-                result.map_err(Failed)?;
-                self.stored = seq;
-                Ok(())
-            }
-            Err(_) => Err(Failed(StoreError {
-                kind: parlor_store::ErrorKind::Closed,
-                message: "the store is gone".to_owned(),
-            })),
-        }
+        Batch { writes, durable }
     }
 
     fn writes(&mut self) -> Vec<Write> {
-        let is_deleted = matches!(self.ends, Some(End::Deleted));
+        let is_deleted = matches!(self.end, Some(SessionEnd::Deleted));
         // What was forked in the last moment outlives the session.
         let mut writes = if is_deleted && !self.has_new_forks() { Vec::new() } else { self.changes() };
         if is_deleted {
             self.due.durable = true;
             writes.push(Write::Delete { session: self.id.as_json().as_literal().to_owned() });
-            writes.extend(crate::known::forget(&self.row));
+            writes.extend(deleted_agent_session(&self.row));
         }
         writes
     }
@@ -175,7 +166,7 @@ impl Actor {
                 }
             });
         }
-        let turn = match (&self.ends, self.row.busy) {
+        let turn = match (&self.end, self.row.busy) {
             (Some(_), _) => Turn::Ends,
             (None, true) => Turn::Runs,
             (None, false) => Turn::Rests,
@@ -185,24 +176,25 @@ impl Actor {
         writes
     }
 
-    /// The session cannot be stored. All who take part are told, nothing that was not stored is shown or acknowledged,
-    /// each open request is answered, and the session ends here; who comes back finds it as it was last stored.
-    pub(super) fn fail(&mut self, failed: &Failed) {
-        let error =
-            RpcError::new(code::INTERNAL_ERROR, format!("the session cannot be stored: {}", failed.0));
-        tracing::error!(session = %self.id, error = %failed.0, "the session cannot be stored and is closed");
+    /// The batch of an output could not be stored. Returns what is released instead: nothing that was not stored is shown or
+    /// acknowledged, each open request is answered with an error, and the session ends. Whoever opens it again finds it as
+    /// it was last stored.
+    pub fn on_store_failed(&mut self, mut output: Output, reason: &str) -> Output {
+        let message = format!("the session cannot be stored: {reason}");
+        let error = RpcError::new(code::INTERNAL_ERROR, message);
+        tracing::error!(session = %self.id, reason, "the session cannot be stored and is closed");
         let state = live::failed_state(&error);
         let transcript = parlor_session::Transcript::default();
         let telling =
             live::Telling { from: self.decoder.dialect(), transcript: &transcript, meta_before: None };
-        let unsent = std::mem::take(&mut self.sends).into_iter();
-        self.sends = unsent.filter_map(|send| send.if_not_stored(&error)).collect();
+        let unsent = std::mem::take(&mut output.sends).into_iter();
+        self.output.sends = unsent.filter_map(|send| send.if_not_stored(&error)).collect();
         let ids = &mut self.ids;
         for seat in self.seats.values_mut() {
             let mut frames = Vec::new();
             for (frame, is_stored) in seat.unsaid(self.stored) {
                 let send = Delivery { is_stored, ..Delivery::new(seat.client.id, frame) };
-                self.sends.extend(send.if_not_stored(&error));
+                self.output.sends.extend(send.if_not_stored(&error));
             }
             let update = Update::State(state.clone());
             for update in seat.listener.tell(&update, telling, &mut || ids.new_id(), &mut self.losses) {
@@ -216,24 +208,40 @@ impl Actor {
                     frames.push(Frame::error(id, &error));
                 }
             }
-            self.sends.extend(frames.into_iter().map(|frame| Delivery::new(seat.client.id, frame)));
+            self.output.sends.extend(frames.into_iter().map(|frame| Delivery::new(seat.client.id, frame)));
         }
         for ending in self.leaving.endings.drain(..) {
-            self.sends.push(Delivery::new(ending.client, Frame::error(&ending.id, &error)));
+            self.output.sends.push(Delivery::new(ending.client, Frame::error(&ending.id, &error)));
         }
         for owed in self.owed.drain(..) {
             if let Some(id) = owed.1.response_to() {
-                self.sends.push(Delivery::new(owed.0, Frame::error(id, &error)));
+                self.output.sends.push(Delivery::new(owed.0, Frame::error(id, &error)));
             }
         }
         // The agent is not told of what is not stored.
-        self.commands.retain(|(_, command)| command.is_due_if_not_stored());
-        self.timers.clear();
+        let commands = std::mem::take(&mut output.agent).into_iter();
+        self.output.agent = commands.filter(|(_, command)| command.is_due_if_not_stored()).collect();
         self.notify_agent("session/cancel");
-        self.refuse_forks(&error);
-        // A server that ends goes on doing so.
-        if !matches!(self.ends, Some(End::Stopped(_))) {
-            self.ends = Some(End::Failed(error));
+        self.refuse_forks(output.forks, &error);
+        // A server that stops goes on doing so.
+        if !matches!(self.end, Some(SessionEnd::Stopped)) {
+            self.end = Some(SessionEnd::Failed(error));
         }
+        let mut released = std::mem::take(&mut self.output);
+        released.losses = output.losses;
+        released.relayed = output.relayed;
+        released.seq = self.stored;
+        released
     }
+}
+
+/// Marks the agent's session of a deleted session as deleted: its agent may still list it.
+pub fn deleted_agent_session(row: &SessionRow) -> Option<Write> {
+    let id = row.agent_session.as_deref()?;
+    Some(Write::Value { key: deleted_key(id), value: Some("true".to_owned()) })
+}
+
+/// The key of the value that marks an agent's session as deleted.
+pub fn deleted_key(agent_session: &str) -> String {
+    format!("deleted {agent_session}")
 }

@@ -1,10 +1,37 @@
-//! What a session sends to its clients.
+//! What a session wants done, as data.
 
+use core::time::Duration;
+
+use parlor_dialect::Losses;
 use parlor_json::Object;
+use parlor_session::SessionId;
 use parlor_session::session::{ClientId, QuestionId};
 use parlor_wire::RpcError;
 
-use crate::{Frame, FrameKind};
+use crate::rows::Batch;
+use crate::{AgentCommand, AgentEpoch, ForkStart, Frame, FrameKind, Timer};
+
+/// What comes of the events that a session handled together. The batch is stored first; the rest is released in order when it
+/// is, and not at all if it cannot be.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// The writes.
+    pub batch: Batch,
+    /// The last change that is in the batch or was stored before it.
+    pub seq: u64,
+    /// What clients are sent.
+    pub sends: Vec<Delivery>,
+    /// Forks that are opened.
+    pub forks: Vec<ForkStart>,
+    /// What agents are to do, each with the incarnation of the agent that is to do it.
+    pub agent: Vec<(AgentEpoch, AgentCommand)>,
+    /// Timers, each with the time until it runs out.
+    pub timers: Vec<(Duration, Timer)>,
+    /// The clients that were sent a relayed frame.
+    pub relayed: Vec<(u64, Vec<ClientId>)>,
+    /// What could not be translated, by session: a fork counts by itself.
+    pub losses: Vec<(SessionId, Losses)>,
+}
 
 /// Something that is sent to a client once the changes that it is about are stored.
 #[derive(Debug, Clone)]

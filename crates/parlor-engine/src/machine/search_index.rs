@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
-use parlor_store::{Words, Write};
-
 use crate::json;
-use crate::search::{TOOL_FIELDS, words_of};
+use crate::rows::{Words, Write};
+use crate::search_text::{TOOL_FIELDS, words_of};
+use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
 
 /// The entries whose words have to be handed to the store.
 #[derive(Debug, Default)]

@@ -1,17 +1,15 @@
 //! What clients ask and only the agent can answer.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parlor_dialect::settings::{self, Setting};
 use parlor_dialect::{Dialect, live};
-use parlor_engine::{AgentCall, AgentCommand, ClientInfo, ForwardedCall, Frame};
 use parlor_json::{Json, Object};
 use parlor_session::session::{ClientId, Input};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::Actor;
-use crate::client::Client;
-use crate::json;
+use super::SessionMachine;
+use crate::{AgentCall, AgentCommand, ClientInfo, ForwardedCall, Frame, json};
 
 /// How much may wait for an agent that is being brought back.
 const MAX_WAITING: usize = 100;
@@ -25,15 +23,7 @@ pub(super) struct Forward {
     params: Object,
 }
 
-/// What the agent was asked for a client.
-#[derive(Debug)]
-pub(crate) struct Forwarded {
-    pub(crate) call: ForwardedCall,
-    /// The client's connection, for when the session is gone.
-    pub(crate) connection: Weak<Client>,
-}
-
-impl Actor {
+impl SessionMachine {
     /// Passes on what only the agent can do. One that is not there is brought back for it.
     pub(super) fn forward(
         &mut self,
@@ -42,7 +32,6 @@ impl Actor {
         method: String,
         params: Object,
     ) {
-        self.attach(&client);
         if method == "terminal/cancel"
             && let Some(id) = &id
             && self.agent_dialect() == Dialect::V1

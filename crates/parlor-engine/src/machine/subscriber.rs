@@ -4,16 +4,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parlor_dialect::live::Listener;
-use parlor_engine::{ClientInfo, Delivery, Frame, Outgoing};
 use parlor_json::Json;
 use parlor_session::Reading;
 use parlor_wire::RequestId;
 
-use super::tell::Groups;
-use crate::send_queue;
+use super::broadcast::Groups;
+use crate::{ClientInfo, Delivery, Frame, Outgoing};
 
 /// How many bytes a client that keeps up can be sent of what it missed, before it has read them.
 pub(super) const CREDIT: usize = 256 << 10;
+
+/// How many bytes may wait for a subscriber that catches up; with more it is disconnected.
+pub const MAX_UNSENT: usize = 64 << 20;
 
 /// A client that takes part, or is about to.
 pub(crate) struct Seat {
@@ -121,7 +123,7 @@ impl Seat {
 
     /// Whether too much waits for the client: it is to be disconnected.
     pub(crate) fn overflows(&self) -> bool {
-        self.later_bytes > send_queue::MOST
+        self.later_bytes > MAX_UNSENT
     }
 
     /// Says the last line: after all that is said to this client alone, and nothing comes after it.

@@ -2,11 +2,11 @@
 
 use parlor_dialect::Dialect;
 use parlor_dialect::live::{AgentLine, Broadcast, Listener};
-use parlor_engine::{ClientInfo, Delivery, Frame, Outgoing};
 use parlor_session::session::ClientId;
 use parlor_session::{Change, Update};
 
-use super::Actor;
+use super::SessionMachine;
+use crate::{ClientInfo, Delivery, Frame, Outgoing};
 
 /// Clients that hear the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Groups {
     }
 }
 
-impl Actor {
+impl SessionMachine {
     /// Puts one change into words for all who are told changes as they happen. `line` is the agent's, if it brought it.
     pub(super) fn tell(&mut self, change: &Change, line: Option<&AgentLine<'_>>) {
         // One alias for all who have to be told of a replacement.
@@ -158,14 +158,14 @@ impl Actor {
     /// Collects what live subscribers are sent.
     pub(super) fn flush(&mut self) {
         for seat in self.seats.values_mut() {
-            seat.flush(&mut self.groups, &mut self.sends);
+            seat.flush(&mut self.groups, &mut self.output.sends);
         }
         self.groups.clear(|client| self.seats.contains_key(&client));
-        self.sends.extend(self.owed.drain(..).map(|(client, frame)| Delivery::new(client, frame)));
+        self.output.sends.extend(self.owed.drain(..).map(|(client, frame)| Delivery::new(client, frame)));
     }
 
     /// Sends a frame to a client that may not be attached.
     pub(super) fn send_to(&mut self, client: ClientId, frame: Frame) {
-        self.sends.push(Delivery::new(client, frame));
+        self.output.sends.push(Delivery::new(client, frame));
     }
 }

@@ -1,20 +1,19 @@
 //! A session as lists show it: its title and metadata, and whether it was put away.
 
+use core::time::Duration;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parlor_dialect::live::{self, AgentLine};
 use parlor_dialect::{Dialect, LossKind};
-use parlor_engine::{AgentCall, AgentCommand, Capability, ClientInfo, Frame, Timer};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Input, Scope};
 use parlor_session::{MetaPatch, Naming, Slot, TITLE, Target, Update, Upsert};
 use parlor_wire::RequestId;
 
-use super::Actor;
-use crate::json;
+use super::{SessionMachine, params_for};
+use crate::{AgentCall, AgentCommand, Capability, ClientInfo, Frame, Timer, json};
 
-impl Actor {
+impl SessionMachine {
     /// The agent said something about the session as a whole: told at once, or with what comes right after it.
     pub(super) fn said_info(&mut self, said: Upsert, line: &AgentLine<'_>) {
         let now = self.now.monotonic;
@@ -32,7 +31,7 @@ impl Actor {
     }
 
     fn wait_for_room(&mut self, now: Duration) {
-        self.timers.push((self.throttle.wait(now), Timer::Throttle));
+        self.output.timers.push((self.throttle.wait(now), Timer::Throttle));
     }
 
     /// What was held may have its time now.
@@ -106,7 +105,7 @@ impl Actor {
             return;
         }
         let Some(link) = self.agent.as_ref().filter(|link| link.agent.has(Capability::Title)) else { return };
-        let mut params = Self::params_for(&link.session);
+        let mut params = params_for(&link.session);
         params.set(TITLE, self.title());
         let (call, method) = (AgentCall::SetTitle, "session/set_title".to_owned());
         self.command(AgentCommand::Call { call, method, params });

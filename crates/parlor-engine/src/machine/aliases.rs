@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use parlor_json::{Json, JsonStr};
 use parlor_session::{EntryId, MessageId, Target, Update};
 
-use super::Actor;
+use super::SessionMachine;
 
 /// How many are known; the oldest are forgotten.
 const MOST: usize = 1000;
@@ -54,7 +54,7 @@ impl Aliases {
     }
 }
 
-impl Actor {
+impl SessionMachine {
     /// Somebody was told of a message under another name.
     pub(super) fn alias(&mut self, alias: MessageId, update: &Update) {
         if let Update::Upsert { target: Target::Entry(EntryId::Message(_, message)), .. }

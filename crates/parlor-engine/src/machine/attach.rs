@@ -1,43 +1,25 @@
 //! Clients that come, fall behind, catch up and go.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parlor_dialect::live::{self, Telling};
 use parlor_dialect::{Dialect, Losses};
-use parlor_engine::{AgentCommand, ClientInfo, Delivery, Frame, IdGen, Outgoing};
-use parlor_json::{Json, Object};
+use parlor_json::Object;
 use parlor_session::session::{Client as Part, ClientId, Input};
 use parlor_session::{EntryId, MessageId, Reading, Role, Slot, Target, Update, Upsert};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::calls::cancelled_state;
-use super::seat::{Answer, CREDIT, Pace, Seat};
-use super::tell::Marks;
-use super::{Actor, Message};
-use crate::json;
+use super::broadcast::Marks;
+use super::requests::cancelled_state;
+use super::subscriber::{Answer, CREDIT, Pace, Seat};
+use super::{Pending, SessionMachine};
+use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom, json};
 
 /// How much is said in one line at most, unless one block is longer.
 const LINE: usize = 1 << 20;
 
 /// An update that changes nothing.
 const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
-
-/// From where a client wants to be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum From {
-    /// Everything, of a session that has just begun: its id comes first.
-    New,
-    /// Nothing that was, of a session that has just begun as a fork, and what is to be noted in the answer.
-    Forked(Vec<(&'static str, Json)>),
-    /// Everything.
-    Start,
-    /// Nothing that was.
-    Now,
-    /// What came after a change.
-    After(u64),
-    /// A message and what came after it.
-    Message(MessageId),
-}
 
 /// A request that is answered when a turn that was cancelled has ended.
 #[derive(Debug)]
@@ -54,24 +36,26 @@ pub(super) struct Leaving {
     /// Requests that are answered then.
     pub(super) endings: Vec<Ending>,
     /// What clients say that closed the session and were not told so yet.
-    pub(super) deferred: Vec<Message>,
+    pub(super) deferred: Vec<Event>,
     /// Whether the agent is released then.
     pub(super) releases: bool,
 }
 
-impl Actor {
-    pub(super) fn join(&mut self, client: Arc<ClientInfo>, id: RequestId, from: &From, cwd: Option<String>) {
-        // One that is gone has left all its sessions already.
-        if self.is_gone(client.id) {
-            return;
-        }
+impl SessionMachine {
+    pub(super) fn join(
+        &mut self,
+        client: Arc<ClientInfo>,
+        id: RequestId,
+        from: &ReplayFrom,
+        cwd: Option<String>,
+    ) {
         let transcript = self.session.transcript();
         let seq = transcript.seq();
         let since = match from {
-            From::New | From::Start => 0,
-            From::Now | From::Forked(_) => seq,
-            From::After(after) => *after,
-            From::Message(message) => {
+            ReplayFrom::New | ReplayFrom::Start => 0,
+            ReplayFrom::Now | ReplayFrom::Forked(_) => seq,
+            ReplayFrom::After(after) => *after,
+            ReplayFrom::Message(message) => {
                 let message = self.unaliased(message.clone());
                 let roles = [Role::User, Role::Agent, Role::Thought];
                 let found = roles
@@ -100,11 +84,11 @@ impl Actor {
         }
         let mut answer = Answer {
             id,
-            is_new: matches!(from, From::New | From::Forked(_)),
-            is_blank: matches!(from, From::Now | From::Forked(_)),
-            notes: if let From::Forked(notes) = from { notes.clone() } else { Vec::new() },
+            is_new: matches!(from, ReplayFrom::New | ReplayFrom::Forked(_)),
+            is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
+            notes: if let ReplayFrom::Forked(notes) = from { notes.clone() } else { Vec::new() },
         };
-        if *from == From::Now
+        if *from == ReplayFrom::Now
             && let Some(seat) = self.seats.get_mut(&client.id)
         {
             match seat.go_on(answer, self.stored, seq) {
@@ -114,7 +98,7 @@ impl Actor {
         }
         // Who is there already takes another seat. It is still owed its answers, and has its questions.
         let owed = self.seats.remove(&client.id).map(|mut seat| seat.unsaid(0));
-        let upto = if *from == From::New { 0 } else { seq };
+        let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
         let mut seat = Seat::new(client, reading, Some(answer));
@@ -125,9 +109,8 @@ impl Actor {
     }
 
     /// A client takes part without having asked for what was.
-    pub(super) fn attach(&mut self, client: &Arc<ClientInfo>) {
-        // One that is gone has left all its sessions already.
-        if self.is_gone(client.id) {
+    pub(super) fn attach(&mut self, client: &Arc<ClientInfo>, is_connected: bool) {
+        if !is_connected {
             return;
         }
         if !self.seats.contains_key(&client.id) {
@@ -171,7 +154,7 @@ impl Actor {
     }
 
     fn unseat(&mut self, client: ClientId) {
-        self.leaving.deferred.retain(|message| message.sender() != Some(client));
+        self.leaving.deferred.retain(|event| !event.is_of(client));
         if self.seats.remove(&client).is_some() {
             self.answer_without(client);
             self.step(Input::Left(client));
@@ -258,17 +241,13 @@ impl Actor {
         self.seats.remove(&client);
         self.answer_without(client);
         self.prompts.retain(|_, (by, _)| *by != client);
-        self.pending.extend(self.leaving.deferred.extract_if(.., |message| message.sender() == Some(client)));
+        let deferred = self.leaving.deferred.extract_if(.., |event| event.is_of(client));
+        self.pending.extend(deferred.map(Pending::Event));
     }
 
     /// Before anything is sent: a subscriber that does not keep up catches up at its own pace.
-    pub(super) fn settle_pace(&mut self) {
+    pub(super) fn settle_pace(&mut self, has_room: &dyn Fn(ClientId) -> bool) {
         let seq = self.session.transcript().seq();
-        let clients = &self.clients;
-        let has_room = |client| match clients.get(&client).and_then(Weak::upgrade) {
-            Some(client) => client.queue.has_room(),
-            None => true,
-        };
         for seat in self.seats.values_mut() {
             seat.credit = if has_room(seat.client.id) { CREDIT } else { 0 };
             if seat.is_live() && seat.credit == 0 {
@@ -303,7 +282,7 @@ impl Actor {
         let from = self.decoder.dialect();
         let seat = self.seats.get_mut(&id)?;
         if seat.overflows() {
-            self.sends.push(Delivery::new(id, Outgoing::Disconnect));
+            self.output.sends.push(Delivery::new(id, Outgoing::Disconnect));
             return None;
         }
         let wants_seq = seat.client.wants_seq;
@@ -314,7 +293,7 @@ impl Actor {
             if *credit == 0 {
                 if !*waiting {
                     *waiting = true;
-                    self.sends.push(Delivery::new(id, Outgoing::AwaitDrain));
+                    self.output.sends.push(Delivery::new(id, Outgoing::AwaitDrain));
                 }
                 return None;
             }
@@ -328,7 +307,7 @@ impl Actor {
                     lines.push_str(&live::update_line(&self.id, &said, None));
                 }
                 *credit = credit.saturating_sub(lines.len());
-                self.sends.push(Delivery::new(id, Frame::updates(lines)));
+                self.output.sends.push(Delivery::new(id, Frame::updates(lines)));
                 if let Some(alias) = alias {
                     return Some((alias, update));
                 }
@@ -354,19 +333,20 @@ impl Actor {
                     &mut self.losses,
                     &mut self.ids,
                 );
-                self.sends.extend(
+                self.output.sends.extend(
                     frames.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }),
                 );
-                self.pending.push_back(Message::Seated(id));
+                self.pending.push_back(Pending::CaughtUp(id));
             } else if wants_seq {
                 // Only now it has all up to this change.
                 let line = live::update_line(&self.id, NOTHING_NEW, Some(told));
-                self.sends.push(Delivery::new(id, Frame::updates(line)));
+                self.output.sends.push(Delivery::new(id, Frame::updates(line)));
             }
             let upto = leaves_after.unwrap_or(transcript.seq());
             if leaves_after.is_some_and(|last| told >= last) {
                 let last = seat.last();
-                self.sends
+                self.output
+                    .sends
                     .extend(last.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
                 self.go(id);
                 return None;
@@ -377,7 +357,8 @@ impl Actor {
                 *reading = Reading::new(told, upto).without(in_answer);
             }
             let due = seat.due(told);
-            self.sends
+            self.output
+                .sends
                 .extend(due.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
         }
     }

@@ -1,17 +1,17 @@
 //! The words that an entry is found by.
 
-use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript, plain_text, text_of};
-use parlor_store::{EntryRow, Words};
+use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
 use serde_json::value::RawValue;
 
 use crate::json;
+use crate::rows::Words;
 
 /// How much of an entry can be found. Who writes more than a book in one message is found by its beginning.
 const MOST: usize = 1 << 20;
 
 /// What an entry is found by: a message by its text, a tool call by its title, its input, what it shows and what came of it,
 /// a terminal by its command and its output. `None` for what is never found.
-pub(crate) fn words_of(entry: &Entry, at: i64) -> Option<Words> {
+pub fn words_of(entry: &Entry, at: i64) -> Option<Words> {
     let body = entry.body();
     let (kind, text) = match entry.id() {
         EntryId::Message(role, _) => {
@@ -49,7 +49,7 @@ pub(crate) fn words_of(entry: &Entry, at: i64) -> Option<Words> {
 }
 
 /// The fields of a tool call by which it is found.
-pub(crate) const TOOL_FIELDS: [&str; 3] = ["title", "rawInput", "rawOutput"];
+pub const TOOL_FIELDS: [&str; 3] = ["title", "rawInput", "rawOutput"];
 
 fn tool_text(body: &Body) -> String {
     let mut text = json::text(&body.fields, "title").unwrap_or_default();
@@ -102,11 +102,4 @@ fn beginning(content: &Content) -> Content {
         is_wanted
     });
     items.filter_map(|item| serde_json::from_str::<&RawValue>(item.json).ok()).collect()
-}
-
-/// What a stored entry is found by; `None` also for one that cannot be read.
-pub(crate) fn words_of_row(row: &EntryRow, at: i64) -> Option<Words> {
-    let mut transcript = Transcript::default();
-    transcript.restore_entry(row.created, row.seq, &row.head, &row.content, row.inherited).ok()?;
-    words_of(transcript.entries().first()?, at)
 }

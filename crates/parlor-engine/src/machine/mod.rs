@@ -1,0 +1,639 @@
+//! One live session: its conversation, the clients that are attached to it, and its agent.
+//!
+//! [`SessionMachine::handle`] takes what happened and returns what to do about it. It does no I/O: whoever drives it stores
+//! the batch of the [`Output`], releases the rest, and reports whether that worked.
+
+mod agent_link;
+mod aliases;
+mod attach;
+mod broadcast;
+mod fork;
+mod forward;
+mod persist;
+mod prompts;
+mod requests;
+mod search_index;
+mod subscriber;
+mod title;
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use parlor_dialect::live::{AgentLine, Stream};
+use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
+use parlor_json::{JsonStr, Object};
+use parlor_session::session::{
+    ClientId, Effect, Held, Input, Inserted, PromptId, QuestionId, Session, Step, TurnEnd,
+};
+use parlor_session::{Naming, SessionId, Transcript, Unsaved, Update};
+use parlor_wire::{RequestId, RpcError, code};
+
+pub use self::agent_link::UNPLACED;
+pub use self::fork::{FORK, ForkAgent, ForkStart};
+pub use self::persist::{deleted_agent_session, deleted_key};
+pub use self::requests::cannot_ask;
+pub use self::subscriber::MAX_UNSENT;
+
+use self::aliases::Aliases;
+use self::attach::Leaving;
+use self::broadcast::{Groups, Marks};
+use self::forward::Forward;
+use self::persist::Due;
+use self::requests::Asked;
+use self::search_index::Unworded;
+use self::subscriber::Seat;
+use crate::rows::SessionRow;
+use crate::stored::{self, StoredSession};
+use crate::{
+    AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, Event, Frame, IdGen,
+    InfoThrottle, Now, Output, RefusedSettings, SessionConfig, Timer, json,
+};
+
+/// How many calls of clients that close the session may wait until they are detached.
+const MAX_DEFERRED: usize = 1024;
+
+/// One live session.
+pub struct SessionMachine {
+    id: SessionId,
+    session: Session,
+    row: SessionRow,
+    /// The row as it was last written, unless it has to be written in any case.
+    row_stored: Option<SessionRow>,
+    row_written: Duration,
+    /// The time that the agent gave as the last activity, while lists show it.
+    agents_time: Option<JsonStr>,
+    decoder: Decoder,
+    /// Delays updates of title and metadata that the agent sends too fast.
+    throttle: InfoThrottle,
+    /// The time of the events that are being handled.
+    now: Now,
+    ids: IdGen,
+    config: SessionConfig,
+    /// How the agent spelled its last chunk.
+    stream: Option<Stream>,
+    agent: Option<AgentLink>,
+    /// The incarnation of the agent that is there, or was there last.
+    epoch: AgentEpoch,
+    /// Since when the agent's session is being restored.
+    starting: Option<Duration>,
+    /// The settings that the agent did not accept again, until the sender of a prompt was told.
+    refused_settings: Option<RefusedSettings>,
+    /// Whether the agent has to be given the conversation with the next prompt.
+    hand_over: bool,
+    /// The prompt with which it was given the conversation, until its turn is over.
+    handed: Option<PromptId>,
+    seats: BTreeMap<ClientId, Seat>,
+    leaving: Leaving,
+    /// What is handled before any other event.
+    pending: VecDeque<Pending>,
+    /// The requests that are answered with the outcomes of prompts.
+    prompts: HashMap<PromptId, (ClientId, RequestId)>,
+    /// Prompts without a request.
+    unasked: HashSet<PromptId>,
+    next_prompt: u64,
+    /// The queued prompts, as drivers were last told.
+    held: Vec<Held>,
+    held_changed: bool,
+    questions: HashMap<QuestionId, Asked>,
+    next_question: u64,
+    forks: fork::Forks,
+    /// Calls of clients that wait for the agent to be restored.
+    waiting_calls: Vec<Forward>,
+    /// `_parlor/settled` requests that are answered once the agent is bound.
+    unsettled: Vec<RequestId>,
+    aliases: Aliases,
+    unsaved: Unsaved,
+    unworded: Unworded,
+    due: Due,
+    /// Responses to clients that are not attached.
+    owed: Vec<(ClientId, Frame)>,
+    /// Whether a person has set a title that the agent has not been told.
+    retitled: bool,
+    /// The agent's response when it opened the session, without modes, models, options and commands.
+    opened: Object,
+    /// Effects that are decided when all events of the batch are handled.
+    effects: Vec<Effect>,
+    groups: Groups,
+    /// The step that is used again for every update, so that its lists keep their capacity.
+    room: Step,
+    losses: Losses,
+    last_active: Duration,
+    /// The last change that the store has.
+    stored: u64,
+    output: Output,
+    end: Option<SessionEnd>,
+}
+
+/// Why a session is not live any more.
+#[derive(Debug, Clone)]
+pub enum SessionEnd {
+    /// It could not be stored.
+    Failed(RpcError),
+    /// Nobody uses it.
+    Unused,
+    /// It was deleted.
+    Deleted,
+    /// The server stops.
+    Stopped,
+}
+
+/// Something that the session handles with its next events.
+enum Pending {
+    /// An event that came earlier.
+    Event(Event),
+    /// A client was sent all that it missed and its response.
+    CaughtUp(ClientId),
+}
+
+/// Offsets in the broadcast buffers at points of one step.
+struct StepMarks {
+    /// Before all changes.
+    before: Marks,
+    /// Before the messages that prompts became.
+    inserted: Vec<(PromptId, Marks)>,
+    /// Where the turn ended, else at the end.
+    ended: Marks,
+}
+
+impl SessionMachine {
+    /// A session as the store has it. One that was stored in the middle of a turn ends that turn: call
+    /// [`handle`](Self::handle) to get what has to be stored for that.
+    pub fn new(stored: StoredSession, config: SessionConfig, ids: IdGen, now: Now) -> Self {
+        let StoredSession { row, transcript, kept, aliases, opened } = stored;
+        let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
+        let dialect = stored::dialect_of(&row).unwrap_or(Dialect::V1);
+        let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
+        let was_busy = row.busy;
+        let unworded = if was_busy { Unworded::of_last_turn(&transcript) } else { Unworded::default() };
+        let session = Session::new(transcript, live::WORDS, kept.as_ref());
+        let mut machine = Self {
+            id,
+            // A client that attaches is sent these; from then on it is sent changes.
+            held: session.held(),
+            session,
+            agents_time: stored::updated_at(&row),
+            row,
+            row_stored: None,
+            row_written: Duration::ZERO,
+            decoder: Decoder::new(dialect),
+            throttle: InfoThrottle::new(now.monotonic),
+            now,
+            ids,
+            config,
+            stream: None,
+            agent: None,
+            epoch: AgentEpoch::NONE,
+            starting: None,
+            refused_settings: None,
+            hand_over: false,
+            handed: None,
+            seats: BTreeMap::new(),
+            leaving: Leaving::default(),
+            pending: VecDeque::new(),
+            prompts: HashMap::new(),
+            unasked: HashSet::new(),
+            next_prompt,
+            held_changed: false,
+            questions: HashMap::new(),
+            next_question: 0,
+            forks: fork::Forks::default(),
+            waiting_calls: Vec::new(),
+            unsettled: Vec::new(),
+            aliases: Aliases::restored(aliases.as_deref()),
+            unsaved: Unsaved::default(),
+            unworded,
+            due: Due::default(),
+            owed: Vec::new(),
+            retitled: false,
+            opened: opened.unwrap_or_default(),
+            effects: Vec::new(),
+            groups: Groups::default(),
+            room: Step::default(),
+            losses: Losses::default(),
+            last_active: now.monotonic,
+            stored: 0,
+            output: Output::default(),
+            end: None,
+        };
+        if was_busy {
+            let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
+            machine.step(Input::AgentGone(live::failed_state(&error)));
+            // Whatever its last state says, no turn runs.
+            machine.due.row |= std::mem::take(&mut machine.row.busy);
+        }
+        machine
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The session's row, as it is or will be stored.
+    pub fn row(&self) -> &SessionRow {
+        &self.row
+    }
+
+    /// The conversation.
+    pub fn transcript(&self) -> &Transcript {
+        self.session.transcript()
+    }
+
+    /// The conversation with its prompts and requests.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The incarnation of the agent that is there, or was there last.
+    pub fn epoch(&self) -> AgentEpoch {
+        self.epoch
+    }
+
+    /// The agent, while the session has one.
+    pub fn agent(&self) -> Option<&AgentLink> {
+        self.agent.as_ref()
+    }
+
+    /// The clients that are attached.
+    pub fn subscribers(&self) -> impl Iterator<Item = ClientId> {
+        self.seats.keys().copied()
+    }
+
+    /// Whether events wait that the session itself made: call [`handle`](Self::handle), also without events.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether forks wait for the agent.
+    pub fn has_waiting_forks(&self) -> bool {
+        self.forks.has_waiting()
+    }
+
+    /// Why the session is not live any more, once it is not.
+    pub fn end(&self) -> Option<&SessionEnd> {
+        self.end.as_ref()
+    }
+
+    /// Handles events that happened together. `has_room` says of a client whether its send queue can take more.
+    pub fn handle(
+        &mut self,
+        events: impl IntoIterator<Item = Event>,
+        now: Now,
+        has_room: &dyn Fn(ClientId) -> bool,
+    ) -> Output {
+        self.now = now;
+        self.settle_pace(has_room);
+        let pending = std::mem::take(&mut self.pending);
+        for next in pending.into_iter().chain(events.into_iter().map(Pending::Event)) {
+            match next {
+                next if self.end.is_some() => self.pending.push_back(next),
+                Pending::Event(event) => self.on_event(event),
+                Pending::CaughtUp(client) => self.seated(client),
+            }
+        }
+        // Before the agent is sent anything that is not in the forks.
+        self.decide_forks();
+        self.act();
+        self.tell_held();
+        self.flush();
+        self.let_go();
+        self.pump_all();
+        let batch = self.batch();
+        Output { batch, ..self.take_output() }
+    }
+
+    fn take_output(&mut self) -> Output {
+        let losses = std::mem::take(&mut self.losses);
+        let mut output = std::mem::take(&mut self.output);
+        output.losses.push((self.id.clone(), losses));
+        output.seq = self.session.transcript().seq();
+        output
+    }
+
+    /// The batch of an output is stored.
+    pub fn on_stored(&mut self, seq: u64) {
+        self.stored = seq;
+        self.forks.on_stored();
+    }
+
+    /// A session that nobody uses stays live after all, because somebody called it.
+    pub fn stay(&mut self) {
+        self.end = None;
+    }
+
+    /// The session ends for good: answers what is left without an answer, and writes nothing. `rest` are events that came
+    /// meanwhile.
+    pub fn finish(&mut self, rest: impl IntoIterator<Item = Event>) -> Output {
+        let no_session = no_session(&self.id);
+        self.go_on_with_forks(Some(&no_session));
+        let refused = match &self.end {
+            Some(SessionEnd::Failed(error)) => Some(error.clone()),
+            Some(SessionEnd::Deleted) => Some(no_session),
+            Some(SessionEnd::Unused | SessionEnd::Stopped) | None => None,
+        };
+        if let Some(error) = refused {
+            self.refuse_calls(&error);
+            if matches!(self.end, Some(SessionEnd::Deleted)) {
+                self.tell_those_behind(&error);
+            }
+            let pending = std::mem::take(&mut self.pending).into_iter().filter_map(|pending| match pending {
+                Pending::Event(event) => Some(event),
+                Pending::CaughtUp(_) => None,
+            });
+            let deferred = std::mem::take(&mut self.leaving.deferred);
+            for event in pending.chain(deferred).chain(rest) {
+                self.refuse_event(&event, &error);
+            }
+        }
+        self.take_output()
+    }
+
+    /// Answers a request that the session does not handle.
+    fn refuse_event(&mut self, event: &Event, error: &RpcError) {
+        match event {
+            Event::Client { client, call, .. } => {
+                let Some(id) = call.request() else { return };
+                let is_done = call.is_satisfied_without_session() && error.code() == code::RESOURCE_NOT_FOUND;
+                let frame =
+                    if is_done { Frame::response(id, &Object::default()) } else { Frame::error(id, error) };
+                self.send_to(client.id, frame);
+            }
+            Event::Agent(_, AgentEvent::Response(crate::AgentCall::Forwarded(call), _)) => {
+                self.send_to(call.client, Frame::error(&call.id, error));
+            }
+            Event::Agent(..)
+            | Event::Drained(_)
+            | Event::Disconnected(_)
+            | Event::CancelRequest { .. }
+            | Event::CancelTurn { .. }
+            | Event::Answered { .. }
+            | Event::Relay { .. }
+            | Event::Begun { .. }
+            | Event::AgentReady(_)
+            | Event::Timer(_)
+            | Event::Terminal(_)
+            | Event::Tick { .. }
+            | Event::Stop => {}
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Client { client, is_connected, call } => {
+                // A client that closes the session is answered before anything else comes of its calls.
+                if self.is_leaving(client.id) {
+                    return self.defer(Event::Client { client, is_connected, call });
+                }
+                self.on_call(client, is_connected, call);
+            }
+            Event::Drained(client) => self.drained(client),
+            Event::Disconnected(client) => self.left(client),
+            Event::CancelRequest { client, id } => self.take_back(client, &id),
+            Event::CancelTurn { by, scope } => self.step(Input::Cancelled { by, scope }),
+            Event::Answered { question, by, answer } => self.answered(question, by, answer),
+            Event::Relay { id, frame, clients } => self.relay(id, &frame, &clients),
+            Event::Agent(epoch, event) if epoch < self.epoch => {
+                let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
+                self.refuse_event(&Event::Agent(epoch, event), &error);
+            }
+            Event::Agent(_, event) => self.on_agent_event(event),
+            Event::Begun { agent, replay } => self.begin(*agent, replay),
+            Event::AgentReady(restored) => self.agent_ready(restored.map(|restored| *restored)),
+            Event::Timer(Timer::Cancel(epoch, cancelled)) => self.cancel_overdue(epoch, &cancelled),
+            Event::Timer(Timer::Throttle) => self.info_due(),
+            Event::Terminal(event) => self.terminal(event),
+            Event::Tick { idle, idle_unrestorable } => self.tick(idle, idle_unrestorable),
+            Event::Stop => {
+                self.flush_info();
+                self.end = Some(SessionEnd::Stopped);
+            }
+        }
+    }
+
+    fn on_call(&mut self, client: std::sync::Arc<ClientInfo>, is_connected: bool, call: ClientCall) {
+        match call {
+            ClientCall::Attach { id, from, cwd } => {
+                if is_connected {
+                    self.join(client, id, &from, cwd);
+                }
+            }
+            // A fork and a deletion are calls of clients that need not be attached.
+            ClientCall::Fork(request) => self.fork(&client, &request),
+            ClientCall::Delete { id } => self.delete(&client, &id, is_connected),
+            ClientCall::SetTitle { id, title } => self.set_title(&client, &id, title),
+            ClientCall::Status { id } => self.status(&client, &id),
+            ClientCall::Archive { id, archived } => self.archive(&client, id, archived),
+            ClientCall::Close { id } => self.close(&client, id),
+            ClientCall::Follow => self.attach(&client, is_connected),
+            ClientCall::Prompt { id, params } => {
+                self.attach(&client, is_connected);
+                self.prompt(&client, id, params);
+            }
+            ClientCall::Say { content, answer } => {
+                self.attach(&client, is_connected);
+                self.speak(&client, content, answer);
+            }
+            ClientCall::WithdrawPrompt { id, prompt } => {
+                self.attach(&client, is_connected);
+                self.withdraw_prompt(&client, &id, prompt);
+            }
+            ClientCall::Forward { id, method, params } => {
+                self.attach(&client, is_connected);
+                self.forward(client, id, method, params);
+            }
+        }
+    }
+
+    /// Keeps an event of a client that closes the session until that is done.
+    fn defer(&mut self, event: Event) {
+        if self.leaving.deferred.len() < MAX_DEFERRED {
+            self.leaving.deferred.push(event);
+        } else {
+            let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the session to be closed");
+            self.refuse_event(&event, &error);
+        }
+    }
+
+    fn on_agent_event(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::Updates(lines) => self.lines(&lines),
+            AgentEvent::Request { id, method, params } => self.agent_asks(id, method, params),
+            AgentEvent::FileAllowed { id, method, params } => self.file_allowed(id, method, params),
+            AgentEvent::CancelRequest(id) => self.agent_unasks(&id),
+            AgentEvent::Notification(line) => self.agent_notes(&line),
+            AgentEvent::Response(call, reply) => self.agent_answered(call, reply),
+            AgentEvent::Gone(error) => self.agent_gone(&error),
+        }
+    }
+
+    /// Lets the session take one input.
+    fn step(&mut self, input: Input) {
+        let mut step = std::mem::take(&mut self.room);
+        let ids = &mut self.ids;
+        self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
+        let before = self.marks_for(&step);
+        let marks = self.took(&mut step, before, None);
+        self.effects(step, &marks);
+    }
+
+    /// Takes an update of the agent, with its line.
+    fn step_said(&mut self, update: Update, naming: Naming, line: Option<&AgentLine<'_>>) {
+        self.on_settings_reported(&update);
+        let mut step = std::mem::take(&mut self.room);
+        let ids = &mut self.ids;
+        let input = Input::Said(update, naming);
+        self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
+        let before = self.marks_for(&step);
+        let marks = self.took(&mut step, before, Some((naming, line)));
+        self.effects(step, &marks);
+    }
+
+    /// Passes every applied change to all that observe changes: the decoder, the rows to write, the search index, the list
+    /// row and the broadcast. `before` has the offsets before the step, `said` how the agent spelled the change.
+    fn took(
+        &mut self,
+        step: &mut Step,
+        before: Marks,
+        said: Option<(Naming, Option<&AgentLine<'_>>)>,
+    ) -> StepMarks {
+        let mut places = Vec::new();
+        for Inserted { prompt, by, message, content, place } in step.inserted.drain(..) {
+            // A client that did not send the prompt in these words is sent the message.
+            if let Some(seat) = self.seats.get_mut(&by).filter(|_| !self.unasked.contains(&prompt)) {
+                seat.listener.sent(&message, &content);
+            }
+            places.push((place, prompt));
+        }
+        let mut inserted = Vec::new();
+        let mut ended = None;
+        let ended_after = step.ended_after;
+        for (place, change) in step.changes.drain(..).enumerate() {
+            if ended_after == Some(place) {
+                ended = Some(self.groups.marks());
+            }
+            let here = places.iter().filter(|(at, _)| *at == place);
+            inserted.extend(here.map(|(_, prompt)| (*prompt, self.groups.marks())));
+            if let Some((naming, _)) = said {
+                self.decoder.took(&change, naming);
+            }
+            self.unsaved.note(&change);
+            self.unworded.note(&change, self.session.transcript());
+            self.changed(&change);
+            self.tell(&change, said.and_then(|(_, line)| line));
+        }
+        StepMarks { before, inserted, ended: ended.unwrap_or_else(|| self.marks_for(step)) }
+    }
+
+    /// The offsets now, if anything of a step is going to be put there.
+    fn marks_for(&self, step: &Step) -> Marks {
+        let is_needed = !step.effects.is_empty() || !self.leaving.endings.is_empty();
+        if is_needed { self.groups.marks() } else { Marks::default() }
+    }
+
+    /// Handles the effects of a step: responses and requests to clients take their place among the changes at once, the rest
+    /// is decided at the end of the batch.
+    fn effects(&mut self, mut step: Step, marks: &StepMarks) {
+        self.due.kept |= std::mem::take(&mut step.upkeep);
+        self.due.durable |= std::mem::take(&mut step.durable);
+        step.ended_after = None;
+        for (prompt, state) in step.ended.drain(..) {
+            self.turn_ended(prompt, (live::WORDS.ended)(&state) == TurnEnd::Completed);
+        }
+        for refused in step.refused.drain(..) {
+            self.losses.add(LossKind::UpdateRefused);
+            tracing::warn!(session = %self.id, "an update was not taken: {refused}");
+        }
+        for effect in step.effects.drain(..) {
+            match effect {
+                Effect::Settle { prompt, by, outcome } => self.settle(prompt, by, &outcome, marks),
+                Effect::Ask(question, client) => self.ask(question, client),
+                Effect::Withdraw(question, client) => self.withdraw(question, client),
+                Effect::HeldChanged => self.held_changed = true,
+                Effect::Decided { question, by, result } => self.decided(question, by, &result),
+                Effect::Send(_)
+                | Effect::Recall(_)
+                | Effect::Interrupt
+                | Effect::Reply(..)
+                | Effect::NeedAgent => self.effects.push(effect),
+            }
+        }
+        self.room = step;
+        self.answer_endings(&marks.ended);
+    }
+
+    fn agent_dialect(&self) -> Dialect {
+        self.agent.as_ref().map_or(self.decoder.dialect(), |link| link.agent.dialect)
+    }
+
+    /// Has the agent do something, if the session has one.
+    fn command(&mut self, command: AgentCommand) {
+        if let Some(link) = &self.agent {
+            self.output.agent.push((link.epoch, command));
+        }
+    }
+
+    /// Answers a request of the agent.
+    fn respond(&mut self, id: RequestId, reply: Result<parlor_json::Json, parlor_json::Json>) {
+        self.command(AgentCommand::Respond { id, reply });
+    }
+
+    /// Notifies the agent of something about its session.
+    fn notify_agent(&mut self, method: &str) {
+        if let Some(link) = &self.agent {
+            let params = params_for(&link.session);
+            self.command(AgentCommand::Notify { method: method.to_owned(), params });
+        }
+    }
+
+    /// Time passed: a session that nobody uses is evicted.
+    fn tick(&mut self, idle: Duration, idle_unrestorable: Duration) {
+        let is_restorable = self.agent.as_ref().is_none_or(|link| link.agent.restores());
+        let idle = if is_restorable { idle } else { idle_unrestorable };
+        let background = self.session.is_busy() || self.reports_background();
+        if self.seats.is_empty()
+            && !background
+            && self.starting.is_none()
+            && !self.forks.has_waiting()
+            && self.throttle.is_empty()
+            && self.pending.is_empty()
+            && self.now.monotonic.saturating_sub(self.last_active) >= idle
+        {
+            self.end = Some(SessionEnd::Unused);
+        }
+    }
+
+    /// Whether the agent reports work that goes on without a turn.
+    fn reports_background(&self) -> bool {
+        let state = self.session.transcript().state();
+        let count =
+            state.and_then(|state| state.fields.get("backgroundTasks")).map(parlor_json::Json::as_str);
+        count.is_some_and(|tasks| !matches!(tasks, "0" | "[]" | "null" | "false"))
+    }
+}
+
+impl fmt::Debug for SessionMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionMachine").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Params that name the agent's session.
+fn params_for(session: &SessionId) -> Object {
+    let mut params = Object::default();
+    params.set("sessionId", session.as_json());
+    params
+}
+
+/// The error for a session that does not exist.
+pub fn no_session(id: &SessionId) -> RpcError {
+    let mut data = Object::default();
+    data.set("sessionId", id.as_json());
+    RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such session").with_data(data.to_json())
+}
+
+/// The highest number of a queued prompt that was stored.
+fn highest_prompt(kept: &Object) -> Option<u64> {
+    let held = parlor_json::elements(kept.get("held")?.raw())?;
+    held.into_iter().filter_map(|held| json::object(Some(held)).get("id")?.as_str().parse().ok()).max()
+}

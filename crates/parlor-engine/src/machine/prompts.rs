@@ -1,0 +1,257 @@
+//! Prompts of clients: what is accepted, and how their senders learn the outcome.
+
+use std::sync::Arc;
+
+use parlor_dialect::{Dialect, Losses, live};
+use parlor_json::{Json, Object};
+use parlor_session::session::{ClientId, Input, Prompt, PromptId, Settled};
+use parlor_session::{EventKind, Update};
+use parlor_wire::{RequestId, RpcError, code};
+
+use super::broadcast::Marks;
+use super::{SessionMachine, StepMarks};
+use crate::{ClientInfo, Frame, json};
+
+impl SessionMachine {
+    pub(super) fn prompt(&mut self, client: &Arc<ClientInfo>, id: RequestId, mut params: Object) {
+        let content = params.remove("prompt").unwrap_or_else(Json::null);
+        if let Err(error) = self.check_prompt(&content) {
+            return self.say(client.id, Frame::error(&id, &error));
+        }
+        if let Some(error) = self.refusal() {
+            return self.say(client.id, Frame::error(&id, &error));
+        }
+        self.set_archived(false);
+        params.remove("sessionId");
+        let key =
+            json::noted(&params, "parlor/key").and_then(|key| parlor_json::JsonStr::from_raw(key.raw()));
+        let prompt = PromptId(self.next_prompt);
+        self.next_prompt += 1;
+        self.prompts.insert(prompt, (client.id, id));
+        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more: params, key }));
+    }
+
+    /// Whether something of a prompt can be sent to the agent.
+    pub(super) fn check_prompt(&self, content: &Json) -> Result<(), RpcError> {
+        live::check_prompt(content).map_err(|problem| RpcError::new(code::INVALID_PARAMS, problem))?;
+        let mut losses = Losses::default();
+        let sent = live::prompt_to_agent(content, self.agent_dialect(), &mut losses);
+        if sent.as_str() != "[]" {
+            return Ok(());
+        }
+        let mut names: Vec<_> = losses.as_slice().iter().map(|loss| format!("\"{}\"", loss.kind)).collect();
+        names.dedup();
+        let mut data = Object::default();
+        data.set("losses", json::json(format!("[{}]", names.join(","))));
+        let message = "nothing of the prompt can be said in the agent's version of the protocol";
+        Err(RpcError::new(code::INVALID_PARAMS, message).with_data(data.to_json()))
+    }
+
+    /// A client says something without asking what comes of it. Should the agent not want it, the session says so.
+    pub(super) fn speak(
+        &mut self,
+        client: &Arc<ClientInfo>,
+        content: Json,
+        answer: Option<(RequestId, Object)>,
+    ) {
+        if let Some((id, answer)) = answer {
+            self.say(client.id, Frame::response(&id, &answer));
+        }
+        if let Some(error) = self.refusal() {
+            return self.settle_unasked(&Settled::Rejected { error: json::error_object(&error), by: None });
+        }
+        let prompt = PromptId(self.next_prompt);
+        self.next_prompt += 1;
+        self.unasked.insert(prompt);
+        let more = Object::default();
+        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more, key: None }));
+    }
+
+    pub(super) fn take_back(&mut self, client: ClientId, id: &RequestId) {
+        let found = self.prompts.iter().find(|(_, (by, request))| *by == client && request == id);
+        match found {
+            Some((prompt, _)) => self.step(Input::Withdrawn { prompt: *prompt, by: client }),
+            None => self.unforward(client, id),
+        }
+    }
+
+    pub(super) fn withdraw_prompt(&mut self, client: &Arc<ClientInfo>, id: &RequestId, prompt: PromptId) {
+        if self.session.held().iter().any(|held| held.id == prompt) {
+            self.step(Input::Withdrawn { prompt, by: client.id });
+            self.say(client.id, Frame::response(id, &Object::default()));
+        } else {
+            let error = RpcError::new(code::INVALID_PARAMS, "no such prompt waits in this session");
+            self.say(client.id, Frame::error(id, &error));
+        }
+    }
+
+    /// Tells the sender of a prompt what came of it.
+    pub(super) fn settle(&mut self, prompt: PromptId, by: ClientId, outcome: &Settled, marks: &StepMarks) {
+        if self.unasked.remove(&prompt) || by == ClientId::NOBODY {
+            return self.settle_unasked(outcome);
+        }
+        let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
+            return;
+        };
+        let Some(seat) = self.seats.get(&client) else { return };
+        let dialect = seat.client.dialect;
+        let (line, place): (Frame, Option<&Marks>) = match outcome {
+            Settled::Accepted { message, fields } => {
+                let mut result = Object::default();
+                match dialect {
+                    Dialect::V2 => result.set("messageId", message.as_json()),
+                    Dialect::V1 => result.set("stopReason", json::string("end_turn")),
+                    Dialect::Draft => {}
+                }
+                result.add_missing(fields);
+                if dialect == Dialect::Draft {
+                    result.remove("messageId");
+                }
+                // The answer comes right before the message, and after the turn before it.
+                let inserted = marks.inserted.iter().find(|(inserted, _)| *inserted == prompt);
+                (Frame::response(&id, &result), Some(inserted.map_or(&marks.before, |(_, marks)| marks)))
+            }
+            Settled::Ended { message, state, fields } => {
+                let agent = self.decoder.dialect();
+                match live::turn_result(state, fields, agent, &mut self.losses) {
+                    Ok(mut result) => {
+                        // Version 1 has no place for it, and a client that counts changes wants to know what is what.
+                        if seat.client.wants_seq {
+                            json::note(&mut result, live::MESSAGE, message.as_json().into());
+                        }
+                        (Frame::response(&id, &result), Some(&marks.ended))
+                    }
+                    Err(error) => (Frame::error(&id, &error), Some(&marks.ended)),
+                }
+            }
+            Settled::Withdrawn { by } if dialect == Dialect::V1 => {
+                (Frame::response(&id, &cancelled(*by)), None)
+            }
+            Settled::Withdrawn { by } => {
+                let message = self.withdrawn_by(*by, client);
+                let error = RpcError::new(code::REQUEST_CANCELLED, message);
+                (Frame::error(&id, &with_by(error, *by)), None)
+            }
+            Settled::Rejected { error, by } => {
+                let error = RpcError::from_raw(error.raw());
+                let is_cancelled = error.code() == code::REQUEST_CANCELLED;
+                // An agent that holds prompts itself says in this way that it gave one back.
+                if dialect == Dialect::V1 && is_cancelled {
+                    (Frame::response(&id, &cancelled(*by)), None)
+                } else {
+                    let error = if is_cancelled { with_by(error, *by) } else { error };
+                    (Frame::error(&id, &error), None)
+                }
+            }
+            // It may have been what ended the agents.
+            Settled::Failed(state) => {
+                let failed =
+                    live::turn_result(state, &Object::default(), self.decoder.dialect(), &mut self.losses);
+                let gone = || RpcError::new(code::INTERNAL_ERROR, "the agent is gone");
+                let error = failed.err().unwrap_or_else(gone);
+                (Frame::error(&id, &error), None)
+            }
+            Settled::NoRoom(refused) => {
+                let error =
+                    RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
+                (Frame::error(&id, &error), None)
+            }
+            Settled::TooMany { limit } => {
+                let message = format!("{limit} prompts wait in this session already: try again later");
+                (Frame::error(&id, &RpcError::new(code::INTERNAL_ERROR, message)), None)
+            }
+        };
+        self.say_at(client, line, place);
+    }
+
+    /// How the sender of a prompt is told that it was withdrawn.
+    fn withdrawn_by(&self, by: Option<ClientId>, sender: ClientId) -> String {
+        let Some(by) = by.filter(|by| *by != sender) else { return "the prompt was withdrawn".to_owned() };
+        let client = self.seats.get(&by).and_then(|seat| seat.client.decider().name);
+        match client {
+            Some(name) => format!("the prompt was withdrawn by another client ({name})"),
+            None => "the prompt was withdrawn by another client".to_owned(),
+        }
+    }
+
+    /// What came of a prompt that nobody waits for is seen in the session, unless it never came into it.
+    fn settle_unasked(&mut self, outcome: &Settled) {
+        let error = match outcome {
+            Settled::Accepted { .. }
+            | Settled::Ended { .. }
+            | Settled::Withdrawn { .. }
+            | Settled::Rejected { by: Some(_), .. }
+            | Settled::Failed(_) => return,
+            Settled::Rejected { error, .. } => RpcError::from_raw(error.raw()),
+            Settled::NoRoom(refused) => {
+                RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"))
+            }
+            Settled::TooMany { limit } => {
+                RpcError::new(code::INTERNAL_ERROR, format!("{limit} prompts wait in this session already"))
+            }
+        };
+        // An agent that holds prompts itself says in this way that it gave one back.
+        if error.code() == code::REQUEST_CANCELLED {
+            return;
+        }
+        let failed = EventKind::TurnFailed { prompt: None, error: Some(json::error_object(&error)) };
+        self.step(Input::Happened(failed));
+        // A turn that runs is another one, and goes on.
+        if !self.session.is_running() {
+            self.step(Input::Noted(Update::State(live::failed_state(&error))));
+        }
+    }
+
+    /// Tells all drivers which prompts wait, if that is news.
+    pub(super) fn tell_held(&mut self) {
+        let held = self.session.held();
+        if !std::mem::take(&mut self.held_changed) || held == self.held {
+            return;
+        }
+        self.held = held;
+        let drivers: Vec<_> = self.session.drivers().collect();
+        drivers.into_iter().for_each(|client| self.tell_held_to(client));
+    }
+
+    pub(super) fn tell_held_to(&mut self, client: ClientId) {
+        if self.config.is_embedded {
+            return;
+        }
+        let held: Vec<_> = self.session.held();
+        let list: Vec<_> = held
+            .iter()
+            .map(|held| {
+                let mut shown = Object::default();
+                shown.set("id", json::json(held.id.0.to_string()));
+                shown.set("text", json::string(&held.text));
+                shown.set("from", json::json(held.by.0.to_string()));
+                shown.to_json().as_str().to_owned()
+            })
+            .collect();
+        let update = format!(
+            r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/queue":[{}]}}}}"#,
+            list.join(",")
+        );
+        let wants_seq = self.seats.get(&client).is_some_and(|seat| seat.client.wants_seq);
+        let seq = wants_seq.then(|| self.session.transcript().seq());
+        self.say(client, Frame::updates(live::update_line(&self.id, &update, seq)));
+    }
+}
+
+/// How a v1 client is told that its prompt was not wanted any more, and by whom.
+fn cancelled(by: Option<ClientId>) -> Object {
+    let mut result = Object::default();
+    result.set("stopReason", json::string("cancelled"));
+    if let Some(by) = by {
+        json::note(&mut result, "parlor/by", json::json(by.0.to_string()));
+    }
+    result
+}
+
+/// The error of a prompt that was withdrawn, with the client that did so in its data.
+fn with_by(error: RpcError, by: Option<ClientId>) -> RpcError {
+    let Some(by) = by else { return error };
+    let mut data = json::object(error.data().map(Json::raw));
+    data.set("by", json::json(by.0.to_string()));
+    error.with_data(data.to_json())
+}
