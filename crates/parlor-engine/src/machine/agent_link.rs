@@ -10,7 +10,7 @@ use parlor_session::session::{
 use parlor_session::{Entry, EntryId, EventKind, Role, Slot, State, Target, Update, Upsert};
 use parlor_wire::{Outcome, RequestId, RpcError, code};
 
-use super::subscriber::Seat;
+use super::subscriber::Subscriber;
 use super::{Pending, SessionMachine, params_for};
 use crate::refused_settings::REFUSED;
 use crate::{
@@ -32,21 +32,21 @@ const HANDED: &str = "handedOver";
 
 impl SessionMachine {
     /// A new session has its agent.
-    pub(super) fn begin(&mut self, opened: OpenedAgent, replay: Option<Vec<String>>) {
+    pub(super) fn on_begun(&mut self, opened: OpenedAgent, replay: Option<Vec<String>>) {
         let OpenedAgent { link, result, settings, refused, mut early, .. } = opened;
-        self.due.row = true;
-        self.due.durable = true;
+        self.dirty.row = true;
+        self.dirty.durable = true;
         self.epoch = link.epoch;
         self.decoder = Decoder::new(link.agent.dialect);
         if let Some(replay) = replay {
             // The agent replayed an adopted session.
-            replay.iter().for_each(|lines| self.lines(lines));
+            replay.iter().for_each(|lines| self.on_updates(lines));
             std::mem::take(&mut early).into_iter().for_each(|event| self.on_agent_event(event));
             self.flush_info();
             self.decoder.turn_boundary();
         }
-        self.learn(&result);
-        self.note_opened(&result);
+        self.apply_reported_settings(&result);
+        self.keep_open_result(&result);
         for update in settings.updates(self.session.transcript()) {
             self.step(Input::Noted(update));
         }
@@ -55,21 +55,21 @@ impl SessionMachine {
     }
 
     /// The agent's session is restored, or cannot be.
-    pub(super) fn agent_ready(&mut self, restored: Result<OpenedAgent, RpcError>) {
+    pub(super) fn on_agent_ready(&mut self, restored: Result<OpenedAgent, RpcError>) {
         let since = self.starting.take();
         let millis = since.map_or(0, |since| self.now.monotonic.saturating_sub(since).as_millis());
         tracing::debug!(session = %self.id, ok = restored.is_ok(), millis, "the agent's session is restored");
         match restored {
-            Ok(restored) => self.agent_restored(restored),
+            Ok(restored) => self.on_agent_restored(restored),
             Err(error) => {
-                self.go_on_with_forks(Some(&error));
-                self.go_on_with_calls(Some(&error));
+                self.resume_forks(Some(&error));
+                self.resume_calls(Some(&error));
                 self.reject_queued(&error);
             }
         }
     }
 
-    fn agent_restored(&mut self, restored: OpenedAgent) {
+    fn on_agent_restored(&mut self, restored: OpenedAgent) {
         let OpenedAgent { link, without_history, lost, result, settings, mut refused, early } = restored;
         self.epoch = link.epoch;
         if !self.session.held().is_empty()
@@ -79,8 +79,8 @@ impl SessionMachine {
             refused = told.after_told();
         }
         self.decoder = Decoder::new(link.agent.dialect);
-        self.learn(&result);
-        self.note_opened(&result);
+        self.apply_reported_settings(&result);
+        self.keep_open_result(&result);
         for update in settings.updates(self.session.transcript()) {
             self.step(Input::Noted(update));
         }
@@ -89,9 +89,9 @@ impl SessionMachine {
             self.step(Input::Happened(EventKind::MemoryRebuilt { reason }));
         }
         self.bind(link, without_history, early);
-        self.go_on_with_calls(None);
-        for id in std::mem::take(&mut self.unsettled) {
-            self.settled(&id);
+        self.resume_calls(None);
+        for id in std::mem::take(&mut self.settled_requests) {
+            self.on_settled_request(&id);
         }
     }
 
@@ -109,37 +109,37 @@ impl SessionMachine {
         }
         let anew = without_history && !self.session.transcript().entries().is_empty();
         // An agent without the history may be restored before it was given the conversation.
-        self.hand_over = anew || data.get(HAND_OVER).is_some();
-        if self.hand_over {
+        self.needs_context = anew || data.get(HAND_OVER).is_some();
+        if self.needs_context {
             data.set(HAND_OVER, json::json("true"));
             let id = self.ids.new_id().as_json().to_text().into_owned();
             self.step(Input::HandedOver(Envelope::new(id)));
         }
-        self.handed = None;
+        self.context_sent_with = None;
         self.set_data(&data);
         self.row.agent_session = Some(link.session.as_json().as_literal().to_owned());
         self.agent = Some(link);
-        let clients: Vec<_> = self.seats.keys().copied().collect();
+        let clients: Vec<_> = self.subscribers.keys().copied().collect();
         clients.into_iter().for_each(|client| self.command(AgentCommand::AddClient(client)));
         self.step(Input::AgentRestored { taking, anew });
         early.into_iter().for_each(|event| self.on_agent_event(event));
         self.step(Input::EarlyUpdatesTaken);
-        self.go_on_with_forks(None);
+        self.resume_forks(None);
     }
 
     /// Updates of the agent, one a line.
-    pub(super) fn lines(&mut self, lines: &str) {
+    pub(super) fn on_updates(&mut self, lines: &str) {
         for line in lines.split_terminator('\n') {
-            self.line(line);
+            self.on_update_line(line);
         }
     }
 
-    fn line(&mut self, line: &str) {
+    fn on_update_line(&mut self, line: &str) {
         if let Some(stream) = self.stream.take()
             && let Some(decoded) = stream.read(line)
         {
             let line = AgentLine::of_stream(line, &stream, &decoded);
-            self.said(decoded, &line);
+            self.on_update(decoded, &line);
             self.stream = Some(stream);
             return;
         }
@@ -164,7 +164,7 @@ impl SessionMachine {
             Ok(decoded) => {
                 self.stream = spans.as_ref().and_then(|spans| Stream::after(line, spans, &beside, &decoded));
                 let line = AgentLine::new(line, spans.as_ref(), beside, &decoded);
-                self.said(decoded, &line);
+                self.on_update(decoded, &line);
             }
             Err(bad) => {
                 self.losses.add(LossKind::UpdateRefused);
@@ -174,12 +174,12 @@ impl SessionMachine {
     }
 
     /// What the agent said in a line.
-    fn said(&mut self, mut decoded: Decoded, line: &AgentLine<'_>) {
+    fn on_update(&mut self, mut decoded: Decoded, line: &AgentLine<'_>) {
         for ignored in &decoded.ignored {
             self.losses.add(LossKind::UpdatePart);
             tracing::debug!(session = %self.id, "part of an update is ignored: {ignored}");
         }
-        // An agent that is built with parlor marks the titles that it makes.
+        // An agent that is built with parlor offsets the titles that it makes.
         live::drop_generated_title(&mut decoded.update);
         if live::drop_reserved(&mut decoded.update) || line.beside().was_reserved() {
             self.losses.add(LossKind::ReservedMeta);
@@ -189,9 +189,9 @@ impl SessionMachine {
         }
         match decoded.update {
             Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
-                return self.said_info(upsert, line);
+                return self.on_info(upsert, line);
             }
-            update if live::is_notice(&update) => return self.tell_live(update, Some(line)),
+            update if live::is_notice(&update) => return self.broadcast_unstored(update, Some(line)),
             Update::State(_) => self.flush_info(),
             Update::Upsert { .. }
             | Update::Append { .. }
@@ -199,12 +199,12 @@ impl SessionMachine {
             | Update::Remove { .. }
             | Update::Note { .. } => {}
         }
-        self.step_said(decoded.update, decoded.naming, Some(line));
+        self.step_update(decoded.update, decoded.naming, Some(line));
     }
 
     /// Decides what is done about what steps wanted.
-    pub(super) fn act(&mut self) {
-        self.tell_title();
+    pub(super) fn decide_effects(&mut self) {
+        self.send_title();
         let mut cancels = false;
         loop {
             let effects = std::mem::take(&mut self.effects);
@@ -212,19 +212,19 @@ impl SessionMachine {
                 break;
             }
             for effect in effects {
-                cancels |= self.act_on(effect);
+                cancels |= self.decide_effect(effect);
             }
         }
         if cancels {
-            self.expect_end(self.session.cancelled());
+            self.arm_cancel_timeout(self.session.cancelled());
         }
     }
 
     /// Does one thing that a step wanted done; whether that cancels something.
-    fn act_on(&mut self, effect: Effect) -> bool {
+    fn decide_effect(&mut self, effect: Effect) -> bool {
         let mut cancels = false;
         match effect {
-            Effect::Send(prompt) => self.send(&prompt),
+            Effect::Send(prompt) => self.send_prompt(&prompt),
             Effect::Recall(prompt) => {
                 cancels = true;
                 self.command(AgentCommand::CancelPrompt(prompt));
@@ -234,7 +234,7 @@ impl SessionMachine {
                 cancels = true;
             }
             Effect::Reply(question, reply) => {
-                let Some(asked) = self.questions.remove(&question) else { return cancels };
+                let Some(asked) = self.requests.remove(&question) else { return cancels };
                 let reply = match reply {
                     Reply::Result(result) => Ok(result),
                     // A form that nobody here can show is one that nobody filled in.
@@ -249,7 +249,7 @@ impl SessionMachine {
                     }
                     Reply::Gone => return cancels,
                 };
-                self.respond(asked.id, reply);
+                self.respond_to_agent(asked.id, reply);
             }
             Effect::NeedAgent => self.start_agent(),
             Effect::Settle { .. }
@@ -263,10 +263,10 @@ impl SessionMachine {
 
     /// Releases the agent of a session that was closed or archived, when its turn has ended; whether it did.
     fn release(&mut self) -> bool {
-        if !self.leaving.releases || self.session.is_cancelling() {
+        if !self.closing.releases || self.session.is_cancelling() {
             return false;
         }
-        self.leaving.releases = false;
+        self.closing.releases = false;
         let is_unwanted = self.session.is_deserted() || self.row.archived;
         if is_unwanted && !self.session.is_busy() && self.agent.is_some() {
             self.cancel_forwarded();
@@ -278,12 +278,12 @@ impl SessionMachine {
         false
     }
 
-    fn send(&mut self, prompt: &Prompt) {
+    fn send_prompt(&mut self, prompt: &Prompt) {
         let Some(AgentLink { agent, session, .. }) = self.agent.clone() else { return };
         let mut content = live::prompt_to_agent(&prompt.content, agent.dialect, &mut self.losses);
-        if self.hand_over && !context::is_command(&prompt.content) {
-            self.hand_over = false;
-            self.handed = Some(prompt.id);
+        if self.needs_context && !context::is_command(&prompt.content) {
+            self.needs_context = false;
+            self.context_sent_with = Some(prompt.id);
             content = self.with_context(&content);
         }
         let mut params = params_for(&session);
@@ -321,7 +321,7 @@ impl SessionMachine {
     }
 
     /// Whether a title of the agent's is made of nothing but the conversation that it was given.
-    pub(super) fn is_handed_title(&self, title: &JsonStr) -> bool {
+    pub(super) fn is_title_of_context(&self, title: &JsonStr) -> bool {
         let Some(count) = self.data().get(HANDED).and_then(|count| count.as_str().parse().ok()) else {
             return false;
         };
@@ -339,14 +339,14 @@ impl SessionMachine {
 
     fn set_data(&mut self, data: &Object) {
         data.to_json().as_str().clone_into(&mut self.row.data);
-        self.due.row = true;
+        self.dirty.row = true;
     }
 
     /// The agent answered a request of the session's.
-    pub(super) fn agent_answered(&mut self, call: AgentCall, reply: Result<Json, Json>) {
+    pub(super) fn on_agent_response(&mut self, call: AgentCall, reply: Result<Json, Json>) {
         match call {
-            AgentCall::Forwarded(call) => self.forwarded(&call, reply),
-            AgentCall::Prompt(prompt) => self.prompt_answered(prompt, reply),
+            AgentCall::Forwarded(call) => self.on_forwarded_response(&call, reply),
+            AgentCall::Prompt(prompt) => self.on_prompt_response(prompt, reply),
             AgentCall::SetTitle => {
                 if let Err(error) = reply {
                     let error = error.as_str();
@@ -356,7 +356,7 @@ impl SessionMachine {
         }
     }
 
-    fn prompt_answered(&mut self, prompt: PromptId, reply: Result<Json, Json>) {
+    fn on_prompt_response(&mut self, prompt: PromptId, reply: Result<Json, Json>) {
         self.flush_info();
         let input = match (self.session.agent(), reply) {
             (Some(TurnTaking::Queueing), Ok(result)) => {
@@ -366,7 +366,7 @@ impl SessionMachine {
                 Input::Accepted { prompt, message, fields }
             }
             (Some(TurnTaking::Queueing), Err(error)) => {
-                self.turn_ended(prompt, false);
+                self.on_turn_ended(prompt, false);
                 if RpcError::from_raw(error.raw()).code() == code::REQUEST_CANCELLED {
                     Input::Dropped { prompt, error }
                 } else {
@@ -387,11 +387,11 @@ impl SessionMachine {
 
     /// The turn of a prompt is over. If the agent was given the conversation with it, it has that now, unless the turn was
     /// cancelled, refused or failed: then it is given it again.
-    pub(super) fn turn_ended(&mut self, prompt: PromptId, is_completed: bool) {
-        if self.handed.take_if(|handed| *handed == prompt).is_none() {
+    pub(super) fn on_turn_ended(&mut self, prompt: PromptId, is_completed: bool) {
+        if self.context_sent_with.take_if(|handed| *handed == prompt).is_none() {
             return;
         }
-        self.hand_over = !is_completed;
+        self.needs_context = !is_completed;
         if is_completed {
             let mut data = self.data();
             data.remove(HAND_OVER);
@@ -401,7 +401,7 @@ impl SessionMachine {
 
     /// Whether the agent knows all of the conversation.
     pub(super) fn knows_conversation(&self) -> bool {
-        !self.hand_over && self.handed.is_none()
+        !self.needs_context && self.context_sent_with.is_none()
     }
 
     /// Restores the agent's session, unless somebody is at it.
@@ -422,7 +422,7 @@ impl SessionMachine {
 
     /// Why no prompt is sent, if the agent did not accept what was chosen. That it does not have it any more is told once:
     /// who sends the prompt again wants it so. What it has has to be chosen by somebody.
-    pub(super) fn refusal(&mut self) -> Option<RpcError> {
+    pub(super) fn take_refusal(&mut self) -> Option<RpcError> {
         let refused = self.refused_settings.take()?;
         let error = refused.error.clone();
         self.set_refused(refused.after_told());
@@ -453,8 +453,8 @@ impl SessionMachine {
     }
 
     /// Keeps what the agent said when it opened the session, for all who open it here.
-    pub(super) fn note_opened(&mut self, result: &Object) {
-        let mut opened = self.opened.clone();
+    pub(super) fn keep_open_result(&mut self, result: &Object) {
+        let mut opened = self.open_result.clone();
         for (name, value) in result.iter() {
             match name.inner() {
                 "sessionId" | "modes" | "models" | "configOptions" | "availableCommands" => {}
@@ -466,59 +466,59 @@ impl SessionMachine {
                 _ => opened.set(name.clone(), value.clone()),
             }
         }
-        if opened == self.opened {
+        if opened == self.open_result {
             return;
         }
         if opened.to_json().as_str().len() > MAX_OPENED {
             tracing::warn!(session = %self.id, "what the agent says of the session is too long to be kept");
             return;
         }
-        self.opened = opened;
-        self.due.opened = true;
+        self.open_result = opened;
+        self.dirty.opened = true;
     }
 
     /// All that the agent said before it asked this has been taken. One that is on its way back is answered when it is
     /// there.
-    pub(super) fn settled(&mut self, id: &RequestId) {
+    pub(super) fn on_settled_request(&mut self, id: &RequestId) {
         if self.agent.is_some() {
-            self.respond(id.clone(), Ok(Object::default().to_json()));
+            self.respond_to_agent(id.clone(), Ok(Object::default().to_json()));
         } else {
-            self.unsettled.push(id.clone());
+            self.settled_requests.push(id.clone());
         }
     }
 
-    pub(super) fn agent_gone(&mut self, error: &RpcError) {
+    pub(super) fn on_agent_gone(&mut self, error: &RpcError) {
         if self.agent.is_some() {
-            self.agent_left(live::failed_state(error), error);
+            self.unbind(live::failed_state(error), error);
         }
     }
 
     /// The session has no agent any more, and is in this state if it was busy.
-    fn agent_left(&mut self, state: State, error: &RpcError) {
+    fn unbind(&mut self, state: State, error: &RpcError) {
         self.command(AgentCommand::Unlink);
         self.agent = None;
         self.flush_info();
-        self.unsettled.clear();
+        self.settled_requests.clear();
         self.cancel_forwarded();
         self.decoder.turn_boundary();
         self.refused_settings = None;
         self.step(Input::AgentGone(state));
-        self.go_on_with_forks(Some(error));
-        self.go_on_with_calls(Some(error));
+        self.resume_forks(Some(error));
+        self.resume_calls(Some(error));
     }
 
     /// Nobody waits any more for what single clients were asked.
     fn cancel_forwarded(&mut self) {
-        let forwarded = self.questions.iter().filter(|(_, asked)| asked.forwarded);
+        let forwarded = self.requests.iter().filter(|(_, asked)| asked.forwarded);
         let forwarded: Vec<_> = forwarded.map(|(question, _)| *question).collect();
         for question in forwarded {
-            self.withdraw_forwarded(question);
-            self.questions.remove(&question);
+            self.cancel_forwarded_request(question);
+            self.requests.remove(&question);
         }
     }
 
     /// Gives the agent some time to say what came of what was cancelled.
-    fn expect_end(&mut self, cancelled: Cancelled) {
+    fn arm_cancel_timeout(&mut self, cancelled: Cancelled) {
         if let Some(timeout) = self.config.cancel_timeout.filter(|_| !cancelled.is_empty()) {
             self.output.timers.push((timeout, Timer::Cancel(self.epoch, cancelled)));
         }
@@ -526,14 +526,14 @@ impl SessionMachine {
 
     /// The agent had its time to end what was cancelled. If it has not, that ends without it, and the next prompt gets
     /// another process.
-    pub(super) fn cancel_overdue(&mut self, epoch: AgentEpoch, cancelled: &Cancelled) {
+    pub(super) fn on_cancel_timeout(&mut self, epoch: AgentEpoch, cancelled: &Cancelled) {
         let left = cancelled.still_in(&self.session.cancelled());
         if left.is_empty() || self.agent.as_ref().is_none_or(|link| link.epoch != epoch) {
             return;
         }
         if left.is_no_turn() && self.session.is_wanted_turn_running() {
             // Some answer a prompt that waits, also one that was withdrawn, when they are done with the one before it.
-            return self.expect_end(left);
+            return self.arm_cancel_timeout(left);
         }
         let Some(AgentLink { agent, .. }) = self.agent.clone() else { return };
         tracing::warn!(session = %self.id, agent = agent.name, "the agent did not end a cancelled turn");
@@ -542,7 +542,7 @@ impl SessionMachine {
         self.epoch = self.epoch.end();
         let message = format!("agent '{}' did not end the cancelled turn", agent.label);
         let error = RpcError::new(code::INTERNAL_ERROR, message);
-        self.agent_left(super::requests::cancelled_state(), &error);
+        self.unbind(super::requests::cancelled_state(), &error);
     }
 
     /// Reads or writes a file for the agent: the editor has unsaved changes, the disk has the rest.
@@ -554,7 +554,7 @@ impl SessionMachine {
     }
 
     /// A file is one that the agent may have. The editor may have left meanwhile.
-    pub(super) fn file_allowed(&mut self, id: RequestId, method: String, params: Object) {
+    pub(super) fn on_file_allowed(&mut self, id: RequestId, method: String, params: Object) {
         match self.editor(&method) {
             Some(client) => self.forward_to(client, id, method, params),
             None => self.serve_file_from_disk(id, method, params),
@@ -564,8 +564,9 @@ impl SessionMachine {
     /// The client that serves files: the one whose prompt runs, if it does so on this machine.
     fn editor(&self, method: &str) -> Option<ClientId> {
         let client = self.session.prompter().filter(|client| self.is_staying(*client))?;
-        let serves = |seat: &Seat| seat.client.is_local && seat.client.serves_file(method);
-        self.seats.get(&client).is_some_and(serves).then_some(client)
+        let serves =
+            |subscriber: &Subscriber| subscriber.client.is_local && subscriber.client.serves_file(method);
+        self.subscribers.get(&client).is_some_and(serves).then_some(client)
     }
 
     /// Reads or writes a file for the agent on the disk.
@@ -574,7 +575,7 @@ impl SessionMachine {
     }
 
     /// A person says where a session works of which only its agent has said so.
-    pub(super) fn is_placed(&mut self, cwd: String) {
+    pub(super) fn set_cwd(&mut self, cwd: String) {
         let mut data = self.data();
         if data.remove(UNPLACED).is_some() {
             self.set_data(&data);
@@ -596,7 +597,7 @@ impl SessionMachine {
     }
 
     /// A terminal that parlor runs for the agent is one that the agent shows.
-    pub(super) fn terminal(&mut self, event: TerminalEvent) {
+    pub(super) fn on_terminal(&mut self, event: TerminalEvent) {
         let entry = |id: &str| Target::Entry(EntryId::Terminal(id.into()));
         let update = match event {
             TerminalEvent::Created { id, command, cwd } => {

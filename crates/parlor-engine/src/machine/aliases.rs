@@ -56,18 +56,18 @@ impl Aliases {
 
 impl SessionMachine {
     /// Somebody was told of a message under another name.
-    pub(super) fn alias(&mut self, alias: MessageId, update: &Update) {
+    pub(super) fn add_alias(&mut self, alias: MessageId, update: &Update) {
         if let Update::Upsert { target: Target::Entry(EntryId::Message(_, message)), .. }
         | Update::Append { entry: EntryId::Message(_, message), .. }
         | Update::Remove { entry: EntryId::Message(_, message), .. } = update
         {
             self.aliases.add(alias, message.clone());
-            self.due.aliases = true;
+            self.dirty.aliases = true;
         }
     }
 
     /// The message that a client means, which it may have been told under an alias.
-    pub(super) fn unaliased(&self, message: MessageId) -> MessageId {
+    pub(super) fn resolve_alias(&self, message: MessageId) -> MessageId {
         self.aliases.meant.get(&message).cloned().unwrap_or(message)
     }
 }

@@ -9,9 +9,9 @@ use parlor_session::session::{Client as Part, ClientId, Input};
 use parlor_session::{EntryId, MessageId, Reading, Role, Slot, Target, Update, Upsert};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::broadcast::Marks;
+use super::broadcast::BufferOffsets;
 use super::requests::cancelled_state;
-use super::subscriber::{Answer, CREDIT, Pace, Seat};
+use super::subscriber::{AttachRequest, CREDIT, Subscriber, SubscriberState};
 use super::{Pending, SessionMachine};
 use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom, json};
 
@@ -23,7 +23,7 @@ const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
 
 /// A request that is answered when a turn that was cancelled has ended.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(super) struct DeferredResponse {
     pub(super) client: ClientId,
     pub(super) id: RequestId,
     /// Whether the client is told nothing more of the session after that.
@@ -32,9 +32,9 @@ pub(super) struct Ending {
 
 /// What waits for the end of a turn that was cancelled.
 #[derive(Debug, Default)]
-pub(super) struct Leaving {
+pub(super) struct Closing {
     /// Requests that are answered then.
-    pub(super) endings: Vec<Ending>,
+    pub(super) responses: Vec<DeferredResponse>,
     /// What clients say that closed the session and were not told so yet.
     pub(super) deferred: Vec<Event>,
     /// Whether the agent is released then.
@@ -42,7 +42,7 @@ pub(super) struct Leaving {
 }
 
 impl SessionMachine {
-    pub(super) fn join(
+    pub(super) fn attach(
         &mut self,
         client: Arc<ClientInfo>,
         id: RequestId,
@@ -56,7 +56,7 @@ impl SessionMachine {
             ReplayFrom::Now | ReplayFrom::Forked(_) => seq,
             ReplayFrom::After(after) => *after,
             ReplayFrom::Message(message) => {
-                let message = self.unaliased(message.clone());
+                let message = self.resolve_alias(message.clone());
                 let roles = [Role::User, Role::Agent, Role::Thought];
                 let found = roles
                     .into_iter()
@@ -67,7 +67,7 @@ impl SessionMachine {
                     data.set("reason", json::string("unknown"));
                     let error =
                         RpcError::new(code::INVALID_PARAMS, "there is no such message in the session");
-                    self.send_to(client.id, Frame::error(&id, &error.with_data(data.to_json())));
+                    self.send_unattached(client.id, Frame::error(&id, &error.with_data(data.to_json())));
                     return;
                 };
                 entry.created() - 1
@@ -76,220 +76,235 @@ impl SessionMachine {
         if since > seq {
             let error =
                 RpcError::new(code::INVALID_PARAMS, format!("the session has {seq} changes, not {since}"));
-            self.send_to(client.id, Frame::error(&id, &error));
+            self.send_unattached(client.id, Frame::error(&id, &error));
             return;
         }
         if let Some(cwd) = cwd.filter(|_| client.is_driver) {
-            self.is_placed(cwd);
+            self.set_cwd(cwd);
         }
-        let mut answer = Answer {
+        let mut answer = AttachRequest {
             id,
             is_new: matches!(from, ReplayFrom::New | ReplayFrom::Forked(_)),
             is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
             notes: if let ReplayFrom::Forked(notes) = from { notes.clone() } else { Vec::new() },
         };
         if *from == ReplayFrom::Now
-            && let Some(seat) = self.seats.get_mut(&client.id)
+            && let Some(subscriber) = self.subscribers.get_mut(&client.id)
         {
-            match seat.go_on(answer, self.stored, seq) {
+            match subscriber.reattach(answer, self.stored, seq) {
                 None => return,
                 Some(back) => answer = back,
             }
         }
-        // Who is there already takes another seat. It is still owed its answers, and has its questions.
-        let owed = self.seats.remove(&client.id).map(|mut seat| seat.unsaid(0));
+        // Who is there already takes another subscriber. It is still owed its answers, and has its questions.
+        let owed = self.subscribers.remove(&client.id).map(|mut subscriber| subscriber.take_unsent(0));
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
-        let mut seat = Seat::new(client, reading, Some(answer));
+        let mut subscriber = Subscriber::new(client, reading, Some(answer));
         for (frame, _) in owed.into_iter().flatten() {
-            seat.say(frame, 0, seq);
+            subscriber.send(frame, 0, seq);
         }
-        self.seats.insert(seat.client.id, seat);
+        self.subscribers.insert(subscriber.client.id, subscriber);
     }
 
     /// A client takes part without having asked for what was.
-    pub(super) fn attach(&mut self, client: &Arc<ClientInfo>, is_connected: bool) {
+    pub(super) fn follow(&mut self, client: &Arc<ClientInfo>, is_connected: bool) {
         if !is_connected {
             return;
         }
-        if !self.seats.contains_key(&client.id) {
+        if !self.subscribers.contains_key(&client.id) {
             let seq = self.session.transcript().seq();
-            let seat = Seat::new(Arc::clone(client), Reading::new(seq, seq), None);
-            self.seats.insert(client.id, seat);
+            let subscriber = Subscriber::new(Arc::clone(client), Reading::new(seq, seq), None);
+            self.subscribers.insert(client.id, subscriber);
         }
-        self.take_part(client.id);
+        self.subscribe(client.id);
     }
 
     /// The client was told what it missed.
-    pub(super) fn seated(&mut self, client: ClientId) {
+    pub(super) fn on_caught_up(&mut self, client: ClientId) {
         let took_part = self.session.takes_part(client);
-        self.take_part(client);
+        self.subscribe(client);
         if took_part
-            && self.seats.get(&client).is_some_and(|seat| seat.client.is_driver)
+            && self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver)
             && !self.session.held().is_empty()
         {
-            self.tell_held_to(client);
+            self.send_queue_to(client);
         }
     }
 
-    fn take_part(&mut self, client: ClientId) {
-        let Some(seat) = self.seats.get(&client).filter(|_| !self.session.takes_part(client)) else { return };
+    fn subscribe(&mut self, client: ClientId) {
+        let Some(subscriber) = self.subscribers.get(&client).filter(|_| !self.session.takes_part(client))
+        else {
+            return;
+        };
         let part = Part {
-            name: seat.client.decider().name,
-            drives: seat.client.is_driver,
-            waits: seat.client.dialect == Dialect::V1,
-            elicits: seat.client.elicits(None),
+            name: subscriber.client.decider().name,
+            drives: subscriber.client.is_driver,
+            waits: subscriber.client.dialect == Dialect::V1,
+            elicits: subscriber.client.elicits(None),
         };
         let drives = part.drives;
         self.command(AgentCommand::AddClient(client));
         self.step(Input::Joined(client, part));
         if drives && !self.session.held().is_empty() {
-            self.tell_held_to(client);
+            self.send_queue_to(client);
         }
     }
 
-    pub(super) fn left(&mut self, client: ClientId) {
-        self.unseat(client);
+    pub(super) fn on_disconnected(&mut self, client: ClientId) {
+        self.remove_subscriber(client);
     }
 
-    fn unseat(&mut self, client: ClientId) {
-        self.leaving.deferred.retain(|event| !event.is_of(client));
-        if self.seats.remove(&client).is_some() {
-            self.answer_without(client);
+    fn remove_subscriber(&mut self, client: ClientId) {
+        self.closing.deferred.retain(|event| !event.is_of(client));
+        if self.subscribers.remove(&client).is_some() {
+            self.answer_without_client(client);
             self.step(Input::Left(client));
             self.prompts.retain(|_, (by, _)| *by != client);
         }
     }
 
     /// A client closes the session: it is answered when it has been told the end of the turn, which goes on for others.
-    pub(super) fn close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
-        self.answer_without(client.id);
+    pub(super) fn on_close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
+        self.answer_without_client(client.id);
         self.step(Input::Closed(client.id));
         if self.session.is_deserted() {
-            self.leaving.releases = true;
-            return self.answer_after_turn(client, id, true);
+            self.closing.releases = true;
+            return self.respond_after_turn(client, id, true);
         }
         if self.session.is_running() {
-            self.tell_cancelled(client.id);
+            self.send_cancelled(client.id);
         }
-        let ended = self.groups.marks();
-        self.answer_ending(Ending { client: client.id, id, closes: true }, &ended);
+        let ended = self.buffers.offsets();
+        self.respond_deferred(DeferredResponse { client: client.id, id, closes: true }, &ended);
     }
 
     /// Tells one client that the turn is cancelled, which goes on for the others.
-    fn tell_cancelled(&mut self, client: ClientId) {
+    fn send_cancelled(&mut self, client: ClientId) {
         let transcript = self.session.transcript();
         let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
-        let Some(seat) = self.seats.get_mut(&client) else { return };
+        let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
         let idle = Update::State(cancelled_state());
         let ids = &mut self.ids;
-        let updates = seat.listener.tell(&idle, telling, &mut || ids.new_id(), &mut self.losses);
+        let updates = subscriber.encoder.tell(&idle, telling, &mut || ids.new_id(), &mut self.losses);
         let lines: String = updates.iter().map(|update| live::update_line(&self.id, update, None)).collect();
-        self.say(client, Frame::updates(lines));
+        self.send(client, Frame::updates(lines));
     }
 
     /// Answers a request when the turn that it cancels has ended.
-    pub(super) fn answer_after_turn(&mut self, client: &Arc<ClientInfo>, id: RequestId, closes: bool) {
-        self.leaving.endings.push(Ending { client: client.id, id, closes });
-        let ended = self.groups.marks();
-        self.answer_endings(&ended);
+    pub(super) fn respond_after_turn(&mut self, client: &Arc<ClientInfo>, id: RequestId, closes: bool) {
+        self.closing.responses.push(DeferredResponse { client: client.id, id, closes });
+        let ended = self.buffers.offsets();
+        self.respond_at_turn_end(&ended);
     }
 
     /// Answers those who wait for the end of a turn that was cancelled, if it has ended.
-    pub(super) fn answer_endings(&mut self, ended: &Marks) {
-        if self.leaving.endings.is_empty() || self.session.is_cancelling() {
+    pub(super) fn respond_at_turn_end(&mut self, ended: &BufferOffsets) {
+        if self.closing.responses.is_empty() || self.session.is_cancelling() {
             return;
         }
-        for ending in std::mem::take(&mut self.leaving.endings) {
+        for response in std::mem::take(&mut self.closing.responses) {
             // Who closes and is behind is told that the next turn runs if that has begun, and not of the end of this one.
-            let is_behind = self.seats.get(&ending.client).is_some_and(|seat| !seat.is_live());
-            if ending.closes && is_behind && self.session.is_running() {
-                self.tell_cancelled(ending.client);
+            let is_behind =
+                self.subscribers.get(&response.client).is_some_and(|subscriber| !subscriber.is_live());
+            if response.closes && is_behind && self.session.is_running() {
+                self.send_cancelled(response.client);
             }
-            self.answer_ending(ending, ended);
+            self.respond_deferred(response, ended);
         }
     }
 
-    fn answer_ending(&mut self, ending: Ending, ended: &Marks) {
-        let Ending { client, id, closes } = ending;
+    fn respond_deferred(&mut self, response: DeferredResponse, ended: &BufferOffsets) {
+        let DeferredResponse { client, id, closes } = response;
         let line = Frame::response(&id, &Object::default());
-        if !self.seats.contains_key(&client) {
-            self.owed.push((client, line));
+        if !self.subscribers.contains_key(&client) {
+            self.unattached_responses.push((client, line));
         } else if closes {
-            self.say_last(client, line, Some(ended));
+            self.send_last(client, line, Some(ended));
         } else {
-            self.say_at(client, line, Some(ended));
+            self.send_at(client, line, Some(ended));
         }
     }
 
     /// Whether a client has closed the session and has yet to be told so.
-    pub(super) fn is_leaving(&self, client: ClientId) -> bool {
-        self.leaving.endings.iter().any(|ending| ending.closes && ending.client == client)
-            || self.seats.get(&client).is_some_and(|seat| seat.leaves_after().is_some())
+    pub(super) fn is_closing(&self, client: ClientId) -> bool {
+        self.closing.responses.iter().any(|response| response.closes && response.client == client)
+            || self.subscribers.get(&client).is_some_and(|subscriber| subscriber.closes_after().is_some())
     }
 
     /// Lets those go who closed the session and were told so.
-    pub(super) fn let_go(&mut self) {
-        let gone = |seat: &Seat| seat.is_live() && seat.leaves_after().is_some();
-        let gone: Vec<_> = self.seats.iter().filter(|(_, seat)| gone(seat)).map(|(id, _)| *id).collect();
-        gone.into_iter().for_each(|client| self.go(client));
+    pub(super) fn detach_closed(&mut self) {
+        let gone = |subscriber: &Subscriber| subscriber.is_live() && subscriber.closes_after().is_some();
+        let gone: Vec<_> =
+            self.subscribers.iter().filter(|(_, subscriber)| gone(subscriber)).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|client| self.detach(client));
     }
 
     /// A client that closed the session has been told all. What it has said since then is heard now.
-    fn go(&mut self, client: ClientId) {
-        self.seats.remove(&client);
-        self.answer_without(client);
+    fn detach(&mut self, client: ClientId) {
+        self.subscribers.remove(&client);
+        self.answer_without_client(client);
         self.prompts.retain(|_, (by, _)| *by != client);
-        let deferred = self.leaving.deferred.extract_if(.., |event| event.is_of(client));
+        let deferred = self.closing.deferred.extract_if(.., |event| event.is_of(client));
         self.pending.extend(deferred.map(Pending::Event));
     }
 
-    /// Before anything is sent: a subscriber that does not keep up catches up at its own pace.
-    pub(super) fn settle_pace(&mut self, has_room: &dyn Fn(ClientId) -> bool) {
+    /// Before anything is sent: a subscriber that does not keep up catches up at its own state.
+    pub(super) fn update_lag(&mut self, has_room: &dyn Fn(ClientId) -> bool) {
         let seq = self.session.transcript().seq();
-        for seat in self.seats.values_mut() {
-            seat.credit = if has_room(seat.client.id) { CREDIT } else { 0 };
-            if seat.is_live() && seat.credit == 0 {
-                seat.pace = Pace::Behind { reading: Reading::new(seq, seq), answer: None, waiting: false };
+        for subscriber in self.subscribers.values_mut() {
+            subscriber.credit = if has_room(subscriber.client.id) { CREDIT } else { 0 };
+            if subscriber.is_live() && subscriber.credit == 0 {
+                subscriber.state = SubscriberState::CatchingUp {
+                    reading: Reading::new(seq, seq),
+                    answer: None,
+                    waiting: false,
+                };
             }
         }
     }
 
-    pub(super) fn drained(&mut self, client: ClientId) {
-        if let Some(Seat { pace: Pace::Behind { waiting, .. }, .. }) = self.seats.get_mut(&client) {
+    pub(super) fn on_drained(&mut self, client: ClientId) {
+        if let Some(Subscriber { state: SubscriberState::CatchingUp { waiting, .. }, .. }) =
+            self.subscribers.get_mut(&client)
+        {
             *waiting = false;
         }
     }
 
     /// Sends those who are behind as much as there is room for.
-    pub(super) fn pump_all(&mut self) {
-        let behind: Vec<_> =
-            self.seats.iter().filter(|(_, seat)| !seat.is_live()).map(|(id, _)| *id).collect();
-        behind.into_iter().for_each(|client| self.pump(client));
+    pub(super) fn replay_all(&mut self) {
+        let behind: Vec<_> = self
+            .subscribers
+            .iter()
+            .filter(|(_, subscriber)| !subscriber.is_live())
+            .map(|(id, _)| *id)
+            .collect();
+        behind.into_iter().for_each(|client| self.replay_to(client));
     }
 
-    fn pump(&mut self, id: ClientId) {
-        while let Some((alias, update)) = self.read_on(id) {
-            self.alias(alias, &update);
+    fn replay_to(&mut self, id: ClientId) {
+        while let Some((alias, update)) = self.replay_until_alias(id) {
+            self.add_alias(alias, &update);
         }
     }
 
     /// Sends a client as much as there is room for, up to the first update that has a new alias. Returns the alias and
     /// the update that it is for.
-    fn read_on(&mut self, id: ClientId) -> Option<(MessageId, Update)> {
+    fn replay_until_alias(&mut self, id: ClientId) -> Option<(MessageId, Update)> {
         let transcript = self.session.transcript();
         let from = self.decoder.dialect();
-        let seat = self.seats.get_mut(&id)?;
-        if seat.overflows() {
+        let subscriber = self.subscribers.get_mut(&id)?;
+        if subscriber.overflows() {
             self.output.sends.push(Delivery::new(id, Outgoing::Disconnect));
             return None;
         }
-        let wants_seq = seat.client.wants_seq;
-        let leaves_after = seat.leaves_after();
+        let wants_seq = subscriber.client.wants_seq;
+        let leaves_after = subscriber.closes_after();
         loop {
-            let Seat { client, listener, pace, credit, .. } = &mut *seat;
-            let Pace::Behind { reading, answer, waiting } = pace else { return None };
+            let Subscriber { client, encoder, state, credit, .. } = &mut *subscriber;
+            let SubscriberState::CatchingUp { reading, answer, waiting } = state else { return None };
             if *credit == 0 {
                 if !*waiting {
                     *waiting = true;
@@ -303,7 +318,7 @@ impl SessionMachine {
                 let mut alias = None;
                 let ids = &mut self.ids;
                 let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
-                for said in listener.tell(&update, telling, &mut mint, &mut self.losses) {
+                for said in encoder.tell(&update, telling, &mut mint, &mut self.losses) {
                     lines.push_str(&live::update_line(&self.id, &said, None));
                 }
                 *credit = credit.saturating_sub(lines.len());
@@ -321,12 +336,12 @@ impl SessionMachine {
                     in_answer = &[Slot::Options, Slot::Mode, Slot::Model];
                 }
                 let telling = Telling { from, transcript, meta_before: None };
-                let opened = &self.opened;
+                let opened = &self.open_result;
                 let frames = answer_frames(
                     &self.id,
                     &request,
                     client,
-                    listener,
+                    encoder,
                     told,
                     telling,
                     opened,
@@ -344,19 +359,19 @@ impl SessionMachine {
             }
             let upto = leaves_after.unwrap_or(transcript.seq());
             if leaves_after.is_some_and(|last| told >= last) {
-                let last = seat.last();
+                let last = subscriber.take_remaining();
                 self.output
                     .sends
                     .extend(last.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
-                self.go(id);
+                self.detach(id);
                 return None;
             }
             if told == upto {
-                seat.pace = Pace::Live;
+                subscriber.state = SubscriberState::Live;
             } else {
                 *reading = Reading::new(told, upto).without(in_answer);
             }
-            let due = seat.due(told);
+            let due = subscriber.take_due(told);
             self.output
                 .sends
                 .extend(due.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
@@ -369,9 +384,9 @@ impl SessionMachine {
 /// before it.
 fn answer_frames(
     session: &parlor_session::SessionId,
-    request: &Answer,
+    request: &AttachRequest,
     client: &ClientInfo,
-    listener: &mut live::Listener,
+    encoder: &mut live::Listener,
     told: u64,
     telling: Telling<'_>,
     opened: &Object,
@@ -379,7 +394,7 @@ fn answer_frames(
     ids: &mut IdGen,
 ) -> Vec<Frame> {
     let transcript = telling.transcript;
-    let mut result = listener.session_fields(transcript, losses);
+    let mut result = encoder.session_fields(transcript, losses);
     result.add_missing(opened);
     json::note(&mut result, "parlor/seq", json::json(told.to_string()));
     json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
@@ -394,7 +409,7 @@ fn answer_frames(
     {
         let upsert = Upsert { whole: true, fields: commands.fields.clone(), ..Upsert::default() };
         let update = Update::Upsert { target: Target::Slot(Slot::Commands), upsert };
-        for said in listener.tell(&update, telling, &mut || ids.new_id(), losses) {
+        for said in encoder.tell(&update, telling, &mut || ids.new_id(), losses) {
             lines.push_str(&live::update_line(session, &said, None));
         }
     } else if let Some(list) = commands.and_then(|slot| slot.fields.get("availableCommands")) {

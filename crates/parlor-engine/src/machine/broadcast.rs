@@ -10,17 +10,17 @@ use crate::{ClientInfo, Delivery, Frame, Outgoing};
 
 /// Clients that hear the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum EncoderKey {
     /// v2 or its draft, with the number of each change or without, and with events or without.
-    Stateless { dialect: Dialect, wants_seq: bool, wants_events: bool },
+    Shared { dialect: Dialect, wants_seq: bool, wants_events: bool },
     /// v1 depends on what a client has heard.
-    Alone(ClientId),
+    PerClient(ClientId),
 }
 
 /// What is told in one go.
 #[derive(Default)]
-pub(crate) struct Groups {
-    all: Vec<Group>,
+pub(crate) struct BroadcastBuffers {
+    all: Vec<BroadcastBuffer>,
     /// Changes when groups get other places.
     order: u64,
     /// How many things were told.
@@ -29,23 +29,23 @@ pub(crate) struct Groups {
     passed: String,
 }
 
-struct Group {
-    kind: Kind,
+struct BroadcastBuffer {
+    kind: EncoderKey,
     text: String,
     shared: Option<Frame>,
     /// The ears of all of them.
-    listener: Option<Listener>,
+    encoder: Option<Listener>,
     /// The last thing that they were told of, by its place among all.
     told: u64,
 }
 
 /// Where each group's text ended at some time.
 #[derive(Default)]
-pub(crate) struct Marks(Vec<usize>);
+pub(crate) struct BufferOffsets(Vec<usize>);
 
-impl Groups {
-    pub(crate) fn marks(&self) -> Marks {
-        Marks(self.all.iter().map(|group| group.text.len()).collect())
+impl BroadcastBuffers {
+    pub(crate) fn offsets(&self) -> BufferOffsets {
+        BufferOffsets(self.all.iter().map(|group| group.text.len()).collect())
     }
 
     /// Until this changes, a group stays in its place.
@@ -55,28 +55,28 @@ impl Groups {
 
     pub(crate) fn of(&mut self, client: &ClientInfo) -> usize {
         let kind = match client.dialect {
-            Dialect::V1 => Kind::Alone(client.id),
+            Dialect::V1 => EncoderKey::PerClient(client.id),
             dialect @ (Dialect::V2 | Dialect::Draft) => {
                 let ClientInfo { wants_seq, wants_events, .. } = *client;
-                Kind::Stateless { dialect, wants_seq, wants_events }
+                EncoderKey::Shared { dialect, wants_seq, wants_events }
             }
         };
         if let Some(place) = self.all.iter().position(|group| group.kind == kind) {
             return place;
         }
-        let listener = match kind {
-            Kind::Stateless { dialect, .. } => Some(Listener::new(dialect, &client.initialize)),
-            Kind::Alone(_) => None,
+        let encoder = match kind {
+            EncoderKey::Shared { dialect, .. } => Some(Listener::new(dialect, &client.initialize)),
+            EncoderKey::PerClient(_) => None,
         };
-        self.all.push(Group { kind, text: String::new(), shared: None, listener, told: 0 });
+        self.all.push(BroadcastBuffer { kind, text: String::new(), shared: None, encoder, told: 0 });
         self.all.len() - 1
     }
 
     /// Where the next line of a client's group will stand, or stood at a mark.
-    pub(crate) fn place(&mut self, client: &ClientInfo, marks: Option<&Marks>) -> usize {
+    pub(crate) fn place(&mut self, client: &ClientInfo, offsets: Option<&BufferOffsets>) -> usize {
         let group = self.of(client);
         // A group that was not there at the mark had said nothing.
-        marks.map_or(self.all[group].text.len(), |marks| marks.0.get(group).copied().unwrap_or(0))
+        offsets.map_or(self.all[group].text.len(), |offsets| offsets.0.get(group).copied().unwrap_or(0))
     }
 
     pub(crate) fn shared(&mut self, place: usize) -> Frame {
@@ -89,8 +89,8 @@ impl Groups {
     pub(crate) fn clear(&mut self, is_here: impl Fn(ClientId) -> bool) {
         let count = self.all.len();
         self.all.retain(|group| match group.kind {
-            Kind::Stateless { .. } => true,
-            Kind::Alone(client) => is_here(client),
+            EncoderKey::Shared { .. } => true,
+            EncoderKey::PerClient(client) => is_here(client),
         });
         self.order += u64::from(self.all.len() != count);
         for group in &mut self.all {
@@ -102,70 +102,77 @@ impl Groups {
 
 impl SessionMachine {
     /// Puts one change into words for all who are told changes as they happen. `line` is the agent's, if it brought it.
-    pub(super) fn tell(&mut self, change: &Change, line: Option<&AgentLine<'_>>) {
+    pub(super) fn broadcast(&mut self, change: &Change, line: Option<&AgentLine<'_>>) {
         // One alias for all who have to be told of a replacement.
         let mut alias = None;
         let ids = &mut self.ids;
         let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
-        let room = std::mem::take(&mut self.groups.passed);
+        let room = std::mem::take(&mut self.buffers.passed);
         let (from, transcript) = (self.decoder.dialect(), self.session.transcript());
         let mut broadcast = Broadcast::new(&self.id, from, transcript, change, line, room);
-        self.groups.rounds += 1;
-        let round = self.groups.rounds;
-        for seat in self.seats.values_mut().filter(|seat| seat.is_live()) {
-            let place = seat.group(&mut self.groups);
-            let group = &mut self.groups.all[place];
+        self.buffers.rounds += 1;
+        let round = self.buffers.rounds;
+        for subscriber in self.subscribers.values_mut().filter(|subscriber| subscriber.is_live()) {
+            let place = subscriber.group(&mut self.buffers);
+            let group = &mut self.buffers.all[place];
             if group.told == round {
                 continue;
             }
             group.told = round;
-            let wants_seq = seat.client.wants_seq;
-            let listener = group.listener.as_mut().unwrap_or(&mut seat.listener);
-            listener.broadcast(&mut broadcast, wants_seq, &mut mint, &mut self.losses, &mut group.text);
+            let wants_seq = subscriber.client.wants_seq;
+            let encoder = group.encoder.as_mut().unwrap_or(&mut subscriber.encoder);
+            encoder.broadcast(&mut broadcast, wants_seq, &mut mint, &mut self.losses, &mut group.text);
         }
-        self.groups.passed = broadcast.into_room();
+        self.buffers.passed = broadcast.into_room();
         if let Some(alias) = alias {
-            self.alias(alias, &change.update);
+            self.add_alias(alias, &change.update);
         }
     }
 
     /// Tells all who are here of something that happens now and is not kept.
-    pub(super) fn tell_live(&mut self, update: Update, line: Option<&AgentLine<'_>>) {
+    pub(super) fn broadcast_unstored(&mut self, update: Update, line: Option<&AgentLine<'_>>) {
         let seq = self.session.transcript().seq();
-        self.tell(&Change { seq, created: 0, update, meta_before: None }, line);
+        self.broadcast(&Change { seq, created: 0, update, meta_before: None }, line);
     }
 
     /// Says something to one client, after what it has been told so far.
-    pub(super) fn say(&mut self, client: ClientId, frame: impl Into<Outgoing>) {
-        self.say_at(client, frame, None);
+    pub(super) fn send(&mut self, client: ClientId, frame: impl Into<Outgoing>) {
+        self.send_at(client, frame, None);
     }
 
-    pub(super) fn say_at(&mut self, client: ClientId, frame: impl Into<Outgoing>, marks: Option<&Marks>) {
+    pub(super) fn send_at(
+        &mut self,
+        client: ClientId,
+        frame: impl Into<Outgoing>,
+        offsets: Option<&BufferOffsets>,
+    ) {
         let seq = self.session.transcript().seq();
-        let Some(seat) = self.seats.get_mut(&client) else { return };
-        let place = if seat.is_live() { self.groups.place(&seat.client, marks) } else { 0 };
-        seat.say(frame.into(), place, seq);
+        let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
+        let place = if subscriber.is_live() { self.buffers.place(&subscriber.client, offsets) } else { 0 };
+        subscriber.send(frame.into(), place, seq);
     }
 
     /// Says the last that a client is told of this session, at its place among what it is told.
-    pub(super) fn say_last(&mut self, client: ClientId, frame: Frame, marks: Option<&Marks>) {
+    pub(super) fn send_last(&mut self, client: ClientId, frame: Frame, offsets: Option<&BufferOffsets>) {
         let seq = self.session.transcript().seq();
-        let Some(seat) = self.seats.get_mut(&client) else { return };
-        let place = if seat.is_live() { self.groups.place(&seat.client, marks) } else { 0 };
-        seat.say_last(frame, place, seq);
+        let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
+        let place = if subscriber.is_live() { self.buffers.place(&subscriber.client, offsets) } else { 0 };
+        subscriber.send_last(frame, place, seq);
     }
 
     /// Collects what live subscribers are sent.
     pub(super) fn flush(&mut self) {
-        for seat in self.seats.values_mut() {
-            seat.flush(&mut self.groups, &mut self.output.sends);
+        for subscriber in self.subscribers.values_mut() {
+            subscriber.flush(&mut self.buffers, &mut self.output.sends);
         }
-        self.groups.clear(|client| self.seats.contains_key(&client));
-        self.output.sends.extend(self.owed.drain(..).map(|(client, frame)| Delivery::new(client, frame)));
+        self.buffers.clear(|client| self.subscribers.contains_key(&client));
+        self.output
+            .sends
+            .extend(self.unattached_responses.drain(..).map(|(client, frame)| Delivery::new(client, frame)));
     }
 
     /// Sends a frame to a client that may not be attached.
-    pub(super) fn send_to(&mut self, client: ClientId, frame: Frame) {
+    pub(super) fn send_unattached(&mut self, client: ClientId, frame: Frame) {
         self.output.sends.push(Delivery::new(client, frame));
     }
 }

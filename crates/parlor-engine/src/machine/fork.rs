@@ -97,19 +97,19 @@ struct Native {
 }
 
 impl SessionMachine {
-    pub(super) fn fork(&mut self, client: &ClientInfo, request: &ForkRequest) {
-        match self.plan(client, request) {
+    pub(super) fn on_fork(&mut self, client: &ClientInfo, request: &ForkRequest) {
+        match self.plan_fork(client, request) {
             Ok(planned) => {
                 self.forks.planned.push(planned);
-                self.due.durable = true;
+                self.dirty.durable = true;
             }
-            Err(error) => self.send_to(client.id, Frame::error(&request.id, &error)),
+            Err(error) => self.send_unattached(client.id, Frame::error(&request.id, &error)),
         }
     }
 
-    fn plan(&mut self, client: &ClientInfo, request: &ForkRequest) -> Result<Planned, RpcError> {
+    fn plan_fork(&mut self, client: &ClientInfo, request: &ForkRequest) -> Result<Planned, RpcError> {
         let ForkRequest { id, params, kind, known_agent } = request;
-        let message = message_of(params)?.map(|message| self.unaliased(message));
+        let message = message_of(params)?.map(|message| self.resolve_alias(message));
         let point = match (kind, &message) {
             (ForkKind::Fork, None) => Point::End,
             (ForkKind::Fork, Some(message)) => Point::After(message.clone()),
@@ -246,9 +246,9 @@ impl SessionMachine {
     fn answer_to_fork(&mut self, client: &ClientInfo, row: &SessionRow, fork: &Fork) -> Object {
         let mut answer = Object::default();
         answer.set("sessionId", json::json(row.id.clone()));
-        let mut listener = Listener::new(client.dialect, &client.initialize);
+        let mut encoder = Listener::new(client.dialect, &client.initialize);
         let mut losses = Losses::default();
-        answer.add_missing(&listener.session_fields(self.session.transcript(), &mut losses));
+        answer.add_missing(&encoder.session_fields(self.session.transcript(), &mut losses));
         if let Some(fork) = JsonStr::from_literal(&row.id) {
             self.output.losses.push((fork.into(), losses));
         }
@@ -272,7 +272,7 @@ impl SessionMachine {
 
     /// What the agent said of this session that holds for a fork as well, until its agent says something of it.
     fn opened_for_fork(&self) -> Object {
-        let mut opened = self.opened.clone();
+        let mut opened = self.open_result.clone();
         opened.remove("_meta");
         opened
     }
@@ -330,7 +330,7 @@ impl SessionMachine {
     }
 
     /// Forks that waited for the agent go on, with it or without.
-    pub(super) fn go_on_with_forks(&mut self, error: Option<&RpcError>) {
+    pub(super) fn resume_forks(&mut self, error: Option<&RpcError>) {
         for planned in std::mem::take(&mut self.forks.waiting) {
             self.decide_fork(planned, error);
         }
@@ -360,13 +360,13 @@ impl SessionMachine {
     /// Forks that could not be stored do not exist; those that were stored before go on.
     pub(super) fn refuse_forks(&mut self, starts: Vec<ForkStart>, error: &RpcError) {
         self.output.forks.extend(starts);
-        self.go_on_with_forks(Some(error));
+        self.resume_forks(Some(error));
         let planned = std::mem::take(&mut self.forks.planned);
         let starts = std::mem::take(&mut self.output.forks);
         let (stored, lost): (Vec<_>, Vec<_>) = starts.into_iter().partition(|start| start.is_stored);
         self.output.forks = stored;
         for start in lost.into_iter().chain(planned.into_iter().map(|planned| planned.start)) {
-            self.send_to(start.client, Frame::error(&start.id, error));
+            self.send_unattached(start.client, Frame::error(&start.id, error));
         }
     }
 }

@@ -16,7 +16,7 @@ const MAX_WAITING: usize = 100;
 
 /// Something for the agent, as a client said it; without an id it wants no answer.
 #[derive(Debug)]
-pub(super) struct Forward {
+pub(super) struct WaitingCall {
     client: Arc<ClientInfo>,
     id: Option<RequestId>,
     method: String,
@@ -25,7 +25,7 @@ pub(super) struct Forward {
 
 impl SessionMachine {
     /// Passes on what only the agent can do. One that is not there is brought back for it.
-    pub(super) fn forward(
+    pub(super) fn on_forward(
         &mut self,
         client: Arc<ClientInfo>,
         id: Option<RequestId>,
@@ -40,26 +40,26 @@ impl SessionMachine {
                 Ok(()) => Frame::response(id, &Object::default()),
                 Err(error) => Frame::error(id, &error),
             };
-            return self.say(client.id, line);
+            return self.send(client.id, line);
         }
-        let forward = Forward { client, id, method, params };
+        let forward = WaitingCall { client, id, method, params };
         if self.agent.is_some() {
-            self.pass_on(forward);
+            self.forward_to_agent(forward);
         } else if self.waiting_calls.len() < MAX_WAITING {
             self.waiting_calls.push(forward);
             self.start_agent();
         } else {
             let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the agent: try again later");
-            self.refuse(&forward, &error);
+            self.refuse_call(&forward, &error);
         }
     }
 
     /// The agent is there, or there is a reason why it is not: what waited for it goes on.
-    pub(super) fn go_on_with_calls(&mut self, error: Option<&RpcError>) {
+    pub(super) fn resume_calls(&mut self, error: Option<&RpcError>) {
         for forward in std::mem::take(&mut self.waiting_calls) {
             match error {
-                None => self.pass_on(forward),
-                Some(error) => self.refuse(&forward, error),
+                None => self.forward_to_agent(forward),
+                Some(error) => self.refuse_call(&forward, error),
             }
         }
     }
@@ -68,29 +68,29 @@ impl SessionMachine {
     pub(super) fn refuse_calls(&mut self, error: &RpcError) {
         for forward in std::mem::take(&mut self.waiting_calls) {
             if let Some(id) = &forward.id {
-                self.send_to(forward.client.id, Frame::error(id, error));
+                self.send_unattached(forward.client.id, Frame::error(id, error));
             }
         }
     }
 
     /// A client does not want the answer any more. An agent that was asked decides what comes of it.
-    pub(super) fn unforward(&mut self, client: ClientId, id: &RequestId) {
-        let is_it = |waiting: &Forward| waiting.client.id == client && waiting.id.as_ref() == Some(id);
+    pub(super) fn cancel_forwarded_call(&mut self, client: ClientId, id: &RequestId) {
+        let is_it = |waiting: &WaitingCall| waiting.client.id == client && waiting.id.as_ref() == Some(id);
         if let Some(place) = self.waiting_calls.iter().position(is_it) {
             let forward = self.waiting_calls.remove(place);
             let error = RpcError::new(code::REQUEST_CANCELLED, "it was taken back");
-            return self.refuse(&forward, &error);
+            return self.refuse_call(&forward, &error);
         }
         self.command(AgentCommand::CancelForwarded(client, id.clone()));
     }
 
-    fn refuse(&mut self, forward: &Forward, error: &RpcError) {
+    fn refuse_call(&mut self, forward: &WaitingCall, error: &RpcError) {
         if let Some(id) = &forward.id {
-            self.say(forward.client.id, Frame::error(id, error));
+            self.send(forward.client.id, Frame::error(id, error));
         }
     }
 
-    fn pass_on(&mut self, mut forward: Forward) {
+    fn forward_to_agent(&mut self, mut forward: WaitingCall) {
         let Some(link) = &self.agent else { return };
         let to = link.agent.dialect;
         forward.params.set("sessionId", link.session.as_json());
@@ -109,7 +109,7 @@ impl SessionMachine {
             Err(loss) => {
                 self.losses.add(loss);
                 let message = format!("the agent's version of the protocol cannot be told this: {loss}");
-                return self.refuse(&forward, &RpcError::new(code::METHOD_NOT_FOUND, message));
+                return self.refuse_call(&forward, &RpcError::new(code::METHOD_NOT_FOUND, message));
             }
         };
         let Some(id) = forward.id else { return self.command(AgentCommand::Notify { method, params }) };
@@ -124,7 +124,7 @@ impl SessionMachine {
     }
 
     /// The agent answered what a client asked.
-    pub(super) fn forwarded(&mut self, call: &ForwardedCall, reply: Result<Json, Json>) {
+    pub(super) fn on_forwarded_response(&mut self, call: &ForwardedCall, reply: Result<Json, Json>) {
         let ForwardedCall { client, id, asked, method, params } = call;
         let client = *client;
         let line = match reply {
@@ -139,7 +139,7 @@ impl SessionMachine {
                     | parlor_json::Type::Number
                     | parlor_json::Type::String
                     | parlor_json::Type::Array => {
-                        return self.say_to(client, Frame::result(id, &result));
+                        return self.respond_to(client, Frame::result(id, &result));
                     }
                 };
                 let sets_option = method == "session/set_config_option";
@@ -151,13 +151,14 @@ impl SessionMachine {
                 if let Some(setting) = Setting::set_by(method, params, self.session.transcript()) {
                     self.on_setting_chosen(&setting);
                 }
-                self.learn(&result);
+                self.apply_reported_settings(&result);
                 if let Some(update) = chosen {
                     self.step(Input::Noted(update));
                 }
                 let mut said = result.clone();
-                if sets && let Some(seat) = self.seats.get_mut(&client) {
-                    let fields = seat.listener.session_fields(self.session.transcript(), &mut self.losses);
+                if sets && let Some(subscriber) = self.subscribers.get_mut(&client) {
+                    let fields =
+                        subscriber.encoder.session_fields(self.session.transcript(), &mut self.losses);
                     said.remove("modes");
                     said.remove("models");
                     said.remove("configOptions");
@@ -174,15 +175,15 @@ impl SessionMachine {
                 Frame::response(id, &said)
             }
         };
-        self.say_to(client, line);
+        self.respond_to(client, line);
     }
 
     /// Answers a client in its place among what it is told, or by itself if it has closed the session.
-    fn say_to(&mut self, client: ClientId, frame: Frame) {
-        if self.seats.contains_key(&client) {
-            self.say(client, frame);
+    fn respond_to(&mut self, client: ClientId, frame: Frame) {
+        if self.subscribers.contains_key(&client) {
+            self.send(client, frame);
         } else {
-            self.send_to(client, frame);
+            self.send_unattached(client, frame);
         }
     }
 }

@@ -36,13 +36,13 @@ pub use self::requests::cannot_ask;
 pub use self::subscriber::MAX_UNSENT;
 
 use self::aliases::Aliases;
-use self::attach::Leaving;
-use self::broadcast::{Groups, Marks};
-use self::forward::Forward;
-use self::persist::Due;
-use self::requests::Asked;
-use self::search_index::Unworded;
-use self::subscriber::Seat;
+use self::attach::Closing;
+use self::broadcast::{BroadcastBuffers, BufferOffsets};
+use self::forward::WaitingCall;
+use self::persist::DirtyFlags;
+use self::requests::PeerRequest;
+use self::search_index::IndexBacklog;
+use self::subscriber::Subscriber;
 use crate::rows::SessionRow;
 use crate::stored::{self, StoredSession};
 use crate::{
@@ -62,7 +62,7 @@ pub struct SessionMachine {
     row_stored: Option<SessionRow>,
     row_written: Duration,
     /// The time that the agent gave as the last activity, while lists show it.
-    agents_time: Option<JsonStr>,
+    agent_updated_at: Option<JsonStr>,
     decoder: Decoder,
     /// Delays updates of title and metadata that the agent sends too fast.
     throttle: InfoThrottle,
@@ -80,43 +80,43 @@ pub struct SessionMachine {
     /// The settings that the agent did not accept again, until the sender of a prompt was told.
     refused_settings: Option<RefusedSettings>,
     /// Whether the agent has to be given the conversation with the next prompt.
-    hand_over: bool,
+    needs_context: bool,
     /// The prompt with which it was given the conversation, until its turn is over.
-    handed: Option<PromptId>,
-    seats: BTreeMap<ClientId, Seat>,
-    leaving: Leaving,
+    context_sent_with: Option<PromptId>,
+    subscribers: BTreeMap<ClientId, Subscriber>,
+    closing: Closing,
     /// What is handled before any other event.
     pending: VecDeque<Pending>,
     /// The requests that are answered with the outcomes of prompts.
     prompts: HashMap<PromptId, (ClientId, RequestId)>,
     /// Prompts without a request.
-    unasked: HashSet<PromptId>,
+    prompts_without_request: HashSet<PromptId>,
     next_prompt: u64,
     /// The queued prompts, as drivers were last told.
-    held: Vec<Held>,
-    held_changed: bool,
-    questions: HashMap<QuestionId, Asked>,
+    queue: Vec<Held>,
+    queue_changed: bool,
+    requests: HashMap<QuestionId, PeerRequest>,
     next_question: u64,
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
-    waiting_calls: Vec<Forward>,
+    waiting_calls: Vec<WaitingCall>,
     /// `_parlor/settled` requests that are answered once the agent is bound.
-    unsettled: Vec<RequestId>,
+    settled_requests: Vec<RequestId>,
     aliases: Aliases,
-    unsaved: Unsaved,
-    unworded: Unworded,
-    due: Due,
+    dirty_rows: Unsaved,
+    index_backlog: IndexBacklog,
+    dirty: DirtyFlags,
     /// Responses to clients that are not attached.
-    owed: Vec<(ClientId, Frame)>,
+    unattached_responses: Vec<(ClientId, Frame)>,
     /// Whether a person has set a title that the agent has not been told.
-    retitled: bool,
+    is_title_unsent: bool,
     /// The agent's response when it opened the session, without modes, models, options and commands.
-    opened: Object,
+    open_result: Object,
     /// Effects that are decided when all events of the batch are handled.
     effects: Vec<Effect>,
-    groups: Groups,
+    buffers: BroadcastBuffers,
     /// The step that is used again for every update, so that its lists keep their capacity.
-    room: Step,
+    scratch: Step,
     losses: Losses,
     last_active: Duration,
     /// The last change that the store has.
@@ -147,13 +147,13 @@ enum Pending {
 }
 
 /// Offsets in the broadcast buffers at points of one step.
-struct StepMarks {
+struct StepOffsets {
     /// Before all changes.
-    before: Marks,
+    before: BufferOffsets,
     /// Before the messages that prompts became.
-    inserted: Vec<(PromptId, Marks)>,
+    inserted: Vec<(PromptId, BufferOffsets)>,
     /// Where the turn ended, else at the end.
-    ended: Marks,
+    ended: BufferOffsets,
 }
 
 impl SessionMachine {
@@ -165,14 +165,15 @@ impl SessionMachine {
         let dialect = stored::dialect_of(&row).unwrap_or(Dialect::V1);
         let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
         let was_busy = row.busy;
-        let unworded = if was_busy { Unworded::of_last_turn(&transcript) } else { Unworded::default() };
+        let index_backlog =
+            if was_busy { IndexBacklog::of_last_turn(&transcript) } else { IndexBacklog::default() };
         let session = Session::new(transcript, live::WORDS, kept.as_ref());
         let mut machine = Self {
             id,
             // A client that attaches is sent these; from then on it is sent changes.
-            held: session.held(),
+            queue: session.held(),
             session,
-            agents_time: stored::updated_at(&row),
+            agent_updated_at: stored::updated_at(&row),
             row,
             row_stored: None,
             row_written: Duration::ZERO,
@@ -186,30 +187,30 @@ impl SessionMachine {
             epoch: AgentEpoch::NONE,
             starting: None,
             refused_settings: None,
-            hand_over: false,
-            handed: None,
-            seats: BTreeMap::new(),
-            leaving: Leaving::default(),
+            needs_context: false,
+            context_sent_with: None,
+            subscribers: BTreeMap::new(),
+            closing: Closing::default(),
             pending: VecDeque::new(),
             prompts: HashMap::new(),
-            unasked: HashSet::new(),
+            prompts_without_request: HashSet::new(),
             next_prompt,
-            held_changed: false,
-            questions: HashMap::new(),
+            queue_changed: false,
+            requests: HashMap::new(),
             next_question: 0,
             forks: fork::Forks::default(),
             waiting_calls: Vec::new(),
-            unsettled: Vec::new(),
+            settled_requests: Vec::new(),
             aliases: Aliases::restored(aliases.as_deref()),
-            unsaved: Unsaved::default(),
-            unworded,
-            due: Due::default(),
-            owed: Vec::new(),
-            retitled: false,
-            opened: opened.unwrap_or_default(),
+            dirty_rows: Unsaved::default(),
+            index_backlog,
+            dirty: DirtyFlags::default(),
+            unattached_responses: Vec::new(),
+            is_title_unsent: false,
+            open_result: opened.unwrap_or_default(),
             effects: Vec::new(),
-            groups: Groups::default(),
-            room: Step::default(),
+            buffers: BroadcastBuffers::default(),
+            scratch: Step::default(),
             losses: Losses::default(),
             last_active: now.monotonic,
             stored: 0,
@@ -220,7 +221,7 @@ impl SessionMachine {
             let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
             machine.step(Input::AgentGone(live::failed_state(&error)));
             // Whatever its last state says, no turn runs.
-            machine.due.row |= std::mem::take(&mut machine.row.busy);
+            machine.dirty.row |= std::mem::take(&mut machine.row.busy);
         }
         machine
     }
@@ -257,7 +258,7 @@ impl SessionMachine {
 
     /// The clients that are attached.
     pub fn subscribers(&self) -> impl Iterator<Item = ClientId> {
-        self.seats.keys().copied()
+        self.subscribers.keys().copied()
     }
 
     /// Whether events wait that the session itself made: call [`handle`](Self::handle), also without events.
@@ -283,22 +284,22 @@ impl SessionMachine {
         has_room: &dyn Fn(ClientId) -> bool,
     ) -> Output {
         self.now = now;
-        self.settle_pace(has_room);
+        self.update_lag(has_room);
         let pending = std::mem::take(&mut self.pending);
         for next in pending.into_iter().chain(events.into_iter().map(Pending::Event)) {
             match next {
                 next if self.end.is_some() => self.pending.push_back(next),
                 Pending::Event(event) => self.on_event(event),
-                Pending::CaughtUp(client) => self.seated(client),
+                Pending::CaughtUp(client) => self.on_caught_up(client),
             }
         }
         // Before the agent is sent anything that is not in the forks.
         self.decide_forks();
-        self.act();
-        self.tell_held();
+        self.decide_effects();
+        self.send_queue_changes();
         self.flush();
-        self.let_go();
-        self.pump_all();
+        self.detach_closed();
+        self.replay_all();
         let batch = self.batch();
         Output { batch, ..self.take_output() }
     }
@@ -326,7 +327,7 @@ impl SessionMachine {
     /// meanwhile.
     pub fn finish(&mut self, rest: impl IntoIterator<Item = Event>) -> Output {
         let no_session = no_session(&self.id);
-        self.go_on_with_forks(Some(&no_session));
+        self.resume_forks(Some(&no_session));
         let refused = match &self.end {
             Some(SessionEnd::Failed(error)) => Some(error.clone()),
             Some(SessionEnd::Deleted) => Some(no_session),
@@ -335,13 +336,13 @@ impl SessionMachine {
         if let Some(error) = refused {
             self.refuse_calls(&error);
             if matches!(self.end, Some(SessionEnd::Deleted)) {
-                self.tell_those_behind(&error);
+                self.end_replays(&error);
             }
             let pending = std::mem::take(&mut self.pending).into_iter().filter_map(|pending| match pending {
                 Pending::Event(event) => Some(event),
                 Pending::CaughtUp(_) => None,
             });
-            let deferred = std::mem::take(&mut self.leaving.deferred);
+            let deferred = std::mem::take(&mut self.closing.deferred);
             for event in pending.chain(deferred).chain(rest) {
                 self.refuse_event(&event, &error);
             }
@@ -357,10 +358,10 @@ impl SessionMachine {
                 let is_done = call.is_satisfied_without_session() && error.code() == code::RESOURCE_NOT_FOUND;
                 let frame =
                     if is_done { Frame::response(id, &Object::default()) } else { Frame::error(id, error) };
-                self.send_to(client.id, frame);
+                self.send_unattached(client.id, frame);
             }
             Event::Agent(_, AgentEvent::Response(crate::AgentCall::Forwarded(call), _)) => {
-                self.send_to(call.client, Frame::error(&call.id, error));
+                self.send_unattached(call.client, Frame::error(&call.id, error));
             }
             Event::Agent(..)
             | Event::Drained(_)
@@ -382,28 +383,28 @@ impl SessionMachine {
         match event {
             Event::Client { client, is_connected, call } => {
                 // A client that closes the session is answered before anything else comes of its calls.
-                if self.is_leaving(client.id) {
+                if self.is_closing(client.id) {
                     return self.defer(Event::Client { client, is_connected, call });
                 }
                 self.on_call(client, is_connected, call);
             }
-            Event::Drained(client) => self.drained(client),
-            Event::Disconnected(client) => self.left(client),
-            Event::CancelRequest { client, id } => self.take_back(client, &id),
+            Event::Drained(client) => self.on_drained(client),
+            Event::Disconnected(client) => self.on_disconnected(client),
+            Event::CancelRequest { client, id } => self.cancel_client_request(client, &id),
             Event::CancelTurn { by, scope } => self.step(Input::Cancelled { by, scope }),
-            Event::Answered { question, by, answer } => self.answered(question, by, answer),
-            Event::Relay { id, frame, clients } => self.relay(id, &frame, &clients),
+            Event::Answered { question, by, answer } => self.on_answer(question, by, answer),
+            Event::Relay { id, frame, clients } => self.on_relay(id, &frame, &clients),
             Event::Agent(epoch, event) if epoch < self.epoch => {
                 let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
                 self.refuse_event(&Event::Agent(epoch, event), &error);
             }
             Event::Agent(_, event) => self.on_agent_event(event),
-            Event::Begun { agent, replay } => self.begin(*agent, replay),
-            Event::AgentReady(restored) => self.agent_ready(restored.map(|restored| *restored)),
-            Event::Timer(Timer::Cancel(epoch, cancelled)) => self.cancel_overdue(epoch, &cancelled),
-            Event::Timer(Timer::Throttle) => self.info_due(),
-            Event::Terminal(event) => self.terminal(event),
-            Event::Tick { idle, idle_unrestorable } => self.tick(idle, idle_unrestorable),
+            Event::Begun { agent, replay } => self.on_begun(*agent, replay),
+            Event::AgentReady(restored) => self.on_agent_ready(restored.map(|restored| *restored)),
+            Event::Timer(Timer::Cancel(epoch, cancelled)) => self.on_cancel_timeout(epoch, &cancelled),
+            Event::Timer(Timer::Throttle) => self.on_throttle_timer(),
+            Event::Terminal(event) => self.on_terminal(event),
+            Event::Tick { idle, idle_unrestorable } => self.on_tick(idle, idle_unrestorable),
             Event::Stop => {
                 self.flush_info();
                 self.end = Some(SessionEnd::Stopped);
@@ -415,40 +416,40 @@ impl SessionMachine {
         match call {
             ClientCall::Attach { id, from, cwd } => {
                 if is_connected {
-                    self.join(client, id, &from, cwd);
+                    self.attach(client, id, &from, cwd);
                 }
             }
             // A fork and a deletion are calls of clients that need not be attached.
-            ClientCall::Fork(request) => self.fork(&client, &request),
-            ClientCall::Delete { id } => self.delete(&client, &id, is_connected),
-            ClientCall::SetTitle { id, title } => self.set_title(&client, &id, title),
-            ClientCall::Status { id } => self.status(&client, &id),
-            ClientCall::Archive { id, archived } => self.archive(&client, id, archived),
-            ClientCall::Close { id } => self.close(&client, id),
-            ClientCall::Follow => self.attach(&client, is_connected),
+            ClientCall::Fork(request) => self.on_fork(&client, &request),
+            ClientCall::Delete { id } => self.on_delete(&client, &id, is_connected),
+            ClientCall::SetTitle { id, title } => self.on_set_title(&client, &id, title),
+            ClientCall::Status { id } => self.on_status(&client, &id),
+            ClientCall::Archive { id, archived } => self.on_archive(&client, id, archived),
+            ClientCall::Close { id } => self.on_close(&client, id),
+            ClientCall::Follow => self.follow(&client, is_connected),
             ClientCall::Prompt { id, params } => {
-                self.attach(&client, is_connected);
-                self.prompt(&client, id, params);
+                self.follow(&client, is_connected);
+                self.on_prompt(&client, id, params);
             }
             ClientCall::Say { content, answer } => {
-                self.attach(&client, is_connected);
-                self.speak(&client, content, answer);
+                self.follow(&client, is_connected);
+                self.on_say(&client, content, answer);
             }
             ClientCall::WithdrawPrompt { id, prompt } => {
-                self.attach(&client, is_connected);
-                self.withdraw_prompt(&client, &id, prompt);
+                self.follow(&client, is_connected);
+                self.on_withdraw_prompt(&client, &id, prompt);
             }
             ClientCall::Forward { id, method, params } => {
-                self.attach(&client, is_connected);
-                self.forward(client, id, method, params);
+                self.follow(&client, is_connected);
+                self.on_forward(client, id, method, params);
             }
         }
     }
 
     /// Keeps an event of a client that closes the session until that is done.
     fn defer(&mut self, event: Event) {
-        if self.leaving.deferred.len() < MAX_DEFERRED {
-            self.leaving.deferred.push(event);
+        if self.closing.deferred.len() < MAX_DEFERRED {
+            self.closing.deferred.push(event);
         } else {
             let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the session to be closed");
             self.refuse_event(&event, &error);
@@ -457,51 +458,53 @@ impl SessionMachine {
 
     fn on_agent_event(&mut self, event: AgentEvent) {
         match event {
-            AgentEvent::Updates(lines) => self.lines(&lines),
-            AgentEvent::Request { id, method, params } => self.agent_asks(id, method, params),
-            AgentEvent::FileAllowed { id, method, params } => self.file_allowed(id, method, params),
-            AgentEvent::CancelRequest(id) => self.agent_unasks(&id),
-            AgentEvent::Notification(line) => self.agent_notes(&line),
-            AgentEvent::Response(call, reply) => self.agent_answered(call, reply),
-            AgentEvent::Gone(error) => self.agent_gone(&error),
+            AgentEvent::Updates(lines) => self.on_updates(&lines),
+            AgentEvent::Request { id, method, params } => self.on_agent_request(id, method, params),
+            AgentEvent::FileAllowed { id, method, params } => self.on_file_allowed(id, method, params),
+            AgentEvent::CancelRequest(id) => self.on_agent_cancels_request(&id),
+            AgentEvent::Notification(line) => self.on_agent_notification(&line),
+            AgentEvent::Response(call, reply) => self.on_agent_response(call, reply),
+            AgentEvent::Gone(error) => self.on_agent_gone(&error),
         }
     }
 
     /// Lets the session take one input.
     fn step(&mut self, input: Input) {
-        let mut step = std::mem::take(&mut self.room);
+        let mut step = std::mem::take(&mut self.scratch);
         let ids = &mut self.ids;
         self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
-        let before = self.marks_for(&step);
-        let marks = self.took(&mut step, before, None);
-        self.effects(step, &marks);
+        let before = self.offsets_for(&step);
+        let offsets = self.on_applied(&mut step, before, None);
+        self.on_effects(step, &offsets);
     }
 
     /// Takes an update of the agent, with its line.
-    fn step_said(&mut self, update: Update, naming: Naming, line: Option<&AgentLine<'_>>) {
+    fn step_update(&mut self, update: Update, naming: Naming, line: Option<&AgentLine<'_>>) {
         self.on_settings_reported(&update);
-        let mut step = std::mem::take(&mut self.room);
+        let mut step = std::mem::take(&mut self.scratch);
         let ids = &mut self.ids;
         let input = Input::Said(update, naming);
         self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
-        let before = self.marks_for(&step);
-        let marks = self.took(&mut step, before, Some((naming, line)));
-        self.effects(step, &marks);
+        let before = self.offsets_for(&step);
+        let offsets = self.on_applied(&mut step, before, Some((naming, line)));
+        self.on_effects(step, &offsets);
     }
 
     /// Passes every applied change to all that observe changes: the decoder, the rows to write, the search index, the list
     /// row and the broadcast. `before` has the offsets before the step, `said` how the agent spelled the change.
-    fn took(
+    fn on_applied(
         &mut self,
         step: &mut Step,
-        before: Marks,
+        before: BufferOffsets,
         said: Option<(Naming, Option<&AgentLine<'_>>)>,
-    ) -> StepMarks {
+    ) -> StepOffsets {
         let mut places = Vec::new();
         for Inserted { prompt, by, message, content, place } in step.inserted.drain(..) {
             // A client that did not send the prompt in these words is sent the message.
-            if let Some(seat) = self.seats.get_mut(&by).filter(|_| !self.unasked.contains(&prompt)) {
-                seat.listener.sent(&message, &content);
+            if let Some(subscriber) =
+                self.subscribers.get_mut(&by).filter(|_| !self.prompts_without_request.contains(&prompt))
+            {
+                subscriber.encoder.sent(&message, &content);
             }
             places.push((place, prompt));
         }
@@ -510,35 +513,35 @@ impl SessionMachine {
         let ended_after = step.ended_after;
         for (place, change) in step.changes.drain(..).enumerate() {
             if ended_after == Some(place) {
-                ended = Some(self.groups.marks());
+                ended = Some(self.buffers.offsets());
             }
             let here = places.iter().filter(|(at, _)| *at == place);
-            inserted.extend(here.map(|(_, prompt)| (*prompt, self.groups.marks())));
+            inserted.extend(here.map(|(_, prompt)| (*prompt, self.buffers.offsets())));
             if let Some((naming, _)) = said {
                 self.decoder.took(&change, naming);
             }
-            self.unsaved.note(&change);
-            self.unworded.note(&change, self.session.transcript());
-            self.changed(&change);
-            self.tell(&change, said.and_then(|(_, line)| line));
+            self.dirty_rows.note(&change);
+            self.index_backlog.note(&change, self.session.transcript());
+            self.update_row(&change);
+            self.broadcast(&change, said.and_then(|(_, line)| line));
         }
-        StepMarks { before, inserted, ended: ended.unwrap_or_else(|| self.marks_for(step)) }
+        StepOffsets { before, inserted, ended: ended.unwrap_or_else(|| self.offsets_for(step)) }
     }
 
     /// The offsets now, if anything of a step is going to be put there.
-    fn marks_for(&self, step: &Step) -> Marks {
-        let is_needed = !step.effects.is_empty() || !self.leaving.endings.is_empty();
-        if is_needed { self.groups.marks() } else { Marks::default() }
+    fn offsets_for(&self, step: &Step) -> BufferOffsets {
+        let is_needed = !step.effects.is_empty() || !self.closing.responses.is_empty();
+        if is_needed { self.buffers.offsets() } else { BufferOffsets::default() }
     }
 
     /// Handles the effects of a step: responses and requests to clients take their place among the changes at once, the rest
     /// is decided at the end of the batch.
-    fn effects(&mut self, mut step: Step, marks: &StepMarks) {
-        self.due.kept |= std::mem::take(&mut step.upkeep);
-        self.due.durable |= std::mem::take(&mut step.durable);
+    fn on_effects(&mut self, mut step: Step, offsets: &StepOffsets) {
+        self.dirty.side_state |= std::mem::take(&mut step.upkeep);
+        self.dirty.durable |= std::mem::take(&mut step.durable);
         step.ended_after = None;
         for (prompt, state) in step.ended.drain(..) {
-            self.turn_ended(prompt, (live::WORDS.ended)(&state) == TurnEnd::Completed);
+            self.on_turn_ended(prompt, (live::WORDS.ended)(&state) == TurnEnd::Completed);
         }
         for refused in step.refused.drain(..) {
             self.losses.add(LossKind::UpdateRefused);
@@ -546,11 +549,11 @@ impl SessionMachine {
         }
         for effect in step.effects.drain(..) {
             match effect {
-                Effect::Settle { prompt, by, outcome } => self.settle(prompt, by, &outcome, marks),
-                Effect::Ask(question, client) => self.ask(question, client),
-                Effect::Withdraw(question, client) => self.withdraw(question, client),
-                Effect::HeldChanged => self.held_changed = true,
-                Effect::Decided { question, by, result } => self.decided(question, by, &result),
+                Effect::Settle { prompt, by, outcome } => self.respond_prompt(prompt, by, &outcome, offsets),
+                Effect::Ask(question, client) => self.send_request(question, client),
+                Effect::Withdraw(question, client) => self.cancel_request(question, client),
+                Effect::HeldChanged => self.queue_changed = true,
+                Effect::Decided { question, by, result } => self.record_decision(question, by, &result),
                 Effect::Send(_)
                 | Effect::Recall(_)
                 | Effect::Interrupt
@@ -558,8 +561,8 @@ impl SessionMachine {
                 | Effect::NeedAgent => self.effects.push(effect),
             }
         }
-        self.room = step;
-        self.answer_endings(&marks.ended);
+        self.scratch = step;
+        self.respond_at_turn_end(&offsets.ended);
     }
 
     fn agent_dialect(&self) -> Dialect {
@@ -574,7 +577,7 @@ impl SessionMachine {
     }
 
     /// Answers a request of the agent.
-    fn respond(&mut self, id: RequestId, reply: Result<parlor_json::Json, parlor_json::Json>) {
+    fn respond_to_agent(&mut self, id: RequestId, reply: Result<parlor_json::Json, parlor_json::Json>) {
         self.command(AgentCommand::Respond { id, reply });
     }
 
@@ -587,11 +590,11 @@ impl SessionMachine {
     }
 
     /// Time passed: a session that nobody uses is evicted.
-    fn tick(&mut self, idle: Duration, idle_unrestorable: Duration) {
+    fn on_tick(&mut self, idle: Duration, idle_unrestorable: Duration) {
         let is_restorable = self.agent.as_ref().is_none_or(|link| link.agent.restores());
         let idle = if is_restorable { idle } else { idle_unrestorable };
         let background = self.session.is_busy() || self.reports_background();
-        if self.seats.is_empty()
+        if self.subscribers.is_empty()
             && !background
             && self.starting.is_none()
             && !self.forks.has_waiting()

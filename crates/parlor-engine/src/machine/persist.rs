@@ -9,7 +9,7 @@ use parlor_session::session::{ClientId, Input, QuestionId, TITLE_MARK};
 use parlor_session::{Change, Decider, Row, Slot, Target, Update};
 use parlor_wire::{RpcError, code};
 
-use super::search_index::Turn;
+use super::search_index::TurnPhase;
 use super::{SessionEnd, SessionMachine};
 use crate::rows::{Batch, SessionRow, Write};
 use crate::stored::{self, ALIASES, KEPT, OPENED};
@@ -21,11 +21,11 @@ const ACTIVITY: Duration = Duration::from_secs(1);
 /// What has to be written besides changes of the transcript.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each of them is due or not by itself")]
-pub(super) struct Due {
+pub(super) struct DirtyFlags {
     /// The session's row.
     pub(super) row: bool,
     /// The state beside the transcript.
-    pub(super) kept: bool,
+    pub(super) side_state: bool,
     /// The aliases of messages.
     pub(super) aliases: bool,
     /// The agent's response when it opened the session.
@@ -47,11 +47,11 @@ impl SessionMachine {
     }
 
     /// A change was taken: looks whether it shows in lists.
-    pub(super) fn changed(&mut self, change: &Change) {
+    pub(super) fn update_row(&mut self, change: &Change) {
         match &change.update {
             Update::State(state) => {
                 let busy = state.activity.is_busy();
-                self.due.row |= busy != self.row.busy;
+                self.dirty.row |= busy != self.row.busy;
                 self.row.busy = busy;
             }
             Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
@@ -65,7 +65,7 @@ impl SessionMachine {
                 let was_made = self.row.title.is_none();
                 if stored::title(&self.row) != title || was_made != (is_made || title.is_none()) {
                     stored::set_title(&mut self.row, title.as_ref(), is_made);
-                    self.due.row = true;
+                    self.dirty.row = true;
                 }
             }
             Update::Upsert { target: Target::Slot(_), .. } => {}
@@ -75,7 +75,7 @@ impl SessionMachine {
             | Update::Output { .. }
             | Update::Remove { .. }
             | Update::Note { .. } => {
-                if self.agents_time.is_some() {
+                if self.agent_updated_at.is_some() {
                     self.set_updated_at(None);
                 }
             }
@@ -84,26 +84,26 @@ impl SessionMachine {
 
     fn set_updated_at(&mut self, time: Option<JsonStr>) {
         stored::set_updated_at(&mut self.row, time.as_ref());
-        self.agents_time = time;
-        self.due.row = true;
+        self.agent_updated_at = time;
+        self.dirty.row = true;
     }
 
     /// A person decided something: that is on record before the agent acts on it.
-    pub(super) fn decided(&mut self, question: QuestionId, by: ClientId, result: &Json) {
-        let Some(asked) = self.questions.get(&question) else { return };
-        let by = match self.seats.get(&by) {
-            Some(seat) => seat.client.decider(),
+    pub(super) fn record_decision(&mut self, question: QuestionId, by: ClientId, result: &Json) {
+        let Some(asked) = self.requests.get(&question) else { return };
+        let by = match self.subscribers.get(&by) {
+            Some(subscriber) => subscriber.client.decider(),
             None => Decider { client: by, name: None },
         };
         let decision = event::decision(&asked.method, &asked.params, result, by);
         self.step(Input::Happened(decision));
-        self.due.durable = true;
+        self.dirty.durable = true;
     }
 
     /// What has to be stored now.
     pub(super) fn batch(&mut self) -> Batch {
         let writes = self.writes();
-        let durable = std::mem::take(&mut self.due.durable);
+        let durable = std::mem::take(&mut self.dirty.durable);
         Batch { writes, durable }
     }
 
@@ -112,7 +112,7 @@ impl SessionMachine {
         // What was forked in the last moment outlives the session.
         let mut writes = if is_deleted && !self.has_new_forks() { Vec::new() } else { self.changes() };
         if is_deleted {
-            self.due.durable = true;
+            self.dirty.durable = true;
             writes.push(Write::Delete { session: self.id.as_json().as_literal().to_owned() });
             writes.extend(deleted_agent_session(&self.row));
         }
@@ -123,38 +123,38 @@ impl SessionMachine {
     fn changes(&mut self) -> Vec<Write> {
         let session = self.id.as_json().as_literal().to_owned();
         let mut writes = Vec::new();
-        if !self.unsaved.is_empty() {
+        if !self.dirty_rows.is_empty() {
             self.last_active = self.now.monotonic;
             if self.now.monotonic.saturating_sub(self.row_written) >= ACTIVITY {
-                self.due.row = true;
+                self.dirty.row = true;
                 self.row_stored = None;
             }
         }
         // A short turn that begins and ends in one go leaves the row as it was.
-        if std::mem::take(&mut self.due.row) && self.row_stored.as_ref() != Some(&self.row) {
+        if std::mem::take(&mut self.dirty.row) && self.row_stored.as_ref() != Some(&self.row) {
             self.row_written = self.now.monotonic;
             // Lists go by it, and never back, whatever the clock does.
             self.row.active_at = self.now.wall.0.max(self.row.active_at);
             self.row_stored = Some(self.row.clone());
             writes.push(Write::Session(self.row.clone()));
         }
-        if std::mem::take(&mut self.due.kept) {
+        if std::mem::take(&mut self.dirty.side_state) {
             // It may have to be kept before anything was said, and a store numbers from 1.
             let seq = self.session.transcript().seq().max(1);
             let body = Some(self.session.kept().to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
         }
-        if std::mem::take(&mut self.due.opened) {
+        if std::mem::take(&mut self.dirty.opened) {
             let seq = self.session.transcript().seq().max(1);
-            let body = Some(self.opened.to_json().as_str().to_owned());
+            let body = Some(self.open_result.to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: OPENED.to_owned(), seq, body });
         }
-        if std::mem::take(&mut self.due.aliases) {
+        if std::mem::take(&mut self.dirty.aliases) {
             let seq = self.session.transcript().seq().max(1);
             let body = Some(self.aliases.to_json());
             writes.push(Write::Slot { session: session.clone(), name: ALIASES.to_owned(), seq, body });
         }
-        for row in self.unsaved.take(self.session.transcript()) {
+        for row in self.dirty_rows.take(self.session.transcript()) {
             let session = session.clone();
             writes.push(match row {
                 Row::Entry { created, seq, head, content } => {
@@ -167,11 +167,11 @@ impl SessionMachine {
             });
         }
         let turn = match (&self.end, self.row.busy) {
-            (Some(_), _) => Turn::Ends,
-            (None, true) => Turn::Runs,
-            (None, false) => Turn::Rests,
+            (Some(_), _) => TurnPhase::Ended,
+            (None, true) => TurnPhase::Running,
+            (None, false) => TurnPhase::Idle,
         };
-        writes.extend(self.unworded.take(&session, self.session.transcript(), turn, self.now.wall.0));
+        writes.extend(self.index_backlog.take(&session, self.session.transcript(), turn, self.now.wall.0));
         writes.extend(self.fork_writes());
         writes
     }
@@ -190,30 +190,32 @@ impl SessionMachine {
         let unsent = std::mem::take(&mut output.sends).into_iter();
         self.output.sends = unsent.filter_map(|send| send.if_not_stored(&error)).collect();
         let ids = &mut self.ids;
-        for seat in self.seats.values_mut() {
+        for subscriber in self.subscribers.values_mut() {
             let mut frames = Vec::new();
-            for (frame, is_stored) in seat.unsaid(self.stored) {
-                let send = Delivery { is_stored, ..Delivery::new(seat.client.id, frame) };
+            for (frame, is_stored) in subscriber.take_unsent(self.stored) {
+                let send = Delivery { is_stored, ..Delivery::new(subscriber.client.id, frame) };
                 self.output.sends.extend(send.if_not_stored(&error));
             }
             let update = Update::State(state.clone());
-            for update in seat.listener.tell(&update, telling, &mut || ids.new_id(), &mut self.losses) {
+            for update in subscriber.encoder.tell(&update, telling, &mut || ids.new_id(), &mut self.losses) {
                 frames.push(Frame::updates(live::update_line(&self.id, &update, None)));
             }
-            if let Some(request) = seat.asked() {
+            if let Some(request) = subscriber.open_request() {
                 frames.push(Frame::error(&request.id, &error));
             }
             for (by, id) in self.prompts.values() {
-                if *by == seat.client.id {
+                if *by == subscriber.client.id {
                     frames.push(Frame::error(id, &error));
                 }
             }
-            self.output.sends.extend(frames.into_iter().map(|frame| Delivery::new(seat.client.id, frame)));
+            self.output
+                .sends
+                .extend(frames.into_iter().map(|frame| Delivery::new(subscriber.client.id, frame)));
         }
-        for ending in self.leaving.endings.drain(..) {
+        for ending in self.closing.responses.drain(..) {
             self.output.sends.push(Delivery::new(ending.client, Frame::error(&ending.id, &error)));
         }
-        for owed in self.owed.drain(..) {
+        for owed in self.unattached_responses.drain(..) {
             if let Some(id) = owed.1.response_to() {
                 self.output.sends.push(Delivery::new(owed.0, Frame::error(id, &error)));
             }
@@ -235,13 +237,13 @@ impl SessionMachine {
     }
 }
 
-/// Marks the agent's session of a deleted session as deleted: its agent may still list it.
+/// BufferOffsets the agent's session of a deleted session as deleted: its agent may still list it.
 pub fn deleted_agent_session(row: &SessionRow) -> Option<Write> {
     let id = row.agent_session.as_deref()?;
     Some(Write::Value { key: deleted_key(id), value: Some("true".to_owned()) })
 }
 
-/// The key of the value that marks an agent's session as deleted.
+/// The key of the value that offsets an agent's session as deleted.
 pub fn deleted_key(agent_session: &str) -> String {
     format!("deleted {agent_session}")
 }

@@ -8,18 +8,18 @@ use parlor_session::session::{ClientId, Input, Prompt, PromptId, Settled};
 use parlor_session::{EventKind, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::broadcast::Marks;
-use super::{SessionMachine, StepMarks};
+use super::broadcast::BufferOffsets;
+use super::{SessionMachine, StepOffsets};
 use crate::{ClientInfo, Frame, json};
 
 impl SessionMachine {
-    pub(super) fn prompt(&mut self, client: &Arc<ClientInfo>, id: RequestId, mut params: Object) {
+    pub(super) fn on_prompt(&mut self, client: &Arc<ClientInfo>, id: RequestId, mut params: Object) {
         let content = params.remove("prompt").unwrap_or_else(Json::null);
         if let Err(error) = self.check_prompt(&content) {
-            return self.say(client.id, Frame::error(&id, &error));
+            return self.send(client.id, Frame::error(&id, &error));
         }
-        if let Some(error) = self.refusal() {
-            return self.say(client.id, Frame::error(&id, &error));
+        if let Some(error) = self.take_refusal() {
+            return self.send(client.id, Frame::error(&id, &error));
         }
         self.set_archived(false);
         params.remove("sessionId");
@@ -48,54 +48,60 @@ impl SessionMachine {
     }
 
     /// A client says something without asking what comes of it. Should the agent not want it, the session says so.
-    pub(super) fn speak(
+    pub(super) fn on_say(
         &mut self,
         client: &Arc<ClientInfo>,
         content: Json,
         answer: Option<(RequestId, Object)>,
     ) {
         if let Some((id, answer)) = answer {
-            self.say(client.id, Frame::response(&id, &answer));
+            self.send(client.id, Frame::response(&id, &answer));
         }
-        if let Some(error) = self.refusal() {
-            return self.settle_unasked(&Settled::Rejected { error: json::error_object(&error), by: None });
+        if let Some(error) = self.take_refusal() {
+            return self.record_outcome(&Settled::Rejected { error: json::error_object(&error), by: None });
         }
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
-        self.unasked.insert(prompt);
+        self.prompts_without_request.insert(prompt);
         let more = Object::default();
         self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more, key: None }));
     }
 
-    pub(super) fn take_back(&mut self, client: ClientId, id: &RequestId) {
+    pub(super) fn cancel_client_request(&mut self, client: ClientId, id: &RequestId) {
         let found = self.prompts.iter().find(|(_, (by, request))| *by == client && request == id);
         match found {
             Some((prompt, _)) => self.step(Input::Withdrawn { prompt: *prompt, by: client }),
-            None => self.unforward(client, id),
+            None => self.cancel_forwarded_call(client, id),
         }
     }
 
-    pub(super) fn withdraw_prompt(&mut self, client: &Arc<ClientInfo>, id: &RequestId, prompt: PromptId) {
+    pub(super) fn on_withdraw_prompt(&mut self, client: &Arc<ClientInfo>, id: &RequestId, prompt: PromptId) {
         if self.session.held().iter().any(|held| held.id == prompt) {
             self.step(Input::Withdrawn { prompt, by: client.id });
-            self.say(client.id, Frame::response(id, &Object::default()));
+            self.send(client.id, Frame::response(id, &Object::default()));
         } else {
             let error = RpcError::new(code::INVALID_PARAMS, "no such prompt waits in this session");
-            self.say(client.id, Frame::error(id, &error));
+            self.send(client.id, Frame::error(id, &error));
         }
     }
 
     /// Tells the sender of a prompt what came of it.
-    pub(super) fn settle(&mut self, prompt: PromptId, by: ClientId, outcome: &Settled, marks: &StepMarks) {
-        if self.unasked.remove(&prompt) || by == ClientId::NOBODY {
-            return self.settle_unasked(outcome);
+    pub(super) fn respond_prompt(
+        &mut self,
+        prompt: PromptId,
+        by: ClientId,
+        outcome: &Settled,
+        offsets: &StepOffsets,
+    ) {
+        if self.prompts_without_request.remove(&prompt) || by == ClientId::NOBODY {
+            return self.record_outcome(outcome);
         }
         let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
             return;
         };
-        let Some(seat) = self.seats.get(&client) else { return };
-        let dialect = seat.client.dialect;
-        let (line, place): (Frame, Option<&Marks>) = match outcome {
+        let Some(subscriber) = self.subscribers.get(&client) else { return };
+        let dialect = subscriber.client.dialect;
+        let (line, place): (Frame, Option<&BufferOffsets>) = match outcome {
             Settled::Accepted { message, fields } => {
                 let mut result = Object::default();
                 match dialect {
@@ -108,20 +114,23 @@ impl SessionMachine {
                     result.remove("messageId");
                 }
                 // The answer comes right before the message, and after the turn before it.
-                let inserted = marks.inserted.iter().find(|(inserted, _)| *inserted == prompt);
-                (Frame::response(&id, &result), Some(inserted.map_or(&marks.before, |(_, marks)| marks)))
+                let inserted = offsets.inserted.iter().find(|(inserted, _)| *inserted == prompt);
+                (
+                    Frame::response(&id, &result),
+                    Some(inserted.map_or(&offsets.before, |(_, offsets)| offsets)),
+                )
             }
             Settled::Ended { message, state, fields } => {
                 let agent = self.decoder.dialect();
                 match live::turn_result(state, fields, agent, &mut self.losses) {
                     Ok(mut result) => {
                         // Version 1 has no place for it, and a client that counts changes wants to know what is what.
-                        if seat.client.wants_seq {
+                        if subscriber.client.wants_seq {
                             json::note(&mut result, live::MESSAGE, message.as_json().into());
                         }
-                        (Frame::response(&id, &result), Some(&marks.ended))
+                        (Frame::response(&id, &result), Some(&offsets.ended))
                     }
-                    Err(error) => (Frame::error(&id, &error), Some(&marks.ended)),
+                    Err(error) => (Frame::error(&id, &error), Some(&offsets.ended)),
                 }
             }
             Settled::Withdrawn { by } if dialect == Dialect::V1 => {
@@ -161,13 +170,13 @@ impl SessionMachine {
                 (Frame::error(&id, &RpcError::new(code::INTERNAL_ERROR, message)), None)
             }
         };
-        self.say_at(client, line, place);
+        self.send_at(client, line, place);
     }
 
     /// How the sender of a prompt is told that it was withdrawn.
     fn withdrawn_by(&self, by: Option<ClientId>, sender: ClientId) -> String {
         let Some(by) = by.filter(|by| *by != sender) else { return "the prompt was withdrawn".to_owned() };
-        let client = self.seats.get(&by).and_then(|seat| seat.client.decider().name);
+        let client = self.subscribers.get(&by).and_then(|subscriber| subscriber.client.decider().name);
         match client {
             Some(name) => format!("the prompt was withdrawn by another client ({name})"),
             None => "the prompt was withdrawn by another client".to_owned(),
@@ -175,7 +184,7 @@ impl SessionMachine {
     }
 
     /// What came of a prompt that nobody waits for is seen in the session, unless it never came into it.
-    fn settle_unasked(&mut self, outcome: &Settled) {
+    fn record_outcome(&mut self, outcome: &Settled) {
         let error = match outcome {
             Settled::Accepted { .. }
             | Settled::Ended { .. }
@@ -203,17 +212,17 @@ impl SessionMachine {
     }
 
     /// Tells all drivers which prompts wait, if that is news.
-    pub(super) fn tell_held(&mut self) {
+    pub(super) fn send_queue_changes(&mut self) {
         let held = self.session.held();
-        if !std::mem::take(&mut self.held_changed) || held == self.held {
+        if !std::mem::take(&mut self.queue_changed) || held == self.queue {
             return;
         }
-        self.held = held;
+        self.queue = held;
         let drivers: Vec<_> = self.session.drivers().collect();
-        drivers.into_iter().for_each(|client| self.tell_held_to(client));
+        drivers.into_iter().for_each(|client| self.send_queue_to(client));
     }
 
-    pub(super) fn tell_held_to(&mut self, client: ClientId) {
+    pub(super) fn send_queue_to(&mut self, client: ClientId) {
         if self.config.is_embedded {
             return;
         }
@@ -232,9 +241,9 @@ impl SessionMachine {
             r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/queue":[{}]}}}}"#,
             list.join(",")
         );
-        let wants_seq = self.seats.get(&client).is_some_and(|seat| seat.client.wants_seq);
+        let wants_seq = self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.wants_seq);
         let seq = wants_seq.then(|| self.session.transcript().seq());
-        self.say(client, Frame::updates(live::update_line(&self.id, &update, seq)));
+        self.send(client, Frame::updates(live::update_line(&self.id, &update, seq)));
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{AgentCommand, ClientInfo, Delivery, Frame, FrameKind, Outgoing, json
 
 /// A request of the agent to people or to one client.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PeerRequest {
     /// The agent's id for it.
     pub(super) id: RequestId,
     pub(super) method: String,
@@ -28,43 +28,46 @@ pub(super) struct Asked {
 
 impl SessionMachine {
     /// Says a line to those of the clients that take part, in the order of all else that they are told.
-    pub(super) fn relay(&mut self, id: u64, frame: &Frame, clients: &[ClientId]) {
-        let here: Vec<_> = clients.iter().copied().filter(|client| self.seats.contains_key(client)).collect();
-        here.iter().for_each(|client| self.say(*client, frame.clone()));
+    pub(super) fn on_relay(&mut self, id: u64, frame: &Frame, clients: &[ClientId]) {
+        let here: Vec<_> =
+            clients.iter().copied().filter(|client| self.subscribers.contains_key(client)).collect();
+        here.iter().for_each(|client| self.send(*client, frame.clone()));
         self.output.relayed.push((id, here));
     }
 
     /// Ends the session for all: its turn is over, and no prompt of anybody's is left without an answer.
-    pub(super) fn delete(&mut self, client: &Arc<ClientInfo>, id: &RequestId, is_connected: bool) {
+    pub(super) fn on_delete(&mut self, client: &Arc<ClientInfo>, id: &RequestId, is_connected: bool) {
         self.step(Input::Cancelled { by: client.id, scope: Scope::Session });
         self.step(Input::AgentGone(cancelled_state()));
-        self.attach(client, is_connected);
-        self.say(client.id, Frame::response(id, &Object::default()));
+        self.follow(client, is_connected);
+        self.send(client.id, Frame::response(id, &Object::default()));
         self.end = Some(SessionEnd::Deleted);
     }
 
     /// The session was deleted before these clients had been told all of it.
-    pub(super) fn tell_those_behind(&mut self, error: &RpcError) {
+    pub(super) fn end_replays(&mut self, error: &RpcError) {
         let transcript = self.session.transcript();
         let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
         let ids = &mut self.ids;
-        for seat in self.seats.values_mut().filter(|seat| !seat.is_live()) {
+        for subscriber in self.subscribers.values_mut().filter(|subscriber| !subscriber.is_live()) {
             let ended = Update::State(cancelled_state());
             let mut lines = String::new();
-            for update in seat.listener.tell(&ended, telling, &mut || ids.new_id(), &mut self.losses) {
+            for update in subscriber.encoder.tell(&ended, telling, &mut || ids.new_id(), &mut self.losses) {
                 lines.push_str(&live::update_line(&self.id, &update, None));
             }
-            let id = seat.client.id;
+            let id = subscriber.client.id;
             self.output.sends.push(Delivery::new(id, Frame::updates(lines)));
-            self.output.sends.extend(seat.due(u64::MAX).into_iter().map(|frame| Delivery::new(id, frame)));
             self.output
                 .sends
-                .extend(seat.asked().map(|request| Delivery::new(id, Frame::error(&request.id, error))));
+                .extend(subscriber.take_due(u64::MAX).into_iter().map(|frame| Delivery::new(id, frame)));
+            self.output.sends.extend(
+                subscriber.open_request().map(|request| Delivery::new(id, Frame::error(&request.id, error))),
+            );
         }
     }
 
     /// Keeps what a response said about modes, options and commands.
-    pub(super) fn learn(&mut self, result: &Object) {
+    pub(super) fn apply_reported_settings(&mut self, result: &Object) {
         for update in live::learned(result) {
             self.on_settings_reported(&update);
             self.step(Input::Noted(update));
@@ -72,12 +75,12 @@ impl SessionMachine {
     }
 
     /// The agent asks something that is for people, or for parlor.
-    pub(super) fn agent_asks(&mut self, id: RequestId, method: String, params: Object) {
+    pub(super) fn on_agent_request(&mut self, id: RequestId, method: String, params: Object) {
         match method.as_str() {
-            "session/request_permission" => self.question(id, method, params, false),
-            "elicitation/create" => self.question(id, method, params, true),
+            "session/request_permission" => self.open_request(id, method, params, false),
+            "elicitation/create" => self.open_request(id, method, params, true),
             "fs/read_text_file" | "fs/write_text_file" => self.serve_file(id, method, params),
-            live::SETTLED => self.settled(&id),
+            live::SETTLED => self.on_settled_request(&id),
             _ if method.starts_with("terminal/") => {
                 self.command(AgentCommand::ServeTerminal { id, method, params });
             }
@@ -85,29 +88,29 @@ impl SessionMachine {
         }
     }
 
-    fn new_question(&mut self, asked: Asked) -> QuestionId {
+    fn add_request(&mut self, asked: PeerRequest) -> QuestionId {
         let question = QuestionId(self.next_question);
         self.next_question += 1;
-        self.questions.insert(question, asked);
+        self.requests.insert(question, asked);
         question
     }
 
-    fn question(&mut self, id: RequestId, method: String, mut params: Object, form: bool) {
-        let mut about = self.rename_call(&mut params);
+    fn open_request(&mut self, id: RequestId, method: String, mut params: Object, form: bool) {
+        let mut about = self.map_tool_call(&mut params);
         if let Some(mut subject) = json::member(&params, "subject") {
-            about = self.rename_call(&mut subject).or(about);
+            about = self.map_tool_call(&mut subject).or(about);
             params.set("subject", subject.to_json());
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let asked = Asked { id, method, params, clients: HashSet::new(), forwarded: false };
-        let question = self.new_question(asked);
+        let asked = PeerRequest { id, method, params, clients: HashSet::new(), forwarded: false };
+        let question = self.add_request(asked);
         self.step(Input::Asked { question, form, call });
     }
 
     /// Names the tool call that a request is about as the session does, which may not be as the agent does. It stands in
     /// the request, or in it by its name only.
-    fn rename_call(&self, holder: &mut Object) -> Option<ToolCallId> {
+    fn map_tool_call(&self, holder: &mut Object) -> Option<ToolCallId> {
         let name = |holder: &mut Object| {
             let id = self.session.names().tool_call(&json::literal(holder, "toolCallId")?.into());
             holder.set("toolCallId", id.as_json());
@@ -126,62 +129,64 @@ impl SessionMachine {
         let Some(client) = prompter.or_else(|| self.session.drivers().next()) else {
             let error =
                 RpcError::new(code::METHOD_NOT_FOUND, format!("no client is here to answer {method}"));
-            return self.respond(id, Err(json::error_object(&error)));
+            return self.respond_to_agent(id, Err(json::error_object(&error)));
         };
         self.forward_to(client, id, method, params);
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let asked = Asked { id, method, params, clients: HashSet::new(), forwarded: true };
-        let question = self.new_question(asked);
-        self.ask(question, client);
+        let asked = PeerRequest { id, method, params, clients: HashSet::new(), forwarded: true };
+        let question = self.add_request(asked);
+        self.send_request(question, client);
     }
 
     /// Whether a client takes part and has not closed the session.
     pub(super) fn is_staying(&self, client: ClientId) -> bool {
-        self.seats.contains_key(&client) && !self.is_leaving(client)
+        self.subscribers.contains_key(&client) && !self.is_closing(client)
     }
 
     /// A client leaves: requests that it alone was asked are answered without it. Files are on the disk as well.
-    pub(super) fn answer_without(&mut self, client: ClientId) {
-        let is_its = |asked: &Asked| asked.forwarded && asked.clients.contains(&client);
+    pub(super) fn answer_without_client(&mut self, client: ClientId) {
+        let is_its = |asked: &PeerRequest| asked.forwarded && asked.clients.contains(&client);
         let its: Vec<_> =
-            self.questions.iter().filter(|(_, asked)| is_its(asked)).map(|(question, _)| *question).collect();
+            self.requests.iter().filter(|(_, asked)| is_its(asked)).map(|(question, _)| *question).collect();
         for question in its {
-            self.withdraw(question, client);
-            let Some(Asked { id, method, params, .. }) = self.questions.remove(&question) else { continue };
+            self.cancel_request(question, client);
+            let Some(PeerRequest { id, method, params, .. }) = self.requests.remove(&question) else {
+                continue;
+            };
             if method.starts_with("fs/") {
                 self.serve_file_from_disk(id, method, params);
             } else {
                 let message = format!("the client that was asked {method} has left the session");
                 let error = RpcError::new(code::INTERNAL_ERROR, message);
-                self.respond(id, Err(json::error_object(&error)));
+                self.respond_to_agent(id, Err(json::error_object(&error)));
             }
         }
     }
 
     /// Tells the client that alone was asked something that its answer is not needed any more.
-    pub(super) fn withdraw_forwarded(&mut self, question: QuestionId) {
-        let asked = self.questions.get(&question).filter(|asked| asked.forwarded);
+    pub(super) fn cancel_forwarded_request(&mut self, question: QuestionId) {
+        let asked = self.requests.get(&question).filter(|asked| asked.forwarded);
         let clients: Vec<_> = asked.map(|asked| asked.clients.iter().copied().collect()).unwrap_or_default();
-        clients.into_iter().for_each(|client| self.withdraw(question, client));
+        clients.into_iter().for_each(|client| self.cancel_request(question, client));
     }
 
     /// Puts a question to a client.
-    pub(super) fn ask(&mut self, question: QuestionId, client: ClientId) {
+    pub(super) fn send_request(&mut self, question: QuestionId, client: ClientId) {
         let from = self.agent_dialect();
-        let Some(asked) = self.questions.get_mut(&question) else { return };
-        let Some(seat) = self.seats.get(&client) else { return };
+        let Some(asked) = self.requests.get_mut(&question) else { return };
+        let Some(subscriber) = self.subscribers.get(&client) else { return };
         let mut params = asked.params.clone();
         if params.get("sessionId").is_some() {
             params.set("sessionId", self.id.as_json());
         }
         if asked.method == "elicitation/create"
-            && !seat.client.elicits(json::text(&params, "mode").as_deref())
+            && !subscriber.client.elicits(json::text(&params, "mode").as_deref())
         {
-            return self.answered(question, client, Answer::Error(cannot_ask()));
+            return self.on_answer(question, client, Answer::Error(cannot_ask()));
         }
-        let to = seat.client.dialect;
+        let to = subscriber.client.dialect;
         let transcript = self.session.transcript();
         let said = live::request_to_client(
             &asked.method,
@@ -197,24 +202,24 @@ impl SessionMachine {
             Outgoing::Request { question, method: asked.method.clone(), params }
         });
         match request {
-            Ok(request) => self.say(client, request),
+            Ok(request) => self.send(client, request),
             // One that cannot be asked counts as one that cannot answer.
-            Err(_) => self.answered(question, client, Answer::Error(cannot_ask())),
+            Err(_) => self.on_answer(question, client, Answer::Error(cannot_ask())),
         }
     }
 
     /// Tells a client that its answer is not needed any more.
-    pub(super) fn withdraw(&mut self, question: QuestionId, client: ClientId) {
-        let asked = self.questions.get_mut(&question);
+    pub(super) fn cancel_request(&mut self, question: QuestionId, client: ClientId) {
+        let asked = self.requests.get_mut(&question);
         if asked.is_some_and(|asked| asked.clients.remove(&client)) {
-            self.say(client, Outgoing::CancelRequest(question));
+            self.send(client, Outgoing::CancelRequest(question));
         }
     }
 
-    pub(super) fn answered(&mut self, question: QuestionId, by: ClientId, answer: Answer) {
-        let Some(asked) = self.questions.get_mut(&question) else { return };
+    pub(super) fn on_answer(&mut self, question: QuestionId, by: ClientId, answer: Answer) {
+        let Some(asked) = self.requests.get_mut(&question) else { return };
         asked.clients.remove(&by);
-        let from = self.seats.get(&by).map_or(Dialect::V2, |seat| seat.client.dialect);
+        let from = self.subscribers.get(&by).map_or(Dialect::V2, |subscriber| subscriber.client.dialect);
         let to = self.agent.as_ref().map_or(Dialect::V2, |link| link.agent.dialect);
         let answer = match answer {
             Answer::Result(result) => {
@@ -233,11 +238,11 @@ impl SessionMachine {
         }
     }
 
-    pub(super) fn agent_unasks(&mut self, id: &RequestId) {
-        let found = self.questions.iter().find(|(_, asked)| asked.id == *id);
+    pub(super) fn on_agent_cancels_request(&mut self, id: &RequestId) {
+        let found = self.requests.iter().find(|(_, asked)| asked.id == *id);
         match found.map(|(question, asked)| (*question, asked.forwarded)) {
             Some((question, true)) => {
-                self.withdraw_forwarded(question);
+                self.cancel_forwarded_request(question);
                 self.effects.push(Effect::Reply(question, Reply::TakenBack));
             }
             Some((question, false)) => self.step(Input::Unasked(question)),
@@ -246,15 +251,15 @@ impl SessionMachine {
     }
 
     /// Something of the agent's for all who take part.
-    pub(super) fn agent_notes(&mut self, line: &str) {
+    pub(super) fn on_agent_notification(&mut self, line: &str) {
         let line = parlor_dialect::with_ids(line, Some(&self.id), None).unwrap_or_else(|| line.to_owned());
         let frame = Frame::line(line, FrameKind::Notification);
-        let clients: Vec<ClientId> = self.seats.keys().copied().collect();
-        clients.into_iter().for_each(|client| self.say(client, frame.clone()));
+        let clients: Vec<ClientId> = self.subscribers.keys().copied().collect();
+        clients.into_iter().for_each(|client| self.send(client, frame.clone()));
     }
 }
 
-impl Asked {
+impl PeerRequest {
     /// Whether this is a form and the error says that nobody could be asked.
     pub(super) fn is_unasked_form(&self, error: &Json) -> bool {
         self.method == "elicitation/create" && *error == cannot_ask()

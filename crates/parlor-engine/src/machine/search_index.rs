@@ -9,7 +9,7 @@ use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
 
 /// The entries whose words have to be handed to the store.
 #[derive(Debug, Default)]
-pub(super) struct Unworded {
+pub(super) struct IndexBacklog {
     /// By the changes that made them.
     due: BTreeSet<u64>,
     /// Those that are being written: their words are handed in when the next entry begins or the turn ends.
@@ -26,19 +26,19 @@ pub(super) struct Unworded {
 
 /// Whether more is to come of what is being written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum TurnPhase {
     /// A turn runs.
-    Runs,
+    Running,
     /// None does, and the agent may speak all the same.
-    Rests,
+    Idle,
     /// The session leaves its place.
-    Ends,
+    Ended,
 }
 
 /// How often the words of what grows without a turn are handed in: each time it is all of them.
 const PAUSE: i64 = 1000;
 
-impl Unworded {
+impl IndexBacklog {
     /// What a server that was killed in the middle of a turn may not have handed in any more: all that changed since a
     /// person last spoke.
     pub(super) fn of_last_turn(transcript: &Transcript) -> Self {
@@ -114,16 +114,16 @@ impl Unworded {
         &mut self,
         session: &str,
         transcript: &Transcript,
-        turn: Turn,
+        turn: TurnPhase,
         now: i64,
     ) -> Vec<Write> {
         let grows =
-            turn == Turn::Rests && !self.open.is_empty() && now.saturating_sub(self.handed_in) >= PAUSE;
-        if grows || turn == Turn::Ends {
+            turn == TurnPhase::Idle && !self.open.is_empty() && now.saturating_sub(self.handed_in) >= PAUSE;
+        if grows || turn == TurnPhase::Ended {
             self.due.append(&mut self.open);
             self.handed_in = now;
         }
-        if turn != Turn::Runs {
+        if turn != TurnPhase::Running {
             self.finish_running();
         }
         let entries = transcript.entries();
@@ -160,7 +160,7 @@ mod tests {
     #[derive(Default)]
     struct Told {
         transcript: Transcript,
-        unworded: Unworded,
+        unworded: IndexBacklog,
         now: i64,
     }
 
@@ -168,10 +168,10 @@ mod tests {
         fn push(&mut self, update: Update) -> Vec<(u64, String)> {
             let change = self.transcript.push(update).unwrap();
             self.unworded.note(&change, &self.transcript);
-            self.take(Turn::Runs)
+            self.take(TurnPhase::Running)
         }
 
-        fn take(&mut self, turn: Turn) -> Vec<(u64, String)> {
+        fn take(&mut self, turn: TurnPhase) -> Vec<(u64, String)> {
             let writes = self.unworded.take("s", &self.transcript, turn, self.now);
             let words = writes.into_iter().map(|write| {
                 let Write::Words { created, seq, words, .. } = write else { panic!("{write:?}") };
@@ -213,8 +213,8 @@ mod tests {
         assert_eq!(told.says("a", " four"), []);
         assert_eq!(told.says("b", " five"), []);
         let all = [(1, "agent: one two four".to_owned()), (3, "agent: three five".to_owned())];
-        assert_eq!(told.take(Turn::Ends), all);
-        assert_eq!(told.take(Turn::Ends), []);
+        assert_eq!(told.take(TurnPhase::Ended), all);
+        assert_eq!(told.take(TurnPhase::Ended), []);
     }
 
     #[test]
@@ -232,17 +232,17 @@ mod tests {
     fn what_grows_without_a_turn_is_handed_in_now_and_then() {
         let mut told = Told { now: 5000, ..Told::default() };
         told.says("a", "one");
-        assert_eq!(told.take(Turn::Rests), [(1, "agent: one".to_owned())]);
+        assert_eq!(told.take(TurnPhase::Idle), [(1, "agent: one".to_owned())]);
         for now in [5001, 5999] {
             told.now = now;
             told.says("a", ".");
-            assert_eq!(told.take(Turn::Rests), []);
+            assert_eq!(told.take(TurnPhase::Idle), []);
         }
         told.now = 6000;
-        assert_eq!(told.take(Turn::Rests), [(1, "agent: one..".to_owned())]);
+        assert_eq!(told.take(TurnPhase::Idle), [(1, "agent: one..".to_owned())]);
         told.says("a", "!");
-        assert_eq!(told.take(Turn::Rests), []);
-        assert_eq!(told.take(Turn::Ends), [(1, "agent: one..!".to_owned())]);
+        assert_eq!(told.take(TurnPhase::Idle), []);
+        assert_eq!(told.take(TurnPhase::Ended), [(1, "agent: one..!".to_owned())]);
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let mut told = Told::default();
         let entry = || EntryId::Message(Role::Agent, "a".into());
         told.says("a", "a secret");
-        told.take(Turn::Ends);
+        told.take(TurnPhase::Ended);
         assert_eq!(told.upsert(entry(), replaced("redacted")), [(1, "agent: redacted".to_owned())]);
         let cleared = Upsert { content: Patch::Clear, ..Upsert::default() };
         assert_eq!(told.upsert(entry(), cleared), [(1, "agent: ".to_owned())]);
@@ -294,24 +294,24 @@ mod tests {
         }
         let mut told = Told::default();
         assert_eq!(told.upsert(call(), fields(r#"{"title":"Run"}"#)), []);
-        assert_eq!(told.take(Turn::Rests), [(1, "tool: Run".to_owned())], "no turn runs");
+        assert_eq!(told.take(TurnPhase::Idle), [(1, "tool: Run".to_owned())], "no turn runs");
         told.upsert(EntryId::ToolCall("d".into()), fields(r#"{"title":"Walk"}"#));
-        assert_eq!(told.take(Turn::Ends), [(2, "tool: Walk".to_owned())]);
+        assert_eq!(told.take(TurnPhase::Ended), [(2, "tool: Walk".to_owned())]);
     }
 
     #[test]
     fn what_a_tool_call_that_runs_does_not_say_any_more_is_not_found() {
         let mut told = Told::default();
         told.upsert(call(), fields(r#"{"title":"Run","rawOutput":"a secret"}"#));
-        told.take(Turn::Ends);
+        told.take(TurnPhase::Ended);
         // The title and the values are found until they are handed in again, so that they are forgotten, and only once.
         let redacted = || fields(r#"{"rawOutput":"redacted"}"#);
         assert_eq!(told.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
         assert_eq!(told.upsert(call(), redacted()), []);
-        assert_eq!(told.take(Turn::Ends), [(1, "tool: Run\nredacted".to_owned())]);
+        assert_eq!(told.take(TurnPhase::Ended), [(1, "tool: Run\nredacted".to_owned())]);
         // The store forgets them with the content, and an appended piece takes nothing away.
         assert_eq!(told.upsert(call(), replaced("public")), []);
-        told.take(Turn::Ends);
+        told.take(TurnPhase::Ended);
         let item = json::json(block("more"));
         assert_eq!(told.push(Update::Append { entry: call(), item, extra: None }), []);
         assert_eq!(told.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
@@ -325,8 +325,8 @@ mod tests {
         told.upsert(EntryId::Message(Role::User, "u".into()), replaced("prompt"));
         told.says("new", "new");
         told.says("old", " and changed");
-        told.unworded = Unworded::of_last_turn(&told.transcript);
-        let words: Vec<_> = told.take(Turn::Runs).into_iter().map(|(_, words)| words).collect();
+        told.unworded = IndexBacklog::of_last_turn(&told.transcript);
+        let words: Vec<_> = told.take(TurnPhase::Running).into_iter().map(|(_, words)| words).collect();
         assert_eq!(words, ["agent: old and changed", "user: prompt", "agent: new"]);
     }
 }

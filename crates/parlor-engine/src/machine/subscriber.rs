@@ -8,7 +8,7 @@ use parlor_json::Json;
 use parlor_session::Reading;
 use parlor_wire::RequestId;
 
-use super::broadcast::Groups;
+use super::broadcast::BroadcastBuffers;
 use crate::{ClientInfo, Delivery, Frame, Outgoing};
 
 /// How many bytes a client that keeps up can be sent of what it missed, before it has read them.
@@ -18,12 +18,12 @@ pub(super) const CREDIT: usize = 256 << 10;
 pub const MAX_UNSENT: usize = 64 << 20;
 
 /// A client that takes part, or is about to.
-pub(crate) struct Seat {
+pub(crate) struct Subscriber {
     pub(crate) client: Arc<ClientInfo>,
     /// How many bytes it can be sent of what it missed, until it has read them.
     pub(crate) credit: usize,
-    pub(crate) listener: Listener,
-    pub(crate) pace: Pace,
+    pub(crate) encoder: Listener,
+    pub(crate) state: SubscriberState,
     /// Which group it belongs to, as of which order of the groups.
     group: Option<(u64, usize)>,
     /// What is said to this client alone, with the place among what is said to all of its kind.
@@ -31,11 +31,11 @@ pub(crate) struct Seat {
     /// What is said to it alone once it has been told all up to a change, and how many bytes that are.
     later: VecDeque<(u64, Outgoing)>,
     later_bytes: usize,
-    farewell: Option<Farewell>,
+    farewell: Option<FinalResponse>,
 }
 
 /// The last that a client is told of the session that it closes.
-struct Farewell {
+struct FinalResponse {
     frame: Frame,
     /// Its place among what is said to all of the client's kind.
     place: usize,
@@ -44,22 +44,22 @@ struct Farewell {
 }
 
 /// Whether a client hears of changes as they happen.
-pub(crate) enum Pace {
+pub(crate) enum SubscriberState {
     /// It was told all changes.
     Live,
     /// It reads what it missed.
-    Behind {
+    CatchingUp {
         /// What it lacks.
         reading: Reading,
         /// The request that is answered when it was told this.
-        answer: Option<Answer>,
+        answer: Option<AttachRequest>,
         /// Whether somebody waits for it to read on.
         waiting: bool,
     },
 }
 
 /// A request for a session that has no answer yet.
-pub(crate) struct Answer {
+pub(crate) struct AttachRequest {
     pub(crate) id: RequestId,
     /// Whether the session has just begun.
     pub(crate) is_new: bool,
@@ -69,15 +69,15 @@ pub(crate) struct Answer {
     pub(crate) notes: Vec<(&'static str, Json)>,
 }
 
-impl Seat {
-    pub(crate) fn new(client: Arc<ClientInfo>, reading: Reading, answer: Option<Answer>) -> Self {
-        let listener = Listener::new(client.dialect, &client.initialize);
-        let pace = Pace::Behind { reading, answer, waiting: false };
+impl Subscriber {
+    pub(crate) fn new(client: Arc<ClientInfo>, reading: Reading, answer: Option<AttachRequest>) -> Self {
+        let encoder = Listener::new(client.dialect, &client.initialize);
+        let state = SubscriberState::CatchingUp { reading, answer, waiting: false };
         Self {
             client,
             credit: CREDIT,
-            listener,
-            pace,
+            encoder,
+            state,
             group: None,
             own: Vec::new(),
             later: VecDeque::new(),
@@ -87,7 +87,7 @@ impl Seat {
     }
 
     /// The place of those who hear the same as this client.
-    pub(crate) fn group(&mut self, groups: &mut Groups) -> usize {
+    pub(crate) fn group(&mut self, groups: &mut BroadcastBuffers) -> usize {
         match self.group {
             Some((order, group)) if order == groups.order() => group,
             Some(_) | None => {
@@ -99,20 +99,20 @@ impl Seat {
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.pace, Pace::Live)
+        matches!(self.state, SubscriberState::Live)
     }
 
     /// Says something to this client alone, after all it has been told so far; or at an earlier place among what is
     /// told to all.
-    pub(crate) fn say(&mut self, frame: Outgoing, place: usize, seq: u64) {
-        match self.pace {
-            Pace::Live => self.own.push((place, frame)),
-            Pace::Behind { .. } => self.say_later(frame, seq),
+    pub(crate) fn send(&mut self, frame: Outgoing, place: usize, seq: u64) {
+        match self.state {
+            SubscriberState::Live => self.own.push((place, frame)),
+            SubscriberState::CatchingUp { .. } => self.defer(frame, seq),
         }
     }
 
     /// A client that does not read is cut off when too much waits for it, here as in its send queue.
-    fn say_later(&mut self, frame: Outgoing, seq: u64) {
+    fn defer(&mut self, frame: Outgoing, seq: u64) {
         self.later_bytes += frame.len();
         if self.overflows() {
             self.later.clear();
@@ -127,17 +127,17 @@ impl Seat {
     }
 
     /// Says the last line: after all that is said to this client alone, and nothing comes after it.
-    pub(crate) fn say_last(&mut self, frame: Frame, place: usize, seq: u64) {
-        self.farewell = Some(Farewell { frame, place, seq });
+    pub(crate) fn send_last(&mut self, frame: Frame, place: usize, seq: u64) {
+        self.farewell = Some(FinalResponse { frame, place, seq });
     }
 
     /// Up to which change a client is told before it goes, if it does.
-    pub(crate) fn leaves_after(&self) -> Option<u64> {
+    pub(crate) fn closes_after(&self) -> Option<u64> {
         self.farewell.as_ref().map(|farewell| farewell.seq)
     }
 
     /// Queues what is ready: what all of its kind are sent, with its own frames in their places.
-    pub(crate) fn flush(&mut self, groups: &mut Groups, sends: &mut Vec<Delivery>) {
+    pub(crate) fn flush(&mut self, groups: &mut BroadcastBuffers, sends: &mut Vec<Delivery>) {
         if !self.is_live() {
             return;
         }
@@ -163,34 +163,34 @@ impl Seat {
 
     /// The client asks for the session again, and for nothing that was: it goes on where it is, and is answered when it was
     /// told all up to `seq`. One that is live was told all up to `told`. Gives the answer back if another is due first.
-    pub(crate) fn go_on(&mut self, again: Answer, told: u64, seq: u64) -> Option<Answer> {
-        match &mut self.pace {
-            Pace::Live => {
+    pub(crate) fn reattach(&mut self, again: AttachRequest, told: u64, seq: u64) -> Option<AttachRequest> {
+        match &mut self.state {
+            SubscriberState::Live => {
                 for (_, frame) in std::mem::take(&mut self.own) {
-                    self.say_later(frame, seq);
+                    self.defer(frame, seq);
                 }
                 let reading = Reading::new(told, seq);
-                self.pace = Pace::Behind { reading, answer: Some(again), waiting: false };
+                self.state = SubscriberState::CatchingUp { reading, answer: Some(again), waiting: false };
                 None
             }
-            Pace::Behind { answer: answer @ None, .. } => {
+            SubscriberState::CatchingUp { answer: answer @ None, .. } => {
                 *answer = Some(again);
                 None
             }
-            Pace::Behind { answer: Some(_), .. } => Some(again),
+            SubscriberState::CatchingUp { answer: Some(_), .. } => Some(again),
         }
     }
 
     /// The request for the session, if it has no answer yet.
-    pub(crate) fn asked(&self) -> Option<&Answer> {
-        match &self.pace {
-            Pace::Behind { answer, .. } => answer.as_ref(),
-            Pace::Live => None,
+    pub(crate) fn open_request(&self) -> Option<&AttachRequest> {
+        match &self.state {
+            SubscriberState::CatchingUp { answer, .. } => answer.as_ref(),
+            SubscriberState::Live => None,
         }
     }
 
     /// What was to be said to this client alone and was not, and whether what it is about is stored.
-    pub(crate) fn unsaid(&mut self, stored: u64) -> Vec<(Outgoing, bool)> {
+    pub(crate) fn take_unsent(&mut self, stored: u64) -> Vec<(Outgoing, bool)> {
         self.later_bytes = 0;
         let later = self.later.drain(..).map(|(seq, frame)| (frame, seq <= stored));
         let own = self.own.drain(..).map(|(_, frame)| (frame, false));
@@ -198,7 +198,7 @@ impl Seat {
     }
 
     /// What it can be told now that it knows all up to a change.
-    pub(crate) fn due(&mut self, told: u64) -> Vec<Outgoing> {
+    pub(crate) fn take_due(&mut self, told: u64) -> Vec<Outgoing> {
         let count = self.later.iter().take_while(|(seq, _)| *seq <= told).count();
         let due: Vec<_> = self.later.drain(..count).map(|(_, frame)| frame).collect();
         self.later_bytes -= due.iter().map(Outgoing::len).sum::<usize>();
@@ -206,8 +206,8 @@ impl Seat {
     }
 
     /// What it is told at the very end.
-    pub(crate) fn last(&mut self) -> Vec<Outgoing> {
-        let mut last = self.due(u64::MAX);
+    pub(crate) fn take_remaining(&mut self) -> Vec<Outgoing> {
+        let mut last = self.take_due(u64::MAX);
         last.extend(self.farewell.take().map(|farewell| farewell.frame.into()));
         last
     }

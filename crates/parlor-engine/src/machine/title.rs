@@ -15,10 +15,10 @@ use crate::{AgentCall, AgentCommand, Capability, ClientInfo, Frame, Timer, json}
 
 impl SessionMachine {
     /// The agent said something about the session as a whole: told at once, or with what comes right after it.
-    pub(super) fn said_info(&mut self, said: Upsert, line: &AgentLine<'_>) {
+    pub(super) fn on_info(&mut self, said: Upsert, line: &AgentLine<'_>) {
         let now = self.now.monotonic;
         if self.throttle.passes(now) {
-            return self.take_info(said, Some(line));
+            return self.apply_info(said, Some(line));
         }
         let is_first = self.throttle.is_empty();
         if let Err(refused) = self.throttle.hold(said, line.beside(), self.session.transcript()) {
@@ -26,35 +26,35 @@ impl SessionMachine {
             tracing::warn!(session = %self.id, "an update was not taken: {refused}");
         }
         if is_first && !self.throttle.is_empty() {
-            self.wait_for_room(now);
+            self.arm_throttle(now);
         }
     }
 
-    fn wait_for_room(&mut self, now: Duration) {
+    fn arm_throttle(&mut self, now: Duration) {
         self.output.timers.push((self.throttle.wait(now), Timer::Throttle));
     }
 
     /// What was held may have its time now.
-    pub(super) fn info_due(&mut self) {
+    pub(super) fn on_throttle_timer(&mut self) {
         let now = self.now.monotonic;
         match self.throttle.due(now) {
-            Some((held, beside)) => self.take_info(held, Some(&AgentLine::unread(beside))),
+            Some((held, beside)) => self.apply_info(held, Some(&AgentLine::unread(beside))),
             None if self.throttle.is_empty() => {}
-            None => self.wait_for_room(now),
+            None => self.arm_throttle(now),
         }
     }
 
     /// Takes what was held, before something that it must come before.
     pub(super) fn flush_info(&mut self) {
         if let Some((held, beside)) = self.throttle.take() {
-            self.take_info(held, Some(&AgentLine::unread(beside)));
+            self.apply_info(held, Some(&AgentLine::unread(beside)));
         }
     }
 
-    fn take_info(&mut self, mut said: Upsert, line: Option<&AgentLine<'_>>) {
+    fn apply_info(&mut self, mut said: Upsert, line: Option<&AgentLine<'_>>) {
         let mut title = said.fields.get(TITLE).and_then(|title| JsonStr::from_raw(title.raw()));
         // An agent makes its title of the first prompt, whatever that contains.
-        if title.take_if(|title| self.is_handed_title(title)).is_some() {
+        if title.take_if(|title| self.is_title_of_context(title)).is_some() {
             said.fields.remove(TITLE);
             if said.fields.is_empty() && said.meta == MetaPatch::Keep {
                 return;
@@ -65,11 +65,11 @@ impl SessionMachine {
             self.losses.add(LossKind::TitleCut);
         }
         let update = Update::Upsert { target: Target::Slot(Slot::Info), upsert: said };
-        self.step_said(update, Naming::Silent, line);
+        self.step_update(update, Naming::Silent, line);
     }
 
     /// Says what the session does.
-    pub(super) fn status(&mut self, client: &Arc<ClientInfo>, id: &RequestId) {
+    pub(super) fn on_status(&mut self, client: &Arc<ClientInfo>, id: &RequestId) {
         let mut result = Object::default();
         result.set("status", json::string("open"));
         let transcript = self.session.transcript();
@@ -78,7 +78,7 @@ impl SessionMachine {
         } else {
             result.set("state", live::state_snapshot(transcript, client.dialect).to_json());
         }
-        self.owe(client, id, &result);
+        self.respond(client, id, &result);
     }
 
     /// The title that shows, as JSON.
@@ -88,20 +88,20 @@ impl SessionMachine {
     }
 
     /// A person gives the session a title, or takes it away.
-    pub(super) fn set_title(&mut self, client: &Arc<ClientInfo>, id: &RequestId, title: Option<JsonStr>) {
+    pub(super) fn on_set_title(&mut self, client: &Arc<ClientInfo>, id: &RequestId, title: Option<JsonStr>) {
         self.flush_info();
         let names = title.is_some();
         self.step(Input::Titled(title));
         let mut result = Object::default();
         result.set(TITLE, self.title());
-        self.owe(client, id, &result);
-        self.retitled |= names;
+        self.respond(client, id, &result);
+        self.is_title_unsent |= names;
     }
 
     /// Tells the agent of a person's title, if it wants to know. It goes by its own otherwise, which is no harm: what
     /// people see is decided here.
-    pub(super) fn tell_title(&mut self) {
-        if !std::mem::take(&mut self.retitled) {
+    pub(super) fn send_title(&mut self) {
+        if !std::mem::take(&mut self.is_title_unsent) {
             return;
         }
         let Some(link) = self.agent.as_ref().filter(|link| link.agent.has(Capability::Title)) else { return };
@@ -112,27 +112,27 @@ impl SessionMachine {
     }
 
     /// A person archives the session, or unarchives it. A turn that runs is cancelled, and ends before the answer.
-    pub(super) fn archive(&mut self, client: &Arc<ClientInfo>, id: RequestId, archived: bool) {
+    pub(super) fn on_archive(&mut self, client: &Arc<ClientInfo>, id: RequestId, archived: bool) {
         if archived {
             self.step(Input::Cancelled { by: client.id, scope: Scope::Session });
-            self.leaving.releases = true;
+            self.closing.releases = true;
         }
         self.set_archived(archived);
-        self.due.durable = true;
-        self.answer_after_turn(client, id, false);
+        self.dirty.durable = true;
+        self.respond_after_turn(client, id, false);
     }
 
     pub(super) fn set_archived(&mut self, archived: bool) {
-        self.due.row |= self.row.archived != archived;
+        self.dirty.row |= self.row.archived != archived;
         self.row.archived = archived;
     }
 
     /// Answers when all is stored, in its place among what the client is told if it takes part.
-    fn owe(&mut self, client: &ClientInfo, id: &RequestId, result: &Object) {
-        if self.seats.contains_key(&client.id) {
-            self.say(client.id, Frame::response(id, result));
+    fn respond(&mut self, client: &ClientInfo, id: &RequestId, result: &Object) {
+        if self.subscribers.contains_key(&client.id) {
+            self.send(client.id, Frame::response(id, result));
         } else {
-            self.owed.push((client.id, Frame::response(id, result)));
+            self.unattached_responses.push((client.id, Frame::response(id, result)));
         }
     }
 }
