@@ -179,7 +179,7 @@ impl SessionMachine {
             self.losses.add(LossKind::UpdatePart);
             tracing::debug!(session = %self.id, "part of an update is ignored: {ignored}");
         }
-        // An agent that is built with parlor offsets the titles that it makes.
+        // An agent that is built with parlor marks the titles that it makes.
         live::drop_generated_title(&mut decoded.update);
         if live::drop_reserved(&mut decoded.update) || line.beside().was_reserved() {
             self.losses.add(LossKind::ReservedMeta);

@@ -96,7 +96,7 @@ impl SessionMachine {
                 Some(back) => answer = back,
             }
         }
-        // Who is there already takes another subscriber. It is still owed its answers, and has its questions.
+        // A client that is already attached gets a new subscription; unsent responses and open requests carry over.
         let owed = self.subscribers.remove(&client.id).map(|mut subscriber| subscriber.take_unsent(0));
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
@@ -250,7 +250,7 @@ impl SessionMachine {
         self.pending.extend(deferred.map(Pending::Event));
     }
 
-    /// Before anything is sent: a subscriber that does not keep up catches up at its own state.
+    /// Before anything is sent: a subscriber that does not keep up catches up at its own pace.
     pub(super) fn update_lag(&mut self, has_room: &dyn Fn(ClientId) -> bool) {
         let seq = self.session.transcript().seq();
         for subscriber in self.subscribers.values_mut() {

@@ -237,13 +237,13 @@ impl SessionMachine {
     }
 }
 
-/// BufferOffsets the agent's session of a deleted session as deleted: its agent may still list it.
+/// Marks the agent's session of a deleted session as deleted: its agent may still list it.
 pub fn deleted_agent_session(row: &SessionRow) -> Option<Write> {
     let id = row.agent_session.as_deref()?;
     Some(Write::Value { key: deleted_key(id), value: Some("true".to_owned()) })
 }
 
-/// The key of the value that offsets an agent's session as deleted.
+/// The key of the value that marks an agent's session as deleted.
 pub fn deleted_key(agent_session: &str) -> String {
     format!("deleted {agent_session}")
 }
