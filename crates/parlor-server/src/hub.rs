@@ -12,7 +12,7 @@ use parlor_engine::{ClientCall, Event};
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
-use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
+use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, Store, StoreError};
 use parlor_wire::{InputLine, RpcError, code};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
@@ -26,6 +26,7 @@ use crate::process::Watcher;
 use crate::resident::Resident;
 use crate::send_queue::{SendQueueReader, send_queue};
 use crate::session::{self, Bound, Inbox, Message};
+use crate::session_thread::SessionThread;
 use crate::stored::{self, StoredSession};
 
 /// Who connects.
@@ -119,6 +120,7 @@ pub(crate) struct Shared {
     max_live: usize,
     resident: Arc<Resident>,
     started: Instant,
+    session_thread: Arc<SessionThread>,
 }
 
 /// One client's way in.
@@ -147,8 +149,13 @@ impl Hub {
     /// A server without doors. Sessions that the last one left in the middle of a turn are ended first.
     pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
         let Options { store, agents, watcher, idle, live_sessions, private } = options;
+        let session_thread = SessionThread::start().map_err(|error| StoreError {
+            kind: ErrorKind::Io,
+            message: format!("the thread of the sessions cannot be started: {error}"),
+        })?;
+        let session_thread = Arc::new(session_thread);
         let shared = Arc::new(Shared {
-            registry: Registry::new(agents, watcher, Arc::clone(&store)),
+            registry: Registry::new(agents, watcher, Arc::clone(&store), Arc::clone(&session_thread)),
             store,
             sessions: Mutex::default(),
             peers: Mutex::default(),
@@ -162,6 +169,7 @@ impl Hub {
             max_live: live_sessions,
             resident: Arc::default(),
             started: Instant::now(),
+            session_thread,
         });
         shared.end_busy().await?;
         tokio::spawn(tick(Arc::downgrade(&shared)));
@@ -250,6 +258,11 @@ impl Shared {
     /// usual, also under pressure.
     pub(crate) fn idle(&self, can_come_back: bool) -> Duration {
         if can_come_back { self.resident.idle(self.idle, self.live_sessions()) } else { self.idle }
+    }
+
+    /// Where sessions run.
+    pub(crate) fn sessions(&self) -> &SessionThread {
+        &self.session_thread
     }
 
     pub(crate) fn resident(&self) -> &Arc<Resident> {

@@ -9,7 +9,7 @@ use parlor_dialect::Dialect;
 use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_store::{Batch, Store, Write};
-use parlor_wire::RpcError;
+use parlor_wire::{RpcError, code};
 use tokio::sync::Mutex;
 
 use super::{Agent, Lists, Startup, lock, start};
@@ -18,6 +18,7 @@ use crate::hub::Peer;
 use crate::json;
 use crate::process::Watcher;
 use crate::services::access::FileAccess;
+use crate::session_thread::SessionThread;
 use crate::stored::{self, Remembered};
 
 /// The agents of a server.
@@ -32,6 +33,8 @@ pub(crate) struct Registry {
     remembered: std::sync::Mutex<HashMap<String, Option<Remembered>>>,
     /// The sessions that only agents know.
     pub(crate) lists: Arc<Lists>,
+    /// Where agents are read and written.
+    session_thread: Arc<SessionThread>,
 }
 
 /// What tells processes apart.
@@ -67,7 +70,12 @@ struct Slot {
 }
 
 impl Registry {
-    pub(crate) fn new(agents: Agents, watcher: Watcher, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(
+        agents: Agents,
+        watcher: Watcher,
+        store: Arc<dyn Store>,
+        session_thread: Arc<SessionThread>,
+    ) -> Self {
         let lists = Arc::new(Lists::new(Arc::clone(&store)));
         Self {
             agents,
@@ -76,6 +84,7 @@ impl Registry {
             running: Mutex::default(),
             remembered: std::sync::Mutex::default(),
             lists,
+            session_thread,
         }
     }
 
@@ -109,8 +118,16 @@ impl Registry {
         let known = self.remembered(config).map(|known| known.dialect.version());
         // The session's directory may be gone; the agent is told it with the session.
         let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        let cwd = if cwd.is_dir() { cwd.to_owned() } else { home() };
-        let started = start::start(config, &env, &cwd, known, &self.watcher, startup).await;
+        let is_there = tokio::fs::metadata(cwd).await.is_ok_and(|found| found.is_dir());
+        let cwd = if is_there { cwd.to_owned() } else { home() };
+        let (agent, watcher) = (config.clone(), self.watcher.clone());
+        let started = self
+            .session_thread
+            .spawn(async move { start::start(&agent, &env, &cwd, known, &watcher, startup).await });
+        let started = started.await.unwrap_or_else(|_| {
+            let message = format!("agent '{}' cannot be started: the server stops", config.label());
+            Err(RpcError::new(code::INTERNAL_ERROR, message))
+        });
         slot.failed = started.as_ref().err().map(|error| (Instant::now(), error.clone()));
         let agent = started?;
         self.remember(config, &agent);

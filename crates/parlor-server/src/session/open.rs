@@ -58,7 +58,8 @@ pub(crate) fn start(
     };
     // From here on the agent's messages come to the session.
     let linked = agent.as_ref().map(|(bound, _)| task.relink(bound));
-    tokio::spawn(async move {
+    let hub = Arc::clone(&task.hub);
+    hub.sessions().spawn(async move {
         let mut first = Vec::new();
         if let Some((mut bound, result)) = agent {
             bound.result = result;
