@@ -145,6 +145,9 @@ const ROOM: Duration = Duration::from_secs(2);
 /// How long sessions may take to store what they have when the server ends.
 const END: Duration = Duration::from_secs(10);
 
+/// How long a server that is dropped without being stopped waits for its sessions and agents.
+const DROP: Duration = Duration::from_secs(1);
+
 impl Hub {
     /// A server without doors. Sessions that the last one left in the middle of a turn are ended first.
     pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
@@ -220,9 +223,20 @@ impl Hub {
             tracing::warn!("not all sessions could be ended in time");
         }
         self.shared.registry.stop_all().await;
+        let thread = Arc::clone(&self.shared.session_thread);
+        if !tokio::task::spawn_blocking(move || thread.stop(END)).await.unwrap_or(false) {
+            tracing::warn!("the thread of the sessions did not end in time: the disk may be stalled");
+        }
         // Tasks that are about to end may hold the store for a while.
         let store = Arc::clone(&self.shared.store);
         let _ = tokio::task::spawn_blocking(move || store.close()).await;
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // A server that was not stopped leaves no processes either.
+        self.shared.session_thread.stop(DROP);
     }
 }
 
