@@ -8,6 +8,7 @@ pub mod context;
 mod environment;
 mod frame;
 pub mod json;
+pub mod opening;
 mod outgoing;
 mod throttle;
 
