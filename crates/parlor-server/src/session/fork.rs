@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parlor_dialect::live::Listener;
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{Dialect, Losses, live};
+use parlor_engine::opening::OpeningPlan;
 use parlor_engine::{AgentEpoch, Capability, Frame};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{AgentsPoint, Fork, NotForked, Point};
@@ -17,7 +18,7 @@ use parlor_store::{Copied, SessionRow, Write};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::{Actor, Bound, From, Message, UNPLACED, now, restore};
-use crate::agent::{Agent, History, Reply, Startup};
+use crate::agent::{History, Opener, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::Shared;
@@ -359,32 +360,27 @@ impl Actor {
 
     fn start_fork(&self, Start { planned, native, error }: Start) {
         let hub = Arc::clone(&self.hub);
-        let asked = native.and_then(|(epoch, mut params)| {
+        let config = hub.config_of(&self.row);
+        let timeout = config.unwrap_or_else(|| AgentConfig::new("", Vec::new())).startup_timeout;
+        let opener = native.and_then(|(epoch, mut params)| {
             let agent = &self.ties.get(&epoch)?.agent;
             if let Some(session) = JsonStr::from_literal(&planned.row.id) {
                 agent.name_session(&mut params, &session.into());
             }
-            let beginning = agent.beginnings.begin();
-            Some((Arc::clone(agent), beginning, agent.call_now("session/fork", &params)))
+            let wanted = restore::wanted(&self.data(), &Settings::of(self.session.transcript()));
+            let plan = OpeningPlan::Fork { params, wanted, history: History::of(&self.session) };
+            Some(Opener::start(agent, plan, Startup::new(timeout), None))
         });
-        let config = hub.config_of(&self.row);
-        let timeout = config.unwrap_or_else(|| AgentConfig::new("", Vec::new())).startup_timeout;
-        let startup = Startup::new(timeout);
-        let wanted = restore::wanted(&self.data(), &Settings::of(self.session.transcript()));
-        let history = asked.as_ref().map(|_| History::of(&self.session)).unwrap_or_default();
+        let agent = self.row.agent.clone();
         tokio::spawn(async move {
-            let how = match asked {
-                Some((agent, _beginning, Ok(answer))) => {
-                    let reply = match tokio::time::timeout_at(startup.until.into(), answer).await {
-                        Ok(Ok(reply)) => reply,
-                        Ok(Err(_)) => Err(json::error_object(&agent.error())),
-                        Err(_) => Err(json::error_object(&agent.late("session/fork", timeout, None))),
-                    };
-                    forked_by(&agent, reply, &wanted, &history, startup).await
-                }
-                Some((agent, _, Err(error))) => {
-                    forked_by(&agent, Err(error), &wanted, &history, startup).await
-                }
+            let how = match opener {
+                Some(opener) => match opener.opened(None).await {
+                    Ok(opened) => How::Native(Box::new(opened.into())),
+                    Err(error) => {
+                        tracing::info!(agent, "the agent could not fork: {}", error.message());
+                        How::Transcript(Some(error))
+                    }
+                },
                 None => How::Transcript(error),
             };
             tell(&hub, planned, how).await;
@@ -441,27 +437,6 @@ fn agents_meta(params: &Object) -> Option<Object> {
         agents.set(name.clone(), value.clone());
     }
     (!agents.is_empty()).then_some(agents)
-}
-
-/// What came of having the agent fork by itself.
-async fn forked_by(
-    agent: &Arc<Agent>,
-    reply: Reply,
-    wanted: &Settings,
-    history: &Arc<History>,
-    startup: Startup,
-) -> How {
-    let forked = match reply {
-        Ok(result) => Bound::forked(agent, json::object(Some(result.raw())), wanted, history, startup).await,
-        Err(error) => Err(RpcError::from_raw(error.raw())),
-    };
-    match forked {
-        Ok(bound) => How::Native(Box::new(bound)),
-        Err(error) => {
-            tracing::info!(agent = agent.about.name, "the agent could not fork: {}", error.message());
-            How::Transcript(Some(error))
-        }
-    }
 }
 
 /// Answers who wanted the fork, lets it take part there, and says what is to be said.

@@ -830,7 +830,3 @@ fn new_id() -> MessageId {
 pub(crate) fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
-
-/// How long an agent has to be silent until its old stories are over, and how long that may take.
-pub(crate) const SILENCE: Duration = Duration::from_millis(200);
-pub(crate) const MOST_SILENCE: Duration = Duration::from_secs(10);
