@@ -493,7 +493,7 @@ mod tests {
                 until 210
             20 user any prompt
                 until 220
-            30 agent Hello.
+            30 agent not as it was
                 until 230
             40 mode plan
                 until 240
