@@ -11,7 +11,8 @@ use parlor_session::MessageId;
 use parlor_session::session::{Answer, ClientId, PromptId, QuestionId, Scope};
 use parlor_wire::{RequestId, RpcError};
 
-use crate::{AgentCall, AgentEpoch, AgentLink, ClientInfo, Frame, RefusedSettings, Timer};
+use crate::opening::RefusedSettings;
+use crate::{AgentCall, AgentEpoch, AgentLink, ClientInfo, Frame, Timer};
 
 /// Something that happens to a session.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ mod event;
 mod frame;
 pub mod json;
 mod machine;
+pub mod opening;
 mod output;
-pub mod refused_settings;
 pub mod rows;
 pub mod search_text;
 pub mod stored;
@@ -31,5 +31,4 @@ pub use machine::{
     deleted_agent_session, deleted_key, no_session,
 };
 pub use output::{Delivery, Outgoing, Output};
-pub use refused_settings::{RefusedSettings, Unaccepted};
 pub use throttle::InfoThrottle;

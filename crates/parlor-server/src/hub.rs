@@ -16,7 +16,7 @@ use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, Store, StoreError};
 use parlor_wire::{InputLine, RpcError, code};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
-use crate::agent::Registry;
+use crate::agent::{BoundAgent, Registry};
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents};
 use crate::connection;
@@ -25,7 +25,7 @@ use crate::losses::LossCounts;
 use crate::process::Watcher;
 use crate::resident::Resident;
 use crate::send_queue::{SendQueueReader, send_queue};
-use crate::session::{self, Bound, Inbox, Message};
+use crate::session::{self, Inbox, Message};
 use crate::session_thread::SessionThread;
 use crate::stored::{self, StoredSession};
 
@@ -468,14 +468,8 @@ impl Shared {
     }
 
     /// A session that has just begun.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        opened: StoredSession,
-        id: &SessionId,
-        bound: Bound,
-        result: parlor_json::Object,
-    ) {
-        let inbox = session::start(Arc::clone(self), opened, Some((bound, result)), None);
+    pub(crate) fn begin(self: &Arc<Self>, opened: StoredSession, id: &SessionId, bound: BoundAgent) {
+        let inbox = session::start(Arc::clone(self), opened, Some(bound), None);
         let cell = Arc::new(OnceCell::new_with(Some(inbox)));
         lock(&self.sessions).insert(id.clone(), cell);
     }
@@ -484,19 +478,15 @@ impl Shared {
     pub(crate) async fn begin_fork(
         self: &Arc<Self>,
         id: &SessionId,
-        bound: Bound,
-    ) -> Result<Option<Bound>, RpcError> {
+        bound: BoundAgent,
+    ) -> Result<Option<BoundAgent>, RpcError> {
         let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
         let mut bound = Some(bound);
         let begun = cell.get_or_try_init(async || {
             let key = id.as_json().as_literal().to_owned();
             let opened = self.read(move |store| stored::open(store, &key)).await?;
             let opened = opened.ok_or_else(|| no_session(id))?;
-            let agent = bound.take().map(|mut bound| {
-                let result = bound.take_result();
-                (bound, result)
-            });
-            Ok(session::start(Arc::clone(self), opened, agent, None))
+            Ok(session::start(Arc::clone(self), opened, bound.take(), None))
         });
         match begun.await {
             Ok(_) => Ok(bound),

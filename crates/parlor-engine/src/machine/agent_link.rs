@@ -12,10 +12,10 @@ use parlor_wire::{Outcome, RequestId, RpcError, code};
 
 use super::subscriber::Subscriber;
 use super::{Pending, SessionMachine, params_for};
-use crate::refused_settings::REFUSED;
+use crate::opening::{REFUSED, RefusedSettings};
 use crate::{
-    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, Event, OpenedAgent, RefusedSettings,
-    TerminalEvent, Timer, context, json,
+    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, Event, OpenedAgent, TerminalEvent, Timer,
+    context, json,
 };
 
 /// How much of what an agent says when it opens a session is kept.

@@ -13,11 +13,10 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use super::SessionMachine;
 use super::agent_link::UNPLACED;
+use crate::opening::wanted_settings;
 use crate::rows::{Copied, SessionRow, Write};
 use crate::stored::{self, KEPT, OPENED};
-use crate::{
-    AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json, refused_settings,
-};
+use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json};
 
 /// How many forks may wait for the agent to be restored. One more goes without it.
 const MAX_WAITING: usize = 64;
@@ -349,7 +348,7 @@ impl SessionMachine {
         start.agent = match self.agent.as_ref().zip(native) {
             Some((link, native)) => {
                 let in_force = Settings::of(self.session.transcript());
-                let settings = Box::new(refused_settings::wanted(&self.data(), &in_force));
+                let settings = Box::new(wanted_settings(&self.data(), &in_force));
                 ForkAgent::Native { epoch: link.epoch, params: native.params, settings }
             }
             None => ForkAgent::Transcript(error),

@@ -43,11 +43,12 @@ use self::persist::DirtyFlags;
 use self::requests::PeerRequest;
 use self::search_index::IndexBacklog;
 use self::subscriber::Subscriber;
+use crate::opening::RefusedSettings;
 use crate::rows::SessionRow;
 use crate::stored::{self, StoredSession};
 use crate::{
     AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, Event, Frame, IdGen,
-    InfoThrottle, Now, Output, RefusedSettings, SessionConfig, Timer, json,
+    InfoThrottle, Now, Output, SessionConfig, Timer, json,
 };
 
 /// How many calls of clients that close the session may wait until they are detached.

@@ -11,9 +11,10 @@ use parlor_wire::{RpcError, code};
 
 use super::search_index::TurnPhase;
 use super::{SessionEnd, SessionMachine};
+use crate::opening::RefusedSetting;
 use crate::rows::{Batch, SessionRow, Write};
 use crate::stored::{self, ALIASES, KEPT, OPENED};
-use crate::{Delivery, Frame, Output, Unaccepted, json};
+use crate::{Delivery, Frame, Output, json};
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ impl SessionMachine {
         let Some(refused) = &self.refused_settings else { return };
         let mut said = Settings::default();
         said.report(update);
-        let is_it = |one: &&Unaccepted| said.get(&one.setting).as_ref() == Some(&one.value);
+        let is_it = |one: &&RefusedSetting| said.get(&one.setting).as_ref() == Some(&one.value);
         let settings: Vec<_> = refused.settings.iter().filter(is_it).map(|one| one.setting.clone()).collect();
         settings.iter().for_each(|setting| self.on_setting_chosen(setting));
     }

@@ -116,7 +116,7 @@ impl Cancel {
 }
 
 /// The error of a request that its client took back.
-pub(crate) fn cancelled() -> RpcError {
+fn cancelled() -> RpcError {
     RpcError::new(code::REQUEST_CANCELLED, "the request was cancelled")
 }
 
@@ -411,7 +411,7 @@ enum Scope {
 fn origin_of(agent: &Agent, id: &Json) -> Option<Scope> {
     let id = RequestId::from_raw(id.raw()).ok()?;
     match lock(&agent.asked).get(&id)? {
-        Waiting::Caller(_, origin) => origin.clone().map(Scope::Client),
+        Waiting::Caller(_, origin) | Waiting::Opening(_, origin) => origin.clone().map(Scope::Client),
         Waiting::Session(_, AgentCall::Forwarded(call)) => {
             let client = call.connection.upgrade()?;
             Some(Scope::Client(Origin { client, id: call.call.id.clone() }))

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use parlor_dialect::settings::Settings;
+use parlor_engine::opening::{OpeningPlan, name_session};
 use parlor_engine::{ClientCall, FORK, ForkAgent, ForkStart, Frame, ReplayFrom};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RequestId, RpcError, code};
 
+use super::Message;
 use super::task::SessionTask;
-use super::{Bound, Message};
-use crate::agent::{Agent, History, Reply, Startup};
+use crate::agent::{BoundAgent, History, Opener, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::Shared;
@@ -19,7 +19,7 @@ use crate::json;
 /// How the agent of a fork knows the conversation.
 enum How {
     /// It has forked by itself.
-    Native(Box<Bound>),
+    Native(Box<BoundAgent>),
     /// It is given the conversation with the first prompt; it may have failed to fork by itself.
     Transcript(Option<RpcError>),
 }
@@ -30,62 +30,36 @@ impl SessionTask {
         let forking = self.forking.iter().find(|client| client.id == start.client).cloned();
         let Some(client) = forking.or_else(|| self.client(start.client)) else { return };
         let hub = Arc::clone(&self.hub);
-        let row = self.machine.row();
-        let config = hub.config_of(row).unwrap_or_else(|| AgentConfig::new("", Vec::new()));
-        let (timeout, startup) = (config.startup_timeout, Startup::new(config.startup_timeout));
-        let (native, error) = match std::mem::replace(&mut start.agent, ForkAgent::Transcript(None)) {
+        let config = hub.config_of(self.machine.row());
+        let timeout = config.unwrap_or_else(|| AgentConfig::new("", Vec::new())).startup_timeout;
+        let (opener, error) = match std::mem::replace(&mut start.agent, ForkAgent::Transcript(None)) {
             ForkAgent::Native { epoch, mut params, settings } => {
-                let asked = self.ties.get(&epoch).map(|tie| {
+                let opener = self.ties.get(&epoch).map(|tie| {
                     if let Some(session) = JsonStr::from_literal(&start.row.id) {
-                        tie.agent.name_session(&mut params, &session.into());
+                        name_session(&tie.agent.about, &mut params, &session.into());
                     }
-                    let beginning = tie.agent.beginnings.begin();
-                    let answer = tie.agent.call_now("session/fork", &params);
-                    (Arc::clone(&tie.agent), beginning, answer, settings)
+                    let history = History::of(self.machine.session());
+                    let plan = OpeningPlan::Fork { params, wanted: *settings, history };
+                    Opener::start(&tie.agent, plan, Startup::new(timeout), None)
                 });
-                (asked, None)
+                (opener, None)
             }
             ForkAgent::Transcript(error) => (None, error),
         };
-        let history = native.as_ref().map(|_| History::of(self.machine.session())).unwrap_or_default();
+        let agent = self.machine.row().agent.clone();
         tokio::spawn(async move {
-            let how = match native {
-                Some((agent, _beginning, answer, settings)) => {
-                    let reply = match answer {
-                        Ok(answer) => match tokio::time::timeout_at(startup.until.into(), answer).await {
-                            Ok(Ok(reply)) => reply,
-                            Ok(Err(_)) => Err(json::error_object(&agent.error())),
-                            Err(_) => Err(json::error_object(&agent.late("session/fork", timeout, None))),
-                        },
-                        Err(error) => Err(error),
-                    };
-                    forked_by(&agent, reply, &settings, &history, startup).await
-                }
+            let how = match opener {
+                Some(opener) => match opener.opened(None).await {
+                    Ok(bound) => How::Native(Box::new(bound)),
+                    Err(error) => {
+                        tracing::info!(agent, "the agent could not fork: {}", error.message());
+                        How::Transcript(Some(error))
+                    }
+                },
                 None => How::Transcript(error),
             };
             announce(&hub, client, start, how).await;
         });
-    }
-}
-
-/// What came of having the agent fork by itself.
-async fn forked_by(
-    agent: &Arc<Agent>,
-    reply: Reply,
-    wanted: &Settings,
-    history: &Arc<History>,
-    startup: Startup,
-) -> How {
-    let forked = match reply {
-        Ok(result) => Bound::forked(agent, json::object(Some(result.raw())), wanted, history, startup).await,
-        Err(error) => Err(RpcError::from_raw(error.raw())),
-    };
-    match forked {
-        Ok(bound) => How::Native(Box::new(bound)),
-        Err(error) => {
-            tracing::info!(agent = agent.about.name, "the agent could not fork: {}", error.message());
-            How::Transcript(Some(error))
-        }
     }
 }
 

@@ -12,7 +12,6 @@ mod task;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use parlor_engine::{AgentEpoch, ClientCall, Event, ForwardedCall, Frame};
 use parlor_json::{Json, Object};
@@ -21,12 +20,11 @@ use parlor_session::{MessageId, Transcript};
 use parlor_wire::{RequestId, RpcError, code};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::agent::Reply;
+use crate::agent::{BoundAgent, Reply};
 use crate::client::Client;
 use crate::services::budget::{FileRequest, FileShare};
 
 pub(crate) use self::open::start;
-pub(crate) use self::restore::Bound;
 
 /// How a session is reached.
 pub(crate) type Inbox = mpsc::Sender<Message>;
@@ -44,7 +42,7 @@ pub(crate) enum Message {
     /// Something of an agent, in one of its incarnations.
     Agent(AgentEpoch, AgentMessage),
     /// The agent's session is restored, or cannot be.
-    AgentReady(Box<Result<Bound, RpcError>>),
+    AgentReady(Box<Result<BoundAgent, RpcError>>),
     /// A frame for those of these clients that are attached; `sent` gets those when they were sent it.
     Relay { frame: Frame, clients: Vec<ClientId>, sent: oneshot::Sender<Vec<ClientId>> },
     /// Asks for the conversation, once this message is in it.
@@ -174,7 +172,3 @@ pub(crate) fn next_epoch() -> AgentEpoch {
 pub(crate) fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
-
-/// How long an agent has to be silent until its replay is over, and how long that may take at most.
-pub(crate) const SILENCE: Duration = Duration::from_millis(200);
-pub(crate) const MOST_SILENCE: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parlor_dialect::settings::Settings;
+use parlor_engine::opening::AgentSession;
 use parlor_engine::{
     AgentEvent, AgentLink, Event, IdGen, Now, OpenedAgent, SessionConfig, SessionLookup, SessionMachine,
 };
@@ -14,10 +15,10 @@ use parlor_store::SessionRow;
 use parlor_wire::RpcError;
 use tokio::sync::mpsc;
 
-use super::restore::{Bound, restore};
+use super::restore::restore;
 use super::task::SessionTask;
 use super::{INBOX, Inbox, Link, Message, now};
-use crate::agent::{History, Rest, Startup};
+use crate::agent::{BoundAgent, History, Rest, Startup};
 use crate::hub::Shared;
 use crate::stored::StoredSession;
 
@@ -26,7 +27,7 @@ use crate::stored::StoredSession;
 pub(crate) fn start(
     hub: Arc<Shared>,
     stored: StoredSession,
-    agent: Option<(Bound, Object)>,
+    agent: Option<BoundAgent>,
     replay: Option<Vec<String>>,
 ) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
@@ -57,12 +58,11 @@ pub(crate) fn start(
         share,
     };
     // From here on the agent's messages come to the session.
-    let linked = agent.as_ref().map(|(bound, _)| task.relink(bound));
+    let linked = agent.as_ref().map(|bound| task.relink(bound));
     let hub = Arc::clone(&task.hub);
     hub.sessions().spawn(async move {
         let mut first = Vec::new();
-        if let Some((mut bound, result)) = agent {
-            bound.result = result;
+        if let Some(bound) = agent {
             let agent = Box::new(task.bind(bound).await);
             let epoch = agent.link.epoch;
             first.push(Event::Begun { agent, replay });
@@ -88,7 +88,7 @@ impl SessionTask {
     /// The agent's session is restored, or cannot be.
     pub(super) async fn on_agent_ready(
         &mut self,
-        restored: Result<Bound, RpcError>,
+        restored: Result<BoundAgent, RpcError>,
         events: &mut Vec<Event>,
     ) {
         let bound = match restored {
@@ -105,15 +105,16 @@ impl SessionTask {
     }
 
     /// From here on the agent's messages come to the session.
-    fn relink(&self, bound: &Bound) -> Result<(), RpcError> {
+    fn relink(&self, bound: &BoundAgent) -> Result<(), RpcError> {
         let tie = &bound.tie;
         let link = Link { inbox: self.me.clone(), epoch: tie.epoch, is_session: true };
         tie.agent.relink(&tie.session, &link)
     }
 
     /// Keeps the agent's session, and collects what the agent sent before its messages came to the session.
-    async fn bind(&mut self, bound: Bound) -> OpenedAgent {
-        let Bound { tie, anew: without_history, lost, result, settings, refused, rest } = bound;
+    async fn bind(&mut self, bound: BoundAgent) -> OpenedAgent {
+        let BoundAgent { tie, session, rest } = bound;
+        let AgentSession { result, settings, refused, without_history, lost, .. } = session;
         let agent = Arc::clone(&tie.agent);
         agent.serves(&tie.session, self.machine.id());
         let lookup = Arc::clone(&agent);
@@ -125,17 +126,16 @@ impl SessionTask {
         };
         self.ties.insert(tie.epoch, tie);
         let mut early = Vec::new();
-        if let Some(Rest { kept, mut messages }) = rest {
-            let mut take = |message| {
-                if let Message::Agent(epoch, message) = message {
-                    early.extend(self.agent_event(epoch, message));
-                }
-            };
-            kept.into_iter().for_each(&mut take);
-            messages.close();
-            while let Some(message) = messages.recv().await {
-                take(message);
+        let Rest { kept, mut messages } = rest;
+        let mut take = |message| {
+            if let Message::Agent(epoch, message) = message {
+                early.extend(self.agent_event(epoch, message));
             }
+        };
+        kept.into_iter().for_each(&mut take);
+        messages.close();
+        while let Some(message) = messages.recv().await {
+            take(message);
         }
         OpenedAgent { link, without_history, lost, result, settings, refused, early }
     }
