@@ -97,7 +97,7 @@ fn core_crates_depend_on_nothing_that_could_bring_them_in() {
 fn the_test_agent_uses_nothing_that_serves_sessions() {
     let agent =
         |(path, _): &(PathBuf, String)| path.components().any(|part| part.as_os_str() == "test_agent");
-    let sources: Vec<_> = sources("parlor").into_iter().filter(agent).collect();
+    let sources: Vec<_> = sources("parlor-testkit").into_iter().filter(agent).collect();
     assert!(!sources.is_empty());
     for (path, text) in sources {
         for word in ["parlor_agent", "parlor_client", "parlor_server", "parlor_session", "parlor_store"] {
