@@ -15,7 +15,8 @@ use parlor_client::{
     Activity, Client, Connector, EntryId, Error, Hello, Prompt, Role, Session, Slot, State, Transcript,
     Update, Version, Words,
 };
-use server::{PARLOR, Server};
+use parlor_testkit::programs;
+use server::Server;
 
 /// How long something may take that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,19 +27,17 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
 }
 
-/// Test agents: version 1, version 1 without ids, version 2.
-const AGENTS: [&[&str]; 3] = [
-    &["test-agent", "--version", "1"],
-    &["test-agent", "--version", "1", "--no-message-ids"],
-    &["test-agent", "--version", "2"],
-];
+/// Arguments of the test agent: version 1, version 1 without ids, version 2.
+const AGENTS: [&[&str]; 3] =
+    [&["--version", "1"], &["--version", "1", "--no-message-ids"], &["--version", "2"]];
 
 fn connector() -> Connector {
     Connector::new("test", "1")
 }
 
+/// A client of a test agent with these arguments.
 async fn spawn(args: &[&str]) -> Client {
-    soon(connector().spawn(PARLOR, args)).await.unwrap()
+    soon(connector().spawn(programs::test_agent(), args)).await.unwrap()
 }
 
 /// What was said, one line for each message and tool call.
@@ -197,11 +196,12 @@ async fn errors_are_told_apart() {
 
 #[tokio::test]
 async fn only_the_version_that_was_asked_for_is_spoken() {
-    let v1 = soon(connector().only(Version::V1).spawn(PARLOR, &["test-agent"])).await.unwrap();
+    let v1 = soon(connector().only(Version::V1).spawn(programs::test_agent(), &[""; 0])).await.unwrap();
     assert_eq!(v1.version(), 1);
     let session = soon(v1.new_session(HERE.as_ref())).await.unwrap();
     assert_eq!(reason(&turn(&session, "say One.").await), "end_turn");
-    let refused = soon(connector().only(Version::V2).spawn(PARLOR, AGENTS[0])).await.unwrap_err();
+    let refused =
+        soon(connector().only(Version::V2).spawn(programs::test_agent(), AGENTS[0])).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(_)), "{refused}");
 }
 
@@ -349,7 +349,7 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
 async fn a_lost_connection_to_an_agent_is_made_up_for_too() {
     for version in ["1", "2"] {
         let state = tempfile::tempdir().unwrap();
-        let args = ["test-agent", "--version", version, "--state", state.path().to_str().unwrap()];
+        let args = ["--version", version, "--state", state.path().to_str().unwrap()];
         let first = spawn(&args).await;
         let lost = soon(first.new_session(HERE.as_ref())).await.unwrap();
         turn(&lost, "say One.").await;

@@ -259,7 +259,7 @@ async fn a_turn_of_version_1_ends_after_it_was_told_anew() {
 #[tokio::test]
 async fn the_end_of_a_turn_that_nobody_knows_of_is_not_waited_for() {
     let state = tempfile::tempdir().unwrap();
-    let args = ["test-agent", "--version", "1", "--state", state.path().to_str().unwrap()];
+    let args = ["--version", "1", "--state", state.path().to_str().unwrap()];
     let first = crate::spawn(&args).await;
     let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
     let turn = soon(session.prompt("say One.\nsleep 60000")).await.unwrap();
@@ -272,7 +272,7 @@ async fn the_end_of_a_turn_that_nobody_knows_of_is_not_waited_for() {
 #[tokio::test]
 async fn a_turn_of_version_1_goes_on_while_its_session_is_told_anew() {
     let state = tempfile::tempdir().unwrap();
-    let args = ["test-agent", "--version", "1", "--state", state.path().to_str().unwrap()];
+    let args = ["--version", "1", "--state", state.path().to_str().unwrap()];
     let client = crate::spawn(&args).await;
     let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
     let turn = soon(session.prompt("say One.\nsleep 60000")).await.unwrap();

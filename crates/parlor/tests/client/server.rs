@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use parlor_testkit::programs;
 use tempfile::TempDir;
 
 pub(crate) const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
@@ -18,12 +19,12 @@ pub(crate) struct Server {
 impl Server {
     /// A server with the test agent.
     pub(crate) fn start() -> Self {
-        Self::with(&["--agent", &format!("test={PARLOR} test-agent")])
+        Self::with(&["--agent", &format!("test={}", programs::test_agent())])
     }
 
     /// A server with the test agent in version 1, which takes one prompt at a time.
     pub(crate) fn with_old_agent() -> Self {
-        Self::with(&["--agent", &format!("old={PARLOR} test-agent --version 1")])
+        Self::with(&["--agent", &format!("old={} --version 1", programs::test_agent())])
     }
 
     fn with(args: &[&str]) -> Self {

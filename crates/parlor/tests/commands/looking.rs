@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::process::Stdio;
 
+use parlor_testkit::programs;
 use serde_json::json;
 
 use crate::place::{Place, signal, until};
@@ -90,7 +91,7 @@ fn a_turn_is_seen_to_run_and_to_have_been_interrupted() {
 #[test]
 fn turns_that_did_not_end_well_and_decisions_stay_visible() {
     let mut place = Place::new();
-    place.serve(&["--agent", &format!("test={} test-agent", env!("CARGO_BIN_EXE_parlor"))]);
+    place.serve(&["--agent", &format!("test={}", programs::test_agent())]);
     let id = place.begin("ask Delete it");
     place.run(&["prompt", &id, "refuse"]).ended(1);
     place.run(&["prompt", &id, "fail -32000 no model"]).ended(1);
@@ -190,7 +191,7 @@ fn a_transcript_is_shown_and_exported() {
 #[test]
 fn a_session_of_a_v1_agent_is_exported_in_the_words_of_v2() {
     let mut place = Place::new();
-    let agent = format!("old={} test-agent --version 1 --no-message-ids", env!("CARGO_BIN_EXE_parlor"));
+    let agent = format!("old={} --version 1 --no-message-ids", programs::test_agent());
     place.serve(&["--agent", &agent]);
     let id = place.begin("say one\ntool Edit the notes\nmode\nterminal echo hi\nsay two");
     let lines = place.run(&["export", &id, "--format", "jsonl"]).done();

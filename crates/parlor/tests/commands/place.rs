@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use parlor_testkit::programs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -34,7 +35,7 @@ impl Place {
     /// One with a server whose agent has faults on request.
     pub(crate) fn with_test_agent() -> Self {
         let mut place = Self::new();
-        place.serve(&["--agent", &format!("test={} test-agent", env!("CARGO_BIN_EXE_parlor"))]);
+        place.serve(&["--agent", &format!("test={}", programs::test_agent())]);
         place
     }
 

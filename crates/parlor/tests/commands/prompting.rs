@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
+use parlor_testkit::programs;
 use serde_json::json;
 
 use crate::place::{Place, signal, until};
@@ -71,7 +72,7 @@ fn begin(place: &Place, args: &[&str]) -> std::process::Child {
 fn a_prompt_that_waits_answers_nothing_of_the_turn_that_runs() {
     for agent in ["--version 1", "--version 2"] {
         let mut place = Place::new();
-        place.serve(&["--agent", &format!("test={} test-agent {agent}", env!("CARGO_BIN_EXE_parlor"))]);
+        place.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
         let mut first = Seat::new(&place, &["prompt", "--new", "ask Delete it\nsay first"]);
         first.sees("Answer (1-");
         let waiting = ["--yes", "--no"].map(|flag| begin(&place, &["prompt", "latest", flag, "say waits"]));
@@ -123,7 +124,7 @@ fn prompts_that_wait_do_not_keep_a_request_open_that_nobody_can_decide() {
     for waiting in [&[][..], &["--yes"], &["--no"]] {
         for agent in ["--version 1", "--version 2"] {
             let mut place = Place::new();
-            place.serve(&["--agent", &format!("test={} test-agent {agent}", env!("CARGO_BIN_EXE_parlor"))]);
+            place.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
             let id = place.begin("say hello");
             let mut first = begin(&place, &["prompt", &id, "sleep 1500\nask Delete it\nsay first"]);
             until(|| place.run(&["ls", "--json"]).json()[0]["state"] == "running");
@@ -162,7 +163,7 @@ fn a_request_that_a_waiting_prompt_declines_is_still_decided_by_an_editor() {
 fn each_of_many_queued_prompts_gets_its_own_answer_and_exit_code() {
     for agent in ["--version 1", "--version 2"] {
         let mut place = Place::new();
-        place.serve(&["--agent", &format!("test={} test-agent {agent}", env!("CARGO_BIN_EXE_parlor"))]);
+        place.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
         let id = place.begin("say hello");
         let children: Vec<_> = (0..12)
             .map(|n| {
@@ -238,12 +239,12 @@ fn slow_agents(place: &Place) {
     let config = format!(
         r#"
 [agents.slow]
-command = ["sh", "-c", "test -e fast || sleep 4; exec {parlor} test-agent --state {state}"]
+command = ["sh", "-c", "test -e fast || sleep 4; exec {agent} --state {state}"]
 [agents.hangs]
 command = ["sh", "-c", "echo reading the license >&2; echo the license server is down >&2; exec sleep 600"]
 startup_timeout = 4
 "#,
-        parlor = env!("CARGO_BIN_EXE_parlor"),
+        agent = programs::test_agent(),
         state = place.path().join("state").display(),
     );
     std::fs::write(place.work().join("slow.toml"), config).unwrap();
@@ -324,7 +325,7 @@ fn an_interrupt_cancels_the_turn() {
 fn an_interrupt_leaves_the_prompts_that_others_queued() {
     for agent in ["--version 1", "--version 2"] {
         let mut place = Place::new();
-        place.serve(&["--agent", &format!("test={} test-agent {agent}", env!("CARGO_BIN_EXE_parlor"))]);
+        place.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
         let mut first = begin(&place, &["prompt", "--new", "say Hanging.\nsleep 60000"]);
         let mut spoken = [0; 8];
         first.stdout.as_mut().unwrap().read_exact(&mut spoken).unwrap();
@@ -372,7 +373,7 @@ fn a_prompt_waits_for_the_turn_that_runs() {
 
 #[test]
 fn an_interrupt_takes_back_a_prompt_that_waits() {
-    let old = format!("old={} test-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
+    let old = format!("old={} --version 1", programs::test_agent());
     for args in [&[][..], &["--agent", &old]] {
         let mut place = Place::new();
         place.serve(args);

@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
+use parlor_testkit::programs;
 use serde_json::{Value, json};
 
 use crate::place::{Editor, Place, until};
@@ -32,7 +33,7 @@ fn agents_come_from_everywhere() {
     let said = place.run(&["agents", "--config", &config]).done().plain();
     assert!(said.out.contains("*  mine") && said.out.contains("no: npm install"), "{said:#?}");
 
-    let agent = format!("own={} test-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
+    let agent = format!("own={} --version 1", programs::test_agent());
     place.serve(&["--agent", &agent]);
     place.begin("say hello");
     let list = place.run(&["agents", "--json"]).done().json();
@@ -41,7 +42,7 @@ fn agents_come_from_everywhere() {
         (&own["source"], &own["default"], &own["dialect"]),
         (&json!("command line"), &json!(true), &json!("v1"))
     );
-    assert_eq!(own["path"], env!("CARGO_BIN_EXE_parlor"));
+    assert_eq!(own["path"], programs::test_agent());
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn a_healthy_place_is_healthy() {
 #[test]
 fn what_a_client_was_not_told_and_what_was_refused_is_reported() {
     let mut place = Place::new();
-    place.serve(&["--agent", &format!("test={} test-agent --version 2", env!("CARGO_BIN_EXE_parlor"))]);
+    place.serve(&["--agent", &format!("test={} --version 2", programs::test_agent())]);
     let id = place.begin("say hello");
     let other = place.begin("say hello");
     for command in ["status", "doctor"] {

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parlor_testkit::programs;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -51,7 +52,7 @@ impl Place {
     /// its processes can be told from others.
     pub(crate) fn test_agent(self, options: &str) -> Self {
         let state = self.path().join("agent-state");
-        let command = format!("{PARLOR} test-agent --state {} {options}", state.display());
+        let command = format!("{} --state {} {options}", programs::test_agent(), state.display());
         self.agent("test", &command)
     }
 

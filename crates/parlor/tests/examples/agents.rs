@@ -9,8 +9,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::built::example;
 use crate::visitor::{VERSIONS, Version, Visit};
+use parlor_testkit::programs::example;
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
-use crate::built::example;
 use crate::sdk_agent;
 use crate::sdk_versions::{Print, watch_v1, watch_v2};
 use crate::server::{PARLOR, Server};
 use crate::visitor::{Version, Visit};
 use crate::wire;
+use parlor_testkit::programs::example;
 
 /// Runs an example to its end, and says what it printed.
 fn run(name: &str, args: &[impl AsRef<OsStr>]) -> String {

@@ -6,7 +6,6 @@
 )]
 
 mod agents;
-mod built;
 mod clients;
 mod documents;
 mod lines;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use parlor_client::{Client, Connector, Hello, Session, SessionId, Version as Spoken};
 use tempfile::TempDir;
 
-use crate::built::example;
 use crate::seen::Seen;
 use crate::server::Server;
 use crate::visitor::{VERSIONS, Visit};
+use parlor_testkit::programs::example;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -37,7 +37,7 @@ pub(crate) fn server_with(sessions: &[(&str, Value)]) -> Server {
         ("keeps-draft", "\"--version\", \"2\"", "dialect = \"draft\"\n"),
         ("cannot-load", "\"--version\", \"1\", \"--offers\", \"list\"", ""),
     ] {
-        let command = format!("\"PARLOR\", \"test-agent\", {options}, \"--state\", \"HOME/{name}\"");
+        let command = format!("\"TEST_AGENT\", {options}, \"--state\", \"HOME/{name}\"");
         let _ = write!(config, "[agents.{name}]\ncommand = [{command}]\n{rest}");
     }
     let server = Server::with(&config);

@@ -1,11 +1,12 @@
 //! Who may do what, what does not exist, and what is not said properly.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::programs;
 use serde_json::{Value, json};
 
 use crate::client::{Guest, code};
 use crate::doors::{DOORS, Door, acp, stdio};
-use crate::server::{AGENTS, PARLOR, PATIENCE, Server};
+use crate::server::{AGENTS, PATIENCE, Server};
 
 #[test]
 fn an_observer_watches_and_does_nothing_else() {
@@ -49,10 +50,10 @@ fn an_observer_watches_and_does_nothing_else() {
 #[test]
 fn an_observer_is_not_told_the_command_lines_of_agents() {
     let server =
-        Server::with("[agents.secretive]\ncommand = 'PARLOR test-agent --state HOME/secret-of-the-config'\n");
+        Server::with("[agents.secretive]\ncommand = 'TEST_AGENT --state HOME/secret-of-the-config'\n");
     let mut command = acp(server.home());
     command
-        .args(["--", PARLOR, "test-agent", "--state"])
+        .args(["--", programs::test_agent(), "--state"])
         .arg(server.home().path().join("secret-of-the-person"));
     let mut driver = Guest::new(Door::Unix, Dialect::V2, "v2").over(stdio(command));
     let session = driver.new_session();
@@ -73,7 +74,7 @@ fn an_observer_is_not_told_the_command_lines_of_agents() {
         }
         observer.load(&session);
         let listed = observer.call("session/list", json!({ "_meta": { "parlor/agent": "*" } })).unwrap();
-        assert_eq!(listed["sessions"][0]["_meta"]["parlor/agent"], "parlor", "{listed}");
+        assert_eq!(listed["sessions"][0]["_meta"]["parlor/agent"], "parlor-test-agent", "{listed}");
         assert!(!observer.heard.iter().any(|line| line.to_string().contains("secret-of")));
     }
 }
@@ -84,7 +85,7 @@ fn an_observer_is_not_told_the_command_line_of_an_agent_that_fails() {
         let server = Server::start();
         let mut command = acp(server.home());
         command
-            .args(["--", PARLOR, "test-agent", "--version", "1", "--offers", "none", "--state"])
+            .args(["--", programs::test_agent(), "--version", "1", "--offers", "none", "--state"])
             .arg(server.home().path().join("secret-of-the-person"));
         let mut driver = Guest::new(Door::Unix, Dialect::V1, "").over(stdio(command));
         let session = driver.new_session();
@@ -94,7 +95,7 @@ fn an_observer_is_not_told_the_command_line_of_an_agent_that_fails() {
         let prompt = driver.prompt(&session, "say Before.\ncrash 3");
         let failed = driver.answer(prompt).unwrap_err();
         let message = failed["message"].as_str().unwrap();
-        assert!(message.starts_with("agent 'parlor' ended"), "{failed}");
+        assert!(message.starts_with("agent 'parlor-test-agent' ended"), "{failed}");
         assert!(!message.contains("secret-of"), "{failed}");
         // It has forgotten the session, which is on record.
         driver.turn(&session, "say After.");
@@ -103,7 +104,7 @@ fn an_observer_is_not_told_the_command_line_of_an_agent_that_fails() {
         later.load(&session);
         for client in [&observer, &later] {
             let told = client.heard.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-            assert!(told.contains("agent 'parlor' "), "{told}");
+            assert!(told.contains("agent 'parlor-test-agent' "), "{told}");
             assert!(!told.contains("secret-of"), "{told}");
         }
     }

@@ -191,8 +191,8 @@ fn files_are_the_editors_where_it_has_them_and_else_on_the_disk() {
 #[test]
 fn files_outside_of_the_session_are_not_served() {
     let server = Server::with(
-        "[agents.all]\ncommand = ['PARLOR', 'test-agent', '--version', '1']\nfs = 'all'\n\
-         [agents.off]\ncommand = ['PARLOR', 'test-agent', '--version', '1']\nfs = 'off'\n",
+        "[agents.all]\ncommand = ['TEST_AGENT', '--version', '1']\nfs = 'all'\n\
+         [agents.off]\ncommand = ['TEST_AGENT', '--version', '1']\nfs = 'off'\n",
     );
     let home = server.home().path();
     let name = |name: &str| home.join(name).to_str().unwrap().to_owned();

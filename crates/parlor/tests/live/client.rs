@@ -1,15 +1,13 @@
 //! A client that folds and checks whatever it hears. It reads and writes its lines itself, and not with the client library:
 //! it is the witness of what is on the wire.
 
-#[path = "../agent/schema.rs"]
-mod schema;
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Instant;
 
 use parlor_dialect::{Dialect, Fold};
 use parlor_session::SessionId;
+use parlor_testkit::schema;
 use serde_json::{Value, json};
 
 use crate::doors::{self, Door, Ears, Mouth};

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use parlor_dialect::Dialect;
+use parlor_testkit::programs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -163,7 +164,7 @@ fn an_editor_may_keep_all_to_itself() {
             .args(["acp", "--direct", "--config"])
             .arg(home.config())
             .args(["--dialect", dialect_name(dialect)]);
-        command.args(["--", PARLOR, "test-agent", "--version", "1", "--no-message-ids"]);
+        command.args(["--", programs::test_agent(), "--version", "1", "--no-message-ids"]);
         let mut editor = Guest::new(Door::Stdio, dialect, "v1").over(stdio(command));
         let session = editor.new_session();
         assert_eq!(editor.turn(&session, "say Alone."), "end_turn");
@@ -187,7 +188,7 @@ fn an_editor_alone_is_not_shown_the_data_of_a_server() {
         let mut command = std::process::Command::new(PARLOR);
         command.env_remove("PARLOR_DATA_DIR").env(variable, name(data.trim_end_matches("/parlor")));
         command.args(["acp", "--direct", "--config"]).arg(home.config());
-        command.args(["--", PARLOR, "test-agent", "--version", "1"]);
+        command.args(["--", programs::test_agent(), "--version", "1"]);
         let mut editor = Guest::new(Door::Stdio, Dialect::V1, "v1").over(stdio(command));
         let params = json!({ "cwd": home.path(), "mcpServers": [] });
         let session = editor.call("session/new", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
@@ -209,7 +210,7 @@ fn dialect_name(dialect: Dialect) -> &'static str {
 fn an_agent_can_be_given_as_a_command() {
     let server = Server::start();
     let mut command = acp(server.home());
-    command.args(["--", PARLOR, "test-agent", "--name", "given", "--version", "2"]);
+    command.args(["--", programs::test_agent(), "--name", "given", "--version", "2"]);
     let mut editor = Guest::new(Door::Stdio, Dialect::V2, "").over(stdio(command));
     let session = editor.new_session();
     assert_eq!(editor.turn(&session, "say Given."), "end_turn");

@@ -12,23 +12,23 @@ use crate::server::{AGENTS, Server};
 /// Agents that can fork by themselves, each as far as it goes.
 const FORKERS: &str = r#"
 [agents.at-message-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/a", "--offers", "resume,fork-at-message"]
+command = ["TEST_AGENT", "--version", "1", "--state", "HOME/a", "--offers", "resume,fork-at-message"]
 [agents.at-message-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/b", "--offers", "fork-at-message"]
+command = ["TEST_AGENT", "--version", "2", "--state", "HOME/b", "--offers", "fork-at-message"]
 [agents.at-end-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/c", "--offers", "resume,fork"]
+command = ["TEST_AGENT", "--version", "1", "--state", "HOME/c", "--offers", "resume,fork"]
 [agents.at-end-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/d", "--offers", "fork"]
+command = ["TEST_AGENT", "--version", "2", "--state", "HOME/d", "--offers", "fork"]
 [agents.no-ids]
-command = ["PARLOR", "test-agent", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
+command = ["TEST_AGENT", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
 [agents.resumes]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/e", "--offers", "resume"]
+command = ["TEST_AGENT", "--version", "1", "--state", "HOME/e", "--offers", "resume"]
 [agents.stuck]
 command = ["sh", "HOME/stuck.sh"]
 version = 1
 startup_timeout = 1
 [agents.brief]
-command = ["PARLOR", "test-agent", "--version", "1", "--offers", "none"]
+command = ["TEST_AGENT", "--version", "1", "--offers", "none"]
 "#;
 
 fn fork(client: &mut Client, session: &str, message: Option<&str>) -> Result<Value, Value> {

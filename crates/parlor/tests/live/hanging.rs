@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, Guest};
 use crate::doors::Door;
 use crate::puppet::{PUPPETS, Puppet};
-use crate::server::{PARLOR, PATIENCE, Server};
+use crate::server::{PATIENCE, Server};
 
 /// An agent in a few lines of shell. What it does with a prompt is said by its first argument.
 const SHELL_AGENT: &str = r#"
@@ -158,7 +158,7 @@ fn a_cancelled_turn_ends_also_if_the_agent_hangs() {
         .iter()
         .map(|(name, version)| {
             format!(
-                "[agents.hangs-{name}]\ncommand = [{PARLOR:?}, \"test-agent\", \"--version\", \"{version}\", \
+                "[agents.hangs-{name}]\ncommand = [\"TEST_AGENT\", \"--version\", \"{version}\", \
                  \"--state\", \"HOME/{name}\"]\ncancel_timeout = 1\n"
             )
         })
@@ -196,7 +196,7 @@ fn a_cancelled_turn_ends_also_if_the_agent_hangs() {
 #[test]
 fn a_turn_that_ends_in_time_is_not_cut_short_later() {
     let server = Server::with(
-        "[agents.quick]\ncommand = [\"PARLOR\", \"test-agent\", \"--version\", \"2\"]\ncancel_timeout = 1\n",
+        "[agents.quick]\ncommand = [\"TEST_AGENT\", \"--version\", \"2\"]\ncancel_timeout = 1\n",
     );
     let mut client = server.client(Door::Unix, Dialect::V2, "quick");
     let session = client.new_session();

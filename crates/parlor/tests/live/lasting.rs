@@ -10,15 +10,15 @@ use crate::server::{AGENTS, PATIENCE, Server, is_alive};
 /// Agents that keep their sessions, each in another way.
 const KEEPERS: &str = r#"
 [agents.resumes]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/resumes", "--offers", "resume"]
+command = ["TEST_AGENT", "--version", "1", "--state", "HOME/resumes", "--offers", "resume"]
 [agents.loads]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/loads", "--offers", "load"]
+command = ["TEST_AGENT", "--version", "1", "--state", "HOME/loads", "--offers", "load"]
 [agents.anonymous-loads]
-command = ["PARLOR", "test-agent", "--version", "1", "--no-message-ids", "--state", "HOME/anonymous", "--offers", "load"]
+command = ["TEST_AGENT", "--version", "1", "--no-message-ids", "--state", "HOME/anonymous", "--offers", "load"]
 [agents.resumes-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/v2"]
+command = ["TEST_AGENT", "--version", "2", "--state", "HOME/v2"]
 [agents.forgets]
-command = ["PARLOR", "test-agent", "--version", "1", "--offers", "none"]
+command = ["TEST_AGENT", "--version", "1", "--offers", "none"]
 "#;
 
 /// The end of a turn in which the agent died.

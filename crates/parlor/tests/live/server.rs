@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
+use parlor_testkit::programs;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
@@ -46,7 +47,8 @@ impl Home {
             config.push_str(&agent(name, &options));
             config.push_str(rest);
         }
-        config.push_str(&more.replace("HOME", home.path().to_str().unwrap()).replace("PARLOR", PARLOR));
+        config.push_str(&more.replace("HOME", home.path().to_str().unwrap()));
+        let config = config.replace("TEST_AGENT", programs::test_agent());
         fs::write(home.config(), config).unwrap();
         home
     }
@@ -75,8 +77,8 @@ impl Server {
         Self::with("")
     }
 
-    /// A server with all agents and more lines in its configuration. `PARLOR` and `HOME` stand for the program and the
-    /// directory of the test.
+    /// A server with all agents and more lines in its configuration. `TEST_AGENT` and `HOME` stand for the program of the
+    /// test agent and the directory of the test.
     pub(crate) fn with(config: &str) -> Self {
         let mut server = Self { process: None, address: String::new(), home: Home::new(config) };
         server.run();
@@ -154,7 +156,7 @@ impl Drop for Server {
 
 /// A test agent in the configuration.
 fn agent(name: &str, options: &[&str]) -> String {
-    let command = [&[PARLOR, "test-agent"], options].concat();
+    let command = [&["TEST_AGENT"], options].concat();
     let words: Vec<_> = command.iter().map(|word| format!("{word:?}")).collect();
     format!("[agents.{name}]\ncommand = [{}]\n", words.join(", "))
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use parlor_testkit::programs;
 use tempfile::TempDir;
 
 use crate::agent;
@@ -24,7 +25,10 @@ impl Server {
         let mut command = Command::new(PARLOR);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(dir.path());
         for version in ["1", "2"] {
-            command.args(["--agent", &format!("test-v{version}={PARLOR} test-agent --version {version}")]);
+            command.args([
+                "--agent",
+                &format!("test-v{version}={} --version {version}", programs::test_agent()),
+            ]);
         }
         let me = env::current_exe().unwrap();
         for name in [agent::V1, agent::V2] {

@@ -151,7 +151,7 @@ fn what_the_server_offers_is_said_at_the_beginning() {
 #[test]
 fn an_agent_that_wants_to_know_is_told_and_its_echo_is_not_its_own_title() {
     let server = Server::with(
-        "[agents.told]\ncommand = [\"PARLOR\", \"test-agent\", \"--state\", \"HOME/state\", \"--offers\", \"load,resume,list,title\"]\n",
+        "[agents.told]\ncommand = [\"TEST_AGENT\", \"--state\", \"HOME/state\", \"--offers\", \"load,resume,list,title\"]\n",
     );
     let state = server.home().path().join("state");
     for dialect in Dialect::ALL {

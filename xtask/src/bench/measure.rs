@@ -20,15 +20,15 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     whole.max(nanoseconds.sum::<f64>() / 1e9)
 }
 
-/// The child of a process that has this word in its command line.
-pub(crate) fn child_with(parent: u32, word: &str) -> Option<u32> {
+/// The child of a process that runs this program.
+pub(crate) fn child_with(parent: u32, program: &str) -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
     pids.find(|pid| {
         let is_child = stat(*pid).get(1).is_some_and(|field| field.parse() == Ok(parent));
         is_child
             && fs::read(format!("/proc/{pid}/cmdline"))
-                .is_ok_and(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes()))
+                .is_ok_and(|line| line.split(|byte| *byte == 0).next() == Some(program.as_bytes()))
     })
 }
 

@@ -7,9 +7,7 @@ use std::collections::HashMap;
 
 use memchr::memmem;
 use parlor_client::{Role, Update, Words};
-
-use crate::test_agent::commands::{STAMPED, STREAM_NUMBER};
-use crate::test_agent::monotonic;
+use parlor_testkit::test_agent::{STAMPED, STREAM_NUMBER, monotonic};
 
 /// Everything that a client has heard.
 #[derive(Debug, Default)]

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use parlor_testkit::test_agent::monotonic;
+
 use super::super::client::Client;
 use super::super::crowd::Crowd;
 use super::super::measure::cpu_seconds;
 use super::super::place::{Bench, Server, Store};
 use super::{Sample, Unit};
 use crate::failure::Failure;
-use crate::test_agent::monotonic;
 
 const SIZE: usize = 40;
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parlor_server::data_dir::DataDir;
+use parlor_testkit::programs::{self, Profile};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 use super::client::{Client, Program};
@@ -23,8 +24,8 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What all scenarios share.
 pub(crate) struct Bench {
-    /// The program that agents are made of, the same for all servers.
-    exe: PathBuf,
+    /// The program of the test agent, the same for all servers.
+    test_agent: &'static str,
     /// The program whose servers are measured now.
     measured: PathBuf,
     /// The version that clients speak, and the one that the agent speaks.
@@ -66,6 +67,7 @@ pub(crate) struct Binary {
 pub(crate) struct Server {
     pub(crate) data: PathBuf,
     child: Child,
+    test_agent: &'static str,
 }
 
 /// Where a server keeps its sessions.
@@ -91,8 +93,13 @@ pub(crate) enum Sockets {
 
 impl Bench {
     /// `within` is where the folder of the benchmark is made.
-    pub(crate) fn new(within: &Path, client: Version, agent: Version, quick: bool) -> Result<Self, Failure> {
-        let exe = std::env::current_exe().map_err(Failure::failed)?;
+    pub(crate) fn new(
+        within: &Path,
+        measured: &Binary,
+        client: Version,
+        agent: Version,
+        quick: bool,
+    ) -> Result<Self, Failure> {
         let folder = within.join(format!("parlor-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(cannot("make", &folder))?;
         // The settings of whoever runs this must make no difference.
@@ -101,8 +108,17 @@ impl Bench {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let conductor = std::env::split_paths(&path).any(|folder| folder.join(CONDUCTOR).is_file());
         allow_many_files();
-        let measured = exe.clone();
-        Ok(Self { exe, measured, client, agent, quick, conductor, folder, servers: AtomicU32::new(0) })
+        let test_agent = programs::test_agent();
+        Ok(Self {
+            test_agent,
+            measured: measured.path.clone(),
+            client,
+            agent,
+            quick,
+            conductor,
+            folder,
+            servers: AtomicU32::new(0),
+        })
     }
 
     /// From now on, servers are of this program.
@@ -145,13 +161,12 @@ impl Bench {
     }
 
     /// The command of an agent that speaks a version.
-    fn agent_of(&self, version: Version) -> [String; 4] {
+    fn agent_of(&self, version: Version) -> [String; 3] {
         let version = match version {
             Version::V1 => "1",
             Version::V2 => "2",
         };
-        let exe = self.exe.to_string_lossy().into_owned();
-        [&exe, "test-agent", "--version", version].map(str::to_owned)
+        [self.test_agent, "--version", version].map(str::to_owned)
     }
 
     /// Starts a bare fan-out to so many clients.
@@ -169,7 +184,8 @@ impl Bench {
                 (OwnedFd::from(listener), Some(address))
             }
         };
-        let child = Command::new(&self.exe)
+        let exe = std::env::current_exe().map_err(trouble)?;
+        let child = Command::new(exe)
             .args(["bench", "--relay", &clients.to_string(), "--"])
             .args(self.agent_of(self.client))
             .stdin(listener)
@@ -230,7 +246,7 @@ impl Bench {
             .map_err(|error| {
                 Failure::failed(format_args!("cannot start {}: {error}", self.measured.display()))
             })?;
-        let mut server = Server { data, child };
+        let mut server = Server { data, child, test_agent: self.test_agent };
         let begun = Instant::now();
         // The port is told after the socket is there.
         while server.address().is_err() || UnixStream::connect(server.socket()).is_err() {
@@ -265,9 +281,14 @@ impl Binary {
         Ok(Self { path, version })
     }
 
-    /// This program.
-    pub(crate) fn this() -> Result<Self, Failure> {
-        Self::open(&std::env::current_exe().map_err(Failure::failed)?)
+    /// The program of this workspace, built as this one is.
+    pub(crate) fn built() -> Result<Self, Failure> {
+        // What is measured is built as users build it, and not with what a build of all packages adds to it.
+        let path = match Profile::current() {
+            Profile::Dev => programs::find("parlor", "parlor").map(PathBuf::from),
+            Profile::Release => programs::build("parlor", "parlor", Profile::Release),
+        };
+        Self::open(&path.map_err(Failure::failed)?)
     }
 }
 
@@ -302,7 +323,7 @@ impl Server {
 
     /// The process of its agent, which all sessions share.
     pub(crate) fn agent_pid(&self) -> Option<u32> {
-        child_with(self.pid(), "test-agent")
+        child_with(self.pid(), self.test_agent)
     }
 
     /// The address for clients that connect by WebSocket.

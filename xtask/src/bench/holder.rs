@@ -10,7 +10,6 @@ use tokio::runtime::Runtime;
 use super::heard::Heard;
 use super::place::{Bench, Peer, Server, Version};
 use crate::failure::Failure;
-use crate::setup;
 
 /// A client on one connection. It reads only while something is asked of it.
 pub(crate) struct Holder {
@@ -29,7 +28,7 @@ const HERE: &str = "/";
 impl Holder {
     /// Starts a program and talks to it.
     pub(crate) fn start(peer: Peer) -> Result<Self, Failure> {
-        let runtime = setup::small_runtime()?;
+        let runtime = super::runtime()?;
         let (client, child) = runtime.block_on(async {
             let connector = connector(peer.version);
             let mut child = Command::from(peer.piped())
@@ -46,7 +45,7 @@ impl Holder {
 
     /// Talks to a server's socket.
     pub(crate) fn socket(bench: &Bench, server: &Server) -> Result<Self, Failure> {
-        let runtime = setup::small_runtime()?;
+        let runtime = super::runtime()?;
         let connector = connector(bench.client);
         let connected = runtime.block_on(connector.socket(&server.socket(), &Hello::new()));
         let (client, _) = connected.map_err(|error| refused(&error))?;

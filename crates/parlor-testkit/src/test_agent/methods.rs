@@ -74,10 +74,10 @@ impl Agent {
         let asked = match Dialect::negotiate(params.to_json().raw()) {
             Ok(asked) => asked,
             // An agent of one version answers with it, whatever was asked.
-            Err(_) if self.options.versions != super::Versions::Both => Dialect::V1,
+            Err(_) if self.options.version != super::Versions::Both => Dialect::V1,
             Err(unsupported) => return Err(unsupported.to_error()),
         };
-        let dialect = self.options.versions.choose(asked);
+        let dialect = self.options.version.choose(asked);
         let voice = Voice { dialect, message_ids: self.options.message_ids };
         // A client that hoped for the other version wrote its capabilities under the name of that one.
         let names = if voice.is_v1() {

@@ -80,7 +80,7 @@ fn due(number: u32, rate: u32) -> Duration {
 }
 
 /// Nanoseconds on the clock that all processes of a machine share.
-pub(crate) fn monotonic() -> u64 {
+pub fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

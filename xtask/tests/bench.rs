@@ -1,19 +1,22 @@
 //! The benchmark runs and finds nothing wrong. How fast anything is, is not for a test to say.
 
-mod common;
+use std::process::{Command, Output, Stdio};
 
+use parlor_testkit::programs;
 use serde_json::Value;
 
-use common::parlor;
+fn xtask(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xtask")).args(args).stdin(Stdio::null()).output().unwrap()
+}
 
 /// Runs scenarios with a tenth of the load, and checks what is the same for all.
 fn quick(scenarios: &[&str], args: &[&str]) -> Value {
-    let mut all = vec!["bench", "--quick", "--json"];
+    let mut all = vec!["bench", "--dev", "--quick", "--json"];
     for scenario in scenarios {
         all.extend(["--only", scenario]);
     }
     all.extend(args);
-    let output = parlor(&all, b"");
+    let output = xtask(&all);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let outcomes = report["scenarios"].as_array().unwrap();
@@ -95,8 +98,8 @@ fn memory_is_told_for_sessions_clients_and_mixed_load() {
 
 #[test]
 fn several_servers_are_compared_with_the_first() {
-    let parlor_binary = env!("CARGO_BIN_EXE_parlor");
-    let report = quick(&["turns"], &["--server", parlor_binary, "--server", parlor_binary]);
+    let parlor = programs::find("parlor", "parlor").unwrap();
+    let report = quick(&["turns"], &["--server", &parlor, "--server", &parlor]);
     let servers = report["servers"].as_array().unwrap();
     assert_eq!(servers.len(), 2);
     assert!(servers[0]["version"].as_str().unwrap().starts_with("parlor "));
@@ -121,7 +124,7 @@ fn several_servers_are_compared_with_the_first() {
 #[test]
 fn a_server_that_cannot_be_run_is_named() {
     for (path, why) in [("/no/such/parlor", "No such file"), ("/bin/false", "--version ends with")] {
-        let output = parlor(&["bench", "--quick", "--only", "turns", "--server", path], b"");
+        let output = xtask(&["bench", "--dev", "--quick", "--only", "turns", "--server", path]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success());
         assert!(said.contains(&format!("cannot measure {path}")) && said.contains(why), "{said}");
@@ -130,7 +133,15 @@ fn a_server_that_cannot_be_run_is_named() {
 
 #[test]
 fn an_unknown_scenario_is_answered_with_those_that_there_are() {
-    let output = parlor(&["bench", "--only", "everything"], b"");
+    let output = xtask(&["bench", "--only", "everything"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("each, bulk, latency"));
+}
+
+#[test]
+fn without_arguments_the_commands_are_listed() {
+    let output = xtask(&[]);
+    assert!(output.status.success());
+    let listed = String::from_utf8(output.stdout).unwrap();
+    assert!(listed.contains("Commands:\n  bench "), "{listed}");
 }

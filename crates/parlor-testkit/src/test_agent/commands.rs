@@ -87,9 +87,9 @@ pub(crate) enum Pace {
 }
 
 /// The digits and the space that a chunk of a stream begins with.
-pub(crate) const STREAM_NUMBER: usize = 9;
+pub const STREAM_NUMBER: usize = 9;
 /// The bytes of the shortest stamped chunk: its number, a space and the time in twenty digits.
-pub(crate) const STAMPED: usize = STREAM_NUMBER + 20;
+pub const STAMPED: usize = STREAM_NUMBER + 20;
 const MAX_STREAM: u32 = 100_000_000;
 const MAX_SIZE: usize = 16 << 20;
 const MAX_BIG: usize = 256 << 20;

@@ -12,7 +12,6 @@ use super::client::Client;
 use super::heard::{Faults, Heard};
 use super::measure::quantile;
 use crate::failure::Failure;
-use crate::setup;
 
 /// Clients that are read together.
 pub(crate) struct Crowd {
@@ -22,7 +21,7 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn new(clients: Vec<Client>) -> Result<Self, Failure> {
-        Ok(Self { runtime: setup::small_runtime()?, clients })
+        Ok(Self { runtime: super::runtime()?, clients })
     }
 
     /// Reads until all clients heard something, but not longer than this.

@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use anstream::eprintln;
 use clap::Args;
 
-use crate::bench::report::{self, Outcome};
-use crate::bench::{Bench, Binary, SCENARIOS, Version, relay};
+use super::place::{Bench, Binary, Version};
+use super::relay;
+use super::report::{self, Outcome};
+use super::scenarios::SCENARIOS;
 use crate::failure::Failure;
+use crate::release;
 
 /// Measure parlor on this machine, against the same agent connected directly
 ///
@@ -27,7 +30,7 @@ pub(crate) struct BenchCommand {
     /// Only this scenario; repeatable
     #[arg(long, value_name = "NAME", value_parser = name)]
     only: Vec<String>,
-    /// The parlor binary whose server is measured; repeatable, to compare several [default: this one]
+    /// The parlor binary whose server is measured; repeatable, to compare several [default: a release build of this workspace]
     #[arg(long, value_name = "PATH")]
     server: Vec<PathBuf>,
     /// Print the figures as JSON
@@ -43,6 +46,9 @@ pub(crate) struct BenchCommand {
     /// for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Build and measure nothing but what is built for development, to see whether the benchmark works
+    #[arg(long)]
+    dev: bool,
     /// Do not measure, but copy what the agent says to so many clients
     #[arg(long, value_name = "CLIENTS", hide = true, requires = "agent_command")]
     relay: Option<u32>,
@@ -71,19 +77,22 @@ impl BenchCommand {
             let done = relay::run(clients, &self.agent_command);
             return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
         }
+        if cfg!(debug_assertions) && !self.dev {
+            return release::run_again();
+        }
         if cfg!(debug_assertions) {
-            eprintln!("parlor: this is a build for development, whose figures mean nothing");
+            eprintln!("xtask: this is a build for development, whose figures mean nothing");
         }
         let runs = if self.quick { 1 } else { self.runs };
         let within = self.dir.unwrap_or_else(std::env::temp_dir);
         let servers = if self.server.is_empty() {
-            vec![Binary::this()?]
+            vec![Binary::built()?]
         } else {
             self.server.iter().map(|path| Binary::open(path)).collect::<Result<_, _>>()?
         };
-        let mut bench = Bench::new(&within, self.client, self.agent_version, self.quick)?;
+        let mut bench = Bench::new(&within, &servers[0], self.client, self.agent_version, self.quick)?;
         if !bench.conductor {
-            eprintln!("parlor: agent-client-protocol-conductor is not on PATH and is not compared with");
+            eprintln!("xtask: agent-client-protocol-conductor is not on PATH and is not compared with");
         }
         let mut outcomes = Vec::new();
         for scenario in SCENARIOS {

@@ -1,14 +1,17 @@
-//! Lines of an agent against the published types.
+//! Checks lines that agents and servers send against the published types of the protocol.
 
 use agent_client_protocol_schema::{v1, v2};
+use parlor_dialect::Dialect;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Dialect;
-
-/// Checks a line; `method` is what a response answers.
-pub(super) fn check(dialect: Dialect, line: &Value, method: Option<&str>) {
+/// Checks a line that a peer of this dialect sends; `method` is the one of the request that a response answers.
+///
+/// # Panics
+///
+/// If the line is not what the published types allow.
+pub fn check(dialect: Dialect, line: &Value, method: Option<&str>) {
     let is_v1 = dialect == Dialect::V1;
     if let Some(called) = line["method"].as_str() {
         let params = as_published(dialect, &line["params"]);
@@ -35,7 +38,7 @@ pub(super) fn check(dialect: Dialect, line: &Value, method: Option<&str>) {
     let Some(result) = line.get("result") else {
         return reads::<v1::Error>(&line["error"]);
     };
-    match (method.expect("an answer to something that was asked"), is_v1) {
+    match (method.expect("a response answers a request"), is_v1) {
         ("initialize", true) => reads::<v1::InitializeResponse>(result),
         ("initialize", false) => reads::<v2::InitializeResponse>(result),
         ("session/new", true) => reads::<v1::NewSessionResponse>(result),

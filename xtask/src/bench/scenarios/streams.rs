@@ -1,12 +1,13 @@
 //! Chunks from one agent to one client: how many, and how soon.
 
+use parlor_testkit::test_agent::STAMPED;
+
 use super::super::client::Client;
 use super::super::heard::Heard;
 use super::super::measure::{cpu_seconds, peak_memory, quantile};
 use super::super::place::Bench;
 use super::{Sample, Unit};
 use crate::failure::Failure;
-use crate::test_agent::commands::STAMPED;
 
 pub(super) fn each(bench: &Bench) -> Result<Sample, Failure> {
     stream(bench, 40, " each")

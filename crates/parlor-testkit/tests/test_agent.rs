@@ -1,17 +1,17 @@
-//! `parlor test-agent` as a client meets it, in every dialect. Everything it sends is checked against the published
-//! types.
+//! The test agent as a client sees it, in every dialect. Everything it sends is checked against the published types.
 
 mod agent;
-mod common;
 
 use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use agent::{ALL, Agent, Dialect, Dialect::*, Turn};
+use agent::{Agent, Turn};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::check;
 use expect_test::expect;
+use parlor_dialect::Dialect::{self, Draft, V1, V2};
+use parlor_testkit::programs;
 use serde_json::{Value, json};
 
 /// The text of all chunks of one kind.
@@ -37,26 +37,35 @@ fn open(dialect: Dialect, options: &[&str]) -> (Agent, String) {
 
 /// Runs one prompt in each dialect.
 fn each(script: &str, look: impl Fn(Dialect, &Turn)) {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &[]);
         let turn = agent.turn(&session, script);
         look(dialect, &turn);
     }
 }
 
+/// Runs the agent without input: its exit code, its output and its errors.
+fn run(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(programs::test_agent()).args(args).stdin(Stdio::null()).output().unwrap();
+    // The help leaves white space at the ends of lines.
+    let text = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        text.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
+    };
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
 #[test]
-fn the_help_of_test_agent() {
-    check(
-        &["test-agent", "--help"],
-        "",
-        0,
-        &expect![[r#"
+fn the_help_lists_options_and_commands() {
+    let (code, output, errors) = run(&["--help"]);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    expect![[r#"
             An agent for testing clients: any version, any offer, and faults on request
 
             It speaks the Agent Client Protocol on standard input and output, in v1, v2 and the draft of v2, and
             does what the prompt says: one command a line, listed below. Any other text gets a friendly answer.
 
-            Usage: parlor test-agent [OPTIONS]
+            Usage: parlor-test-agent [OPTIONS]
 
             Options:
                   --version <VERSION>
@@ -141,24 +150,20 @@ fn the_help_of_test_agent() {
               whoami                     says session, directory, protocol and message count
 
             docs/test-agent.md has more.
-        "#]],
-        &expect![""],
-    );
+        "#]]
+    .assert_eq(&output);
 }
 
 #[test]
-fn a_bad_offer_is_named() {
-    check(
-        &["test-agent", "--offers", "load,fly"],
-        "",
-        2,
-        &expect![""],
-        &expect![[r#"
+fn an_unknown_offer_is_rejected_with_its_name() {
+    let (code, output, errors) = run(&["--offers", "load,fly"]);
+    assert_eq!((code, output.as_str()), (Some(2), ""));
+    expect![[r#"
         error: invalid value 'load,fly' for '--offers <LIST>': unknown method 'fly': there are load, resume, list, close, delete, fork, fork-at-message, title, none
 
         For more information, try '--help'.
-    "#]],
-    );
+    "#]]
+    .assert_eq(&errors);
 }
 
 #[test]
@@ -181,7 +186,7 @@ fn the_version_is_what_was_asked_for_unless_only_one_is_spoken() {
 #[test]
 fn only_what_is_offered_is_advertised_and_served() {
     let optional = ["load", "resume", "list", "close", "delete", "fork", "set_title"];
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let mut agent = Agent::start(dialect, &["--offers", "none"]);
         let hello = agent.initialize(json!({}));
         for pointer in [
@@ -209,7 +214,7 @@ fn only_what_is_offered_is_advertised_and_served() {
 
 #[test]
 fn a_session_opens_with_modes_options_and_commands() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let mut agent = Agent::start(dialect, &[]);
         agent.initialize(json!({}));
         let opened = agent.call("session/new", json!({ "cwd": "/w", "mcpServers": [] })).unwrap();
@@ -273,7 +278,7 @@ fn other_text_is_answered_in_a_friendly_way() {
     });
     each("help", |_, turn| assert!(answer(turn).contains("stream N SIZE"), "{}", answer(turn)));
     each("/sleep soon", |_, turn| assert!(answer(turn).contains("sleep MS"), "{}", answer(turn)));
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &[]);
         let blocks = json!([
             { "type": "resource", "resource": { "uri": "file:///a", "text": "a" } },
@@ -366,7 +371,7 @@ fn permission_is_asked_for_and_the_outcome_reported() {
 
 #[test]
 fn a_form_is_shown_if_the_client_can() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let mut agent = Agent::start(dialect, &[]);
         agent.initialize(json!({ "elicitation": { "form": {} } }));
         let session = agent.new_session();
@@ -394,7 +399,7 @@ fn information_about_the_session_is_updated() {
 
 #[test]
 fn modes_and_options_are_set_by_both_sides() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &[]);
         let turn = agent.turn(&session, "mode code\nmode none");
         assert_eq!(answer(&turn), "There is no mode none.");
@@ -516,7 +521,7 @@ fn v2_takes_back_what_it_said() {
 
 #[test]
 fn it_speaks_up_after_the_turn() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &[]);
         let turn = agent.turn(&session, "later 1 by the way\nbackground 2\nsay now");
         assert_eq!(answer(&turn), "now");
@@ -591,7 +596,7 @@ fn garbage_is_written_and_the_turn_goes_on() {
 
 #[test]
 fn the_process_says_things_about_itself() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &[]);
         assert_eq!(answer(&agent.turn(&session, "pid")), agent.pid().to_string());
         assert_eq!(answer(&agent.turn(&session, "env AGENT_TEST")), "AGENT_TEST=yes");
@@ -634,7 +639,7 @@ fn a_child_stays_in_the_group_unless_it_shall_not() {
 
 #[test]
 fn it_crashes_as_asked() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         for (script, code, stderr) in [
             ("say first\ncrash 7", 7, "parlor-test: crashing as asked\n"),
             ("say first\ncrash", 1, "parlor-test: crashing as asked\n"),
@@ -696,7 +701,7 @@ fn cancelling_ends_a_turn_wherever_it_waits() {
         "stream 100000000 10 each",
         "terminal sleep 1000",
     ];
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let mut agent = Agent::start(dialect, &[]);
         agent.initialize(json!({ "elicitation": { "form": {} }, "terminal": true }));
         let session = agent.new_session();
@@ -781,7 +786,7 @@ fn taking_back_the_prompt_ends_a_v1_turn() {
 
 #[test]
 fn a_hanging_turn_ignores_everything_but_the_end() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &[]);
         agent.prompt(&session, "hang");
         agent.until(|line| line.to_string().contains("Hanging."));
@@ -798,7 +803,7 @@ fn a_hanging_turn_ignores_everything_but_the_end() {
 
 #[test]
 fn the_end_of_the_input_ends_turns_and_the_process() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &[]);
         agent.prompt(&session, "say go\nsleep 100000");
         agent.until(|line| line.to_string().contains("\"go\""));
@@ -811,7 +816,7 @@ fn the_end_of_the_input_ends_turns_and_the_process() {
 
 #[test]
 fn sessions_are_independent() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, first) = open(dialect, &[]);
         let second = agent.new_session();
         assert_ne!(first, second);
@@ -825,7 +830,7 @@ fn sessions_are_independent() {
 
 #[test]
 fn sessions_come_back_in_another_process() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let folder = tempfile::tempdir().unwrap();
         let options = ["--state", folder.path().to_str().unwrap()];
         let (mut agent, session) = open(dialect, &options);
@@ -875,7 +880,7 @@ fn sessions_come_back_in_another_process() {
 
 #[test]
 fn closing_ends_the_turn_first() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &[]);
         agent.prompt(&session, "say go\nsleep 100000");
         agent.until(|line| line.to_string().contains("\"go\""));
@@ -891,7 +896,7 @@ fn closing_ends_the_turn_first() {
 
 #[test]
 fn a_fork_has_the_messages_up_to_where_it_was_made() {
-    for dialect in ALL {
+    for dialect in Dialect::ALL {
         let (mut agent, session) = open(dialect, &["--offers", "fork-at-message,title"]);
         let turn = agent.turn(&session, "say one\nsay two");
         let first = turn.of("agent_message_chunk")[0]["messageId"].clone();

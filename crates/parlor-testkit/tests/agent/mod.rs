@@ -1,7 +1,5 @@
 //! A client for the test agent that checks whatever it hears.
 
-mod schema;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,19 +7,12 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parlor_dialect::Dialect;
+use parlor_testkit::{programs, schema};
 use serde_json::{Value, json};
 
 /// How long a line may take that must come.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-pub(crate) const ALL: [Dialect; 3] = [Dialect::V1, Dialect::V2, Dialect::Draft];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    V1,
-    V2,
-    Draft,
-}
 
 /// A running agent. It is killed when the test is done with it.
 pub(crate) struct Agent {
@@ -53,16 +44,6 @@ pub(crate) struct Turn {
     pub(crate) garbage: Vec<Value>,
 }
 
-impl Dialect {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V2 => "v2",
-            Self::Draft => "draft",
-        }
-    }
-}
-
 impl Turn {
     pub(crate) fn of(&self, kind: &str) -> Vec<&Value> {
         self.updates.iter().filter(|update| update["sessionUpdate"] == kind).collect()
@@ -71,8 +52,7 @@ impl Turn {
 
 impl Agent {
     pub(crate) fn start(dialect: Dialect, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_parlor"))
-            .arg("test-agent")
+        let mut child = Command::new(programs::test_agent())
             .args(options)
             .env("AGENT_TEST", "yes")
             .stdin(Stdio::piped())

@@ -20,8 +20,7 @@ use super::output::Output;
 use super::say::Voice;
 use super::session::{Event, Session, Work};
 use super::store::Store;
-use super::{Options, turn};
-use crate::failure::Failure;
+use super::{Options, failed, turn};
 
 /// How many questions to the client may be open.
 const MAX_ASKED: usize = 10_000;
@@ -58,9 +57,9 @@ pub(super) struct Peer {
 }
 
 /// Serves a client on standard input and output until it closes its end.
-pub(crate) fn serve(options: Options) -> Result<(), Failure> {
+pub(super) fn serve(options: Options) -> io::Result<()> {
     let store = Store::open(options.state.as_deref())
-        .map_err(|error| Failure::failed(format_args!("cannot use the folder of --state: {error}")))?;
+        .map_err(|error| failed("cannot use the folder of --state", &error))?;
     let agent = Arc::new(Agent {
         options,
         out: Output::default(),
@@ -81,7 +80,7 @@ pub(crate) fn serve(options: Options) -> Result<(), Failure> {
         let read = match stdin.read(&mut buffer) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Failure::failed(format_args!("cannot read the input: {error}"))),
+            Err(error) => return Err(failed("cannot read the input", &error)),
         };
         if read == 0 {
             lines.finish();

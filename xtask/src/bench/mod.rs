@@ -5,18 +5,27 @@
 //!   transports; `holder` is a client as people have it; `heard` is what they make of what they read.
 //! - `relay` is a bare fan-out to compare with.
 //! - `measure` reads what the system knows about a process, and has the statistics.
-//! - `scenarios` is what is done; `report` is how it is told.
+//! - `scenarios` is what is done; `report` is how it is told; `command` puts it together.
 
 mod client;
+mod command;
 mod crowd;
 mod heard;
 mod holder;
 mod measure;
 mod place;
-pub(crate) mod relay;
-pub(crate) mod report;
-pub(crate) mod scenarios;
+mod relay;
+mod report;
+mod scenarios;
 mod websocket;
 
-pub(crate) use place::{Bench, Binary, Version};
-pub(crate) use scenarios::SCENARIOS;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::failure::Failure;
+pub(crate) use command::BenchCommand;
+
+/// A runtime for clients, all in one thread.
+fn runtime() -> Result<Runtime, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::failed(format_args!("cannot start: {error}")))
+}
