@@ -18,13 +18,13 @@ use crate::{
     context, json,
 };
 
-/// How much of what an agent says when it opens a session is kept.
+/// How many bytes of the agent's response to opening a session are kept.
 const MAX_OPENED: usize = 256 << 10;
 
 /// The key by which a session remembers that its agent was not given the conversation yet.
 const HAND_OVER: &str = "handOver";
 
-/// The key by which a session remembers that only its agent said where it works: it is served no files there.
+/// The key that marks a session whose directory only its agent named: the server serves no files there.
 pub const UNPLACED: &str = "unplaced";
 
 /// The key by which a session remembers of how many entries the conversation was that its agent was given.
@@ -173,7 +173,7 @@ impl SessionMachine {
         }
     }
 
-    /// What the agent said in a line.
+    /// Applies one decoded update of the agent.
     fn on_update(&mut self, mut decoded: Decoded, line: &AgentLine<'_>) {
         for ignored in &decoded.ignored {
             self.losses.add(LossKind::UpdatePart);
@@ -202,7 +202,7 @@ impl SessionMachine {
         self.step_update(decoded.update, decoded.naming, Some(line));
     }
 
-    /// Decides what is done about what steps wanted.
+    /// Decides the effects of the steps of this batch.
     pub(super) fn decide_effects(&mut self) {
         self.send_title();
         let mut cancels = false;
@@ -420,8 +420,8 @@ impl SessionMachine {
         }
     }
 
-    /// Why no prompt is sent, if the agent did not accept what was chosen. That it does not have it any more is told once:
-    /// who sends the prompt again wants it so. What it has has to be chosen by somebody.
+    /// Takes the error for a prompt that is not sent because the agent refused settings. A setting that the agent no longer has
+    /// is reported once: sending the prompt again accepts that. One that it has must be set by a client first.
     pub(super) fn take_refusal(&mut self) -> Option<RpcError> {
         let refused = self.refused_settings.take()?;
         let error = refused.error.clone();
@@ -429,7 +429,7 @@ impl SessionMachine {
         Some(error)
     }
 
-    /// Keeps what the agent did not accept, also for the time when it has to be restored again.
+    /// Stores the refused settings, so that they are applied again at the next restore.
     pub(super) fn set_refused(&mut self, refused: Option<RefusedSettings>) {
         let mut data = self.data();
         let known = data.get(REFUSED).cloned();
@@ -445,14 +445,14 @@ impl SessionMachine {
         self.set_data(&data);
     }
 
-    /// A setting was chosen by somebody, or the agent has what was chosen after all.
+    /// Removes a setting from the refused ones: a client has set it, or the agent reports it.
     pub(super) fn on_setting_chosen(&mut self, setting: &Setting) {
         let Some(mut refused) = self.refused_settings.take() else { return };
         refused.settings.retain(|one| one.setting != *setting);
         self.set_refused(Some(refused).filter(|refused| !refused.settings.is_empty()));
     }
 
-    /// Keeps what the agent said when it opened the session, for all who open it here.
+    /// Keeps the agent's response to opening the session for all clients that open it.
     pub(super) fn keep_open_result(&mut self, result: &Object) {
         let mut opened = self.open_result.clone();
         for (name, value) in result.iter() {
@@ -477,8 +477,8 @@ impl SessionMachine {
         self.dirty.opened = true;
     }
 
-    /// All that the agent said before it asked this has been taken. One that is on its way back is answered when it is
-    /// there.
+    /// Answers `_parlor/settled`: everything that the agent sent before it is applied. While the agent is being restored,
+    /// the answer waits.
     pub(super) fn on_settled_request(&mut self, id: &RequestId) {
         if self.agent.is_some() {
             self.respond_to_agent(id.clone(), Ok(Object::default().to_json()));
@@ -507,7 +507,7 @@ impl SessionMachine {
         self.resume_calls(Some(error));
     }
 
-    /// Nobody waits any more for what single clients were asked.
+    /// Cancels requests that were put to one client.
     fn cancel_forwarded(&mut self) {
         let forwarded = self.requests.iter().filter(|(_, asked)| asked.forwarded);
         let forwarded: Vec<_> = forwarded.map(|(question, _)| *question).collect();
@@ -517,14 +517,14 @@ impl SessionMachine {
         }
     }
 
-    /// Gives the agent some time to say what came of what was cancelled.
+    /// Arms the cancel timeout for what the agent has yet to end.
     fn arm_cancel_timeout(&mut self, cancelled: Cancelled) {
         if let Some(timeout) = self.config.cancel_timeout.filter(|_| !cancelled.is_empty()) {
             self.output.timers.push((timeout, Timer::Cancel(self.epoch, cancelled)));
         }
     }
 
-    /// The agent had its time to end what was cancelled. If it has not, that ends without it, and the next prompt gets
+    /// The cancel timeout is over. A turn that the agent has not ended ends without it, and the next prompt gets
     /// another process.
     pub(super) fn on_cancel_timeout(&mut self, epoch: AgentEpoch, cancelled: &Cancelled) {
         let left = cancelled.still_in(&self.session.cancelled());
@@ -538,7 +538,7 @@ impl SessionMachine {
         let Some(AgentLink { agent, .. }) = self.agent.clone() else { return };
         tracing::warn!(session = %self.id, agent = agent.name, "the agent did not end a cancelled turn");
         self.command(AgentCommand::Retire);
-        // What it has said since, and says until its process has ended, is about nothing that there is.
+        // Whatever the process still sends belongs to an epoch that has ended.
         self.epoch = self.epoch.end();
         let message = format!("agent '{}' did not end the cancelled turn", agent.label);
         let error = RpcError::new(code::INTERNAL_ERROR, message);
@@ -574,7 +574,7 @@ impl SessionMachine {
         self.command(AgentCommand::ServeFile { id, method, params });
     }
 
-    /// A person says where a session works of which only its agent has said so.
+    /// Sets the directory of a session that only its agent had named.
     pub(super) fn set_cwd(&mut self, cwd: String) {
         let mut data = self.data();
         if data.remove(UNPLACED).is_some() {
@@ -583,7 +583,7 @@ impl SessionMachine {
         }
     }
 
-    /// Ends what runs in a terminal that parlor runs for the agent.
+    /// Ends the command in a terminal that the server runs for the agent.
     pub(super) fn cancel_terminal(&mut self, params: &Object) -> Result<(), RpcError> {
         let terminal = json::literal(params, "terminalId").map(|id| EntryId::Terminal(id.into()));
         let shown = terminal.and_then(|terminal| self.session.transcript().get(&terminal));

@@ -1,4 +1,4 @@
-//! Other names of messages, under which clients of version 1 were told that they were replaced.
+//! Aliases under which v1 clients receive the new content of replaced messages.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -55,7 +55,7 @@ impl Aliases {
 }
 
 impl SessionMachine {
-    /// Somebody was told of a message under another name.
+    /// Adds the alias under which a message was sent.
     pub(super) fn add_alias(&mut self, alias: MessageId, update: &Update) {
         if let Update::Upsert { target: Target::Entry(EntryId::Message(_, message)), .. }
         | Update::Append { entry: EntryId::Message(_, message), .. }
@@ -66,7 +66,7 @@ impl SessionMachine {
         }
     }
 
-    /// The message that a client means, which it may have been told under an alias.
+    /// The message that a client names by its id or by an alias.
     pub(super) fn resolve_alias(&self, message: MessageId) -> MessageId {
         self.aliases.meant.get(&message).cloned().unwrap_or(message)
     }

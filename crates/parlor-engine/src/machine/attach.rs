@@ -1,4 +1,4 @@
-//! Clients that come, fall behind, catch up and go.
+//! Clients that attach, fall behind, catch up and detach.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::subscriber::{AttachRequest, CREDIT, Subscriber, SubscriberState};
 use super::{Pending, SessionMachine};
 use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom, json};
 
-/// How much is said in one line at most, unless one block is longer.
+/// The longest line of a replay, unless a single block is longer.
 const LINE: usize = 1 << 20;
 
 /// An update that changes nothing.
@@ -26,16 +26,16 @@ const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
 pub(super) struct DeferredResponse {
     pub(super) client: ClientId,
     pub(super) id: RequestId,
-    /// Whether the client is told nothing more of the session after that.
+    /// Whether the client is detached after it.
     closes: bool,
 }
 
-/// What waits for the end of a turn that was cancelled.
+/// Responses and calls that wait for the end of a cancelled turn.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
     /// Requests that are answered then.
     pub(super) responses: Vec<DeferredResponse>,
-    /// What clients say that closed the session and were not told so yet.
+    /// Calls of clients that close the session and are not detached yet.
     pub(super) deferred: Vec<Event>,
     /// Whether the agent is released then.
     pub(super) releases: bool,
@@ -108,7 +108,7 @@ impl SessionMachine {
         self.subscribers.insert(subscriber.client.id, subscriber);
     }
 
-    /// A client takes part without having asked for what was.
+    /// Attaches a client without a replay, unless it is attached.
     pub(super) fn follow(&mut self, client: &Arc<ClientInfo>, is_connected: bool) {
         if !is_connected {
             return;
@@ -121,7 +121,7 @@ impl SessionMachine {
         self.subscribe(client.id);
     }
 
-    /// The client was told what it missed.
+    /// A client was sent its replay and the response.
     pub(super) fn on_caught_up(&mut self, client: ClientId) {
         let took_part = self.session.takes_part(client);
         self.subscribe(client);
@@ -165,7 +165,7 @@ impl SessionMachine {
         }
     }
 
-    /// A client closes the session: it is answered when it has been told the end of the turn, which goes on for others.
+    /// A client closes the session. It is sent the end of the turn, then the response; the turn goes on for the others.
     pub(super) fn on_close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
         self.answer_without_client(client.id);
         self.step(Input::Closed(client.id));
@@ -180,7 +180,7 @@ impl SessionMachine {
         self.respond_deferred(DeferredResponse { client: client.id, id, closes: true }, &ended);
     }
 
-    /// Tells one client that the turn is cancelled, which goes on for the others.
+    /// Sends one client the end of a turn that goes on for the others.
     fn send_cancelled(&mut self, client: ClientId) {
         let transcript = self.session.transcript();
         let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
@@ -199,13 +199,13 @@ impl SessionMachine {
         self.respond_at_turn_end(&ended);
     }
 
-    /// Answers those who wait for the end of a turn that was cancelled, if it has ended.
+    /// Sends the responses that wait for the end of a cancelled turn, if it has ended.
     pub(super) fn respond_at_turn_end(&mut self, ended: &BufferOffsets) {
         if self.closing.responses.is_empty() || self.session.is_cancelling() {
             return;
         }
         for response in std::mem::take(&mut self.closing.responses) {
-            // Who closes and is behind is told that the next turn runs if that has begun, and not of the end of this one.
+            // A client that catches up would see the next turn run, and not the end of this one.
             let is_behind =
                 self.subscribers.get(&response.client).is_some_and(|subscriber| !subscriber.is_live());
             if response.closes && is_behind && self.session.is_running() {
@@ -227,13 +227,13 @@ impl SessionMachine {
         }
     }
 
-    /// Whether a client has closed the session and has yet to be told so.
+    /// Whether a client closes the session and is not detached yet.
     pub(super) fn is_closing(&self, client: ClientId) -> bool {
         self.closing.responses.iter().any(|response| response.closes && response.client == client)
             || self.subscribers.get(&client).is_some_and(|subscriber| subscriber.closes_after().is_some())
     }
 
-    /// Lets those go who closed the session and were told so.
+    /// Detaches the clients that closed the session and were sent the response.
     pub(super) fn detach_closed(&mut self) {
         let gone = |subscriber: &Subscriber| subscriber.is_live() && subscriber.closes_after().is_some();
         let gone: Vec<_> =
@@ -241,7 +241,7 @@ impl SessionMachine {
         gone.into_iter().for_each(|client| self.detach(client));
     }
 
-    /// A client that closed the session has been told all. What it has said since then is heard now.
+    /// Detaches a client that closed the session. Its calls since then are handled next.
     fn detach(&mut self, client: ClientId) {
         self.subscribers.remove(&client);
         self.answer_without_client(client);
@@ -273,7 +273,7 @@ impl SessionMachine {
         }
     }
 
-    /// Sends those who are behind as much as there is room for.
+    /// Sends the subscribers that catch up as much as their queues have room for.
     pub(super) fn replay_all(&mut self) {
         let behind: Vec<_> = self
             .subscribers
@@ -380,7 +380,7 @@ impl SessionMachine {
 }
 
 #[expect(clippy::too_many_arguments, reason = "they are what the answer is made of")]
-/// The answer to a client that was told what it missed. What a client that wanted no history still has to know comes
+/// The response to a client that was sent its replay. A client without a replay is sent the commands of the agent
 /// before it.
 fn answer_frames(
     session: &parlor_session::SessionId,
@@ -402,7 +402,7 @@ fn answer_frames(
         json::note(&mut result, name, value.clone());
     }
     let mut lines = String::new();
-    // A client that is told what was hears of the commands there.
+    // In a replay, the commands are part of it.
     let commands = transcript.slot(Slot::Commands).filter(|_| request.is_blank);
     if client.dialect == Dialect::V1
         && let Some(commands) = commands

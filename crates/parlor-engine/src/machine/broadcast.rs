@@ -1,4 +1,4 @@
-//! What changed, in words for all who listen. What several hear alike is put into words once.
+//! Changes encoded for all live subscribers, once for each group that receives the same bytes.
 
 use parlor_dialect::Dialect;
 use parlor_dialect::live::{AgentLine, Broadcast, Listener};
@@ -8,22 +8,22 @@ use parlor_session::{Change, Update};
 use super::SessionMachine;
 use crate::{ClientInfo, Delivery, Frame, Outgoing};
 
-/// Clients that hear the same.
+/// Subscribers that receive the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EncoderKey {
     /// v2 or its draft, with the number of each change or without, and with events or without.
     Shared { dialect: Dialect, wants_seq: bool, wants_events: bool },
-    /// v1 depends on what a client has heard.
+    /// v1: what is sent depends on what the client has received.
     PerClient(ClientId),
 }
 
-/// What is told in one go.
+/// The broadcasts of one batch, a buffer for each group.
 #[derive(Default)]
 pub(crate) struct BroadcastBuffers {
     all: Vec<BroadcastBuffer>,
     /// Changes when groups get other places.
     order: u64,
-    /// How many things were told.
+    /// How many changes were broadcast.
     rounds: u64,
     /// Room for a line that is passed on.
     passed: String,
@@ -35,7 +35,7 @@ struct BroadcastBuffer {
     shared: Option<Frame>,
     /// The ears of all of them.
     encoder: Option<Listener>,
-    /// The last thing that they were told of, by its place among all.
+    /// The last change that was encoded for the group, by its number.
     told: u64,
 }
 
@@ -75,7 +75,7 @@ impl BroadcastBuffers {
     /// Where the next line of a client's group will stand, or stood at a mark.
     pub(crate) fn place(&mut self, client: &ClientInfo, offsets: Option<&BufferOffsets>) -> usize {
         let group = self.of(client);
-        // A group that was not there at the mark had said nothing.
+        // A group that did not exist then had no bytes.
         offsets.map_or(self.all[group].text.len(), |offsets| offsets.0.get(group).copied().unwrap_or(0))
     }
 
@@ -85,7 +85,7 @@ impl BroadcastBuffers {
         group.shared.get_or_insert_with(|| Frame::updates(std::mem::take(text))).clone()
     }
 
-    /// Begins anew, for those who are still here.
+    /// Empties the buffers, and drops those of clients that have left.
     pub(crate) fn clear(&mut self, is_here: impl Fn(ClientId) -> bool) {
         let count = self.all.len();
         self.all.retain(|group| match group.kind {
@@ -101,9 +101,9 @@ impl BroadcastBuffers {
 }
 
 impl SessionMachine {
-    /// Puts one change into words for all who are told changes as they happen. `line` is the agent's, if it brought it.
+    /// Encodes one change for all live subscribers. `line` is the agent's line that made it.
     pub(super) fn broadcast(&mut self, change: &Change, line: Option<&AgentLine<'_>>) {
-        // One alias for all who have to be told of a replacement.
+        // All v1 clients get the replacement under one alias.
         let mut alias = None;
         let ids = &mut self.ids;
         let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
@@ -129,13 +129,13 @@ impl SessionMachine {
         }
     }
 
-    /// Tells all who are here of something that happens now and is not kept.
+    /// Broadcasts an update that is not stored.
     pub(super) fn broadcast_unstored(&mut self, update: Update, line: Option<&AgentLine<'_>>) {
         let seq = self.session.transcript().seq();
         self.broadcast(&Change { seq, created: 0, update, meta_before: None }, line);
     }
 
-    /// Says something to one client, after what it has been told so far.
+    /// Sends something to one client, after everything that it was sent so far.
     pub(super) fn send(&mut self, client: ClientId, frame: impl Into<Outgoing>) {
         self.send_at(client, frame, None);
     }
@@ -152,7 +152,7 @@ impl SessionMachine {
         subscriber.send(frame.into(), place, seq);
     }
 
-    /// Says the last that a client is told of this session, at its place among what it is told.
+    /// Sends the last frame of the session to a client that closes it.
     pub(super) fn send_last(&mut self, client: ClientId, frame: Frame, offsets: Option<&BufferOffsets>) {
         let seq = self.session.transcript().seq();
         let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
@@ -160,7 +160,7 @@ impl SessionMachine {
         subscriber.send_last(frame, place, seq);
     }
 
-    /// Collects what live subscribers are sent.
+    /// Moves the buffers to the output, with the frames of single clients in their places.
     pub(super) fn flush(&mut self) {
         for subscriber in self.subscribers.values_mut() {
             subscriber.flush(&mut self.buffers, &mut self.output.sends);

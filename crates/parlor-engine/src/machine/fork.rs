@@ -18,7 +18,7 @@ use crate::rows::{Copied, SessionRow, Write};
 use crate::stored::{self, KEPT, OPENED};
 use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json};
 
-/// How many forks may wait for the agent to be restored. One more goes without it.
+/// How many forks may wait for the agent to be restored; one more is given the transcript.
 const MAX_WAITING: usize = 64;
 
 /// The forks of a session that are on their way.
@@ -45,7 +45,7 @@ impl Forks {
 #[derive(Debug)]
 struct Planned {
     start: ForkStart,
-    /// What the agent is asked, if it can fork by itself.
+    /// The native fork, if the agent can make it.
     native: Option<Native>,
 }
 
@@ -58,7 +58,7 @@ pub struct ForkStart {
     pub id: RequestId,
     /// The new session.
     pub row: SessionRow,
-    /// The result, unless the agent has more to say.
+    /// The result; a native fork adds what the agent answers.
     pub answer: Object,
     /// The first prompt of the new session.
     pub prompt: Option<Json>,
@@ -81,17 +81,17 @@ pub enum ForkAgent {
         /// The settings that the new session is to have.
         settings: Box<Settings>,
     },
-    /// It is given the conversation with the first prompt; the error says why it cannot fork by itself, if it could have.
+    /// It is given the transcript with the first prompt. The error says why a native fork failed, if one was possible.
     Transcript(Option<RpcError>),
 }
 
-/// What an agent is asked that can fork by itself.
+/// A fork that the agent makes.
 #[derive(Debug)]
 struct Native {
     params: Object,
     /// The session at the agent that is forked.
     session: SessionId,
-    /// The last change, if it is forked at its end: what comes later is not to be in it.
+    /// The last change of a fork at the end: later changes must not be in it.
     end: Option<u64>,
 }
 
@@ -157,8 +157,8 @@ impl SessionMachine {
             }
         };
         let mut data = self.data();
-        // A client that names servers says how the new session is made; else it is made as this one was.
-        // Version 1 wants a list in any case, so that an empty one says nothing there.
+        // A client that names MCP servers defines how the new session is created; else it is created as this one was.
+        // v1 requires the list, so an empty one means nothing there.
         let names_servers = params.get("mcpServers").is_some_and(|servers| {
             !servers.is_null() && (client.dialect != Dialect::V1 || servers.as_str() != "[]")
         });
@@ -194,7 +194,7 @@ impl SessionMachine {
         })
     }
 
-    /// What the agent is asked to do, if it can do it: for that it has to know all of the conversation.
+    /// The native fork, if the agent can make it: it has to know all of the conversation.
     fn native(
         &mut self,
         fork: &Fork,
@@ -259,7 +259,7 @@ impl SessionMachine {
         answer
     }
 
-    /// What is said in place of a prompt.
+    /// The prompt that replaces an earlier one.
     fn edited(&self, params: &Object, message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
         if fork.prompt.as_ref().map(|(prompt, _)| prompt) != message {
             return Err(bad_message(message, "not_a_prompt", "only what a person said can be edited"));
@@ -269,7 +269,7 @@ impl SessionMachine {
         Ok(prompt)
     }
 
-    /// What the agent said of this session that holds for a fork as well, until its agent says something of it.
+    /// The part of the agent's opening response that holds for a fork as well.
     fn opened_for_fork(&self) -> Object {
         let mut opened = self.open_result.clone();
         opened.remove("_meta");
@@ -308,7 +308,7 @@ impl SessionMachine {
         self.output.forks.iter().chain(waiting).any(|start| !start.writes.is_empty())
     }
 
-    /// What has to be written for forks, after all that changed here.
+    /// The rows of new forks, which are written after the changes of this session.
     pub(super) fn fork_writes(&mut self) -> Vec<Write> {
         let waiting = self.forks.waiting.iter_mut().map(|planned| &mut planned.start);
         let starts = self.output.forks.iter_mut().chain(waiting);
@@ -370,7 +370,7 @@ impl SessionMachine {
     }
 }
 
-/// How the answer says what the agent knows.
+/// The metadata key of the response that says how the agent got the conversation.
 pub const FORK: &str = "parlor/fork";
 
 /// The message that params name; a null names none.
@@ -403,7 +403,7 @@ fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcErro
     RpcError::new(code::INVALID_PARAMS, text).with_data(data.to_json())
 }
 
-/// What is asked once more.
+/// The prompt that is sent again.
 fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
     let content = fork.prompt.as_ref().map(|(_, content)| content.clone());
     content

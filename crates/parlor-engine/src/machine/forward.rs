@@ -1,4 +1,4 @@
-//! What clients ask and only the agent can answer.
+//! Requests of clients that only the agent can answer.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::SessionMachine;
 use crate::{AgentCall, AgentCommand, ClientInfo, ForwardedCall, Frame, json};
 
-/// How much may wait for an agent that is being brought back.
+/// How many requests may wait for an agent that is being restored.
 const MAX_WAITING: usize = 100;
 
-/// Something for the agent, as a client said it; without an id it wants no answer.
+/// A request of a client for the agent; without an id it is a notification.
 #[derive(Debug)]
 pub(super) struct WaitingCall {
     client: Arc<ClientInfo>,
@@ -24,7 +24,7 @@ pub(super) struct WaitingCall {
 }
 
 impl SessionMachine {
-    /// Passes on what only the agent can do. One that is not there is brought back for it.
+    /// Forwards a request to the agent, which is restored for that if it has to be.
     pub(super) fn on_forward(
         &mut self,
         client: Arc<ClientInfo>,
@@ -54,7 +54,7 @@ impl SessionMachine {
         }
     }
 
-    /// The agent is there, or there is a reason why it is not: what waited for it goes on.
+    /// Forwards the requests that waited for the agent, or answers them with the error.
     pub(super) fn resume_calls(&mut self, error: Option<&RpcError>) {
         for forward in std::mem::take(&mut self.waiting_calls) {
             match error {
@@ -64,7 +64,7 @@ impl SessionMachine {
         }
     }
 
-    /// The session ends: nobody takes part in it who could be told, so each is told by itself.
+    /// Answers the requests that wait for the agent when the session ends.
     pub(super) fn refuse_calls(&mut self, error: &RpcError) {
         for forward in std::mem::take(&mut self.waiting_calls) {
             if let Some(id) = &forward.id {
@@ -73,7 +73,7 @@ impl SessionMachine {
         }
     }
 
-    /// A client does not want the answer any more. An agent that was asked decides what comes of it.
+    /// A client cancels its request. If the agent has it, the agent decides how it ends.
     pub(super) fn cancel_forwarded_call(&mut self, client: ClientId, id: &RequestId) {
         let is_it = |waiting: &WaitingCall| waiting.client.id == client && waiting.id.as_ref() == Some(id);
         if let Some(place) = self.waiting_calls.iter().position(is_it) {
@@ -123,7 +123,7 @@ impl SessionMachine {
         self.command(AgentCommand::Call { call, method, params });
     }
 
-    /// The agent answered what a client asked.
+    /// The agent answered a forwarded request.
     pub(super) fn on_forwarded_response(&mut self, call: &ForwardedCall, reply: Result<Json, Json>) {
         let ForwardedCall { client, id, asked, method, params } = call;
         let client = *client;
@@ -162,7 +162,7 @@ impl SessionMachine {
                     said.remove("modes");
                     said.remove("models");
                     said.remove("configOptions");
-                    // Who sets a mode or model the way of v1 is told no options.
+                    // The v1 requests for modes and models have no options in their responses.
                     if asked == "session/set_config_option"
                         && let Some(options) = fields.get("configOptions")
                     {
@@ -178,7 +178,7 @@ impl SessionMachine {
         self.respond_to(client, line);
     }
 
-    /// Answers a client in its place among what it is told, or by itself if it has closed the session.
+    /// Responds to a client in order with its updates, or directly if it is not attached.
     fn respond_to(&mut self, client: ClientId, frame: Frame) {
         if self.subscribers.contains_key(&client) {
             self.send(client, frame);

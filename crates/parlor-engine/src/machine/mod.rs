@@ -78,7 +78,7 @@ pub struct SessionMachine {
     epoch: AgentEpoch,
     /// Since when the agent's session is being restored.
     starting: Option<Duration>,
-    /// The settings that the agent did not accept again, until the sender of a prompt was told.
+    /// The settings that the agent refused when it was restored, until a prompt was answered with that error.
     refused_settings: Option<RefusedSettings>,
     /// Whether the agent has to be given the conversation with the next prompt.
     needs_context: bool,
@@ -93,7 +93,7 @@ pub struct SessionMachine {
     /// Prompts without a request.
     prompts_without_request: HashSet<PromptId>,
     next_prompt: u64,
-    /// The queued prompts, as drivers were last told.
+    /// The queued prompts, as they were last sent to drivers.
     queue: Vec<Held>,
     queue_changed: bool,
     requests: HashMap<QuestionId, PeerRequest>,
@@ -109,7 +109,7 @@ pub struct SessionMachine {
     dirty: DirtyFlags,
     /// Responses to clients that are not attached.
     unattached_responses: Vec<(ClientId, Frame)>,
-    /// Whether a person has set a title that the agent has not been told.
+    /// Whether a person has set a title that the agent was not sent.
     is_title_unsent: bool,
     /// The agent's response when it opened the session, without modes, models, options and commands.
     open_result: Object,

@@ -1,4 +1,4 @@
-//! What a session hands to the store, and what happens when the store cannot take it.
+//! The batches of a session for the store, and what follows when the store refuses one.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{Delivery, Frame, Output, json};
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
 
-/// What has to be written besides changes of the transcript.
+/// Which rows have to be written besides changed entries.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each of them is due or not by itself")]
 pub(super) struct DirtyFlags {
@@ -36,8 +36,8 @@ pub(super) struct DirtyFlags {
 }
 
 impl SessionMachine {
-    /// The agent said something: it may have chosen by itself what it did not accept. What the session shows because of
-    /// something else is no word of the agent.
+    /// Looks whether the agent reports a setting that it refused before. Updates that parlor made for other reasons do not
+    /// count.
     pub(super) fn on_settings_reported(&mut self, update: &Update) {
         let Some(refused) = &self.refused_settings else { return };
         let mut said = Settings::default();
@@ -70,7 +70,7 @@ impl SessionMachine {
                 }
             }
             Update::Upsert { target: Target::Slot(_), .. } => {}
-            // Something was said: that is later than the time that the agent gave.
+            // This is later than the time that the agent gave.
             Update::Upsert { target: Target::Entry(_), .. }
             | Update::Append { .. }
             | Update::Output { .. }
@@ -101,7 +101,7 @@ impl SessionMachine {
         self.dirty.durable = true;
     }
 
-    /// What has to be stored now.
+    /// The batch of everything that changed since the last one.
     pub(super) fn batch(&mut self) -> Batch {
         let writes = self.writes();
         let durable = std::mem::take(&mut self.dirty.durable);
@@ -110,7 +110,7 @@ impl SessionMachine {
 
     fn writes(&mut self) -> Vec<Write> {
         let is_deleted = matches!(self.end, Some(SessionEnd::Deleted));
-        // What was forked in the last moment outlives the session.
+        // Forks that were made in this batch outlive the session.
         let mut writes = if is_deleted && !self.has_new_forks() { Vec::new() } else { self.changes() };
         if is_deleted {
             self.dirty.durable = true;
@@ -140,7 +140,7 @@ impl SessionMachine {
             writes.push(Write::Session(self.row.clone()));
         }
         if std::mem::take(&mut self.dirty.side_state) {
-            // It may have to be kept before anything was said, and a store numbers from 1.
+            // It may be written before the first change, and the store numbers from 1.
             let seq = self.session.transcript().seq().max(1);
             let body = Some(self.session.kept().to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
@@ -221,7 +221,7 @@ impl SessionMachine {
                 self.output.sends.push(Delivery::new(owed.0, Frame::error(id, &error)));
             }
         }
-        // The agent is not told of what is not stored.
+        // The agent is sent nothing that is not stored.
         let commands = std::mem::take(&mut output.agent).into_iter();
         self.output.agent = commands.filter(|(_, command)| command.is_due_if_not_stored()).collect();
         self.notify_agent("session/cancel");

@@ -47,7 +47,7 @@ impl SessionMachine {
         Err(RpcError::new(code::INVALID_PARAMS, message).with_data(data.to_json()))
     }
 
-    /// A client says something without asking what comes of it. Should the agent not want it, the session says so.
+    /// A prompt without a request. If the agent rejects it, the transcript records that.
     pub(super) fn on_say(
         &mut self,
         client: &Arc<ClientInfo>,
@@ -85,7 +85,7 @@ impl SessionMachine {
         }
     }
 
-    /// Tells the sender of a prompt what came of it.
+    /// Answers the request of a prompt with its outcome.
     pub(super) fn respond_prompt(
         &mut self,
         prompt: PromptId,
@@ -113,7 +113,7 @@ impl SessionMachine {
                 if dialect == Dialect::Draft {
                     result.remove("messageId");
                 }
-                // The answer comes right before the message, and after the turn before it.
+                // The response comes right before the message, and after the turn before it.
                 let inserted = offsets.inserted.iter().find(|(inserted, _)| *inserted == prompt);
                 (
                     Frame::response(&id, &result),
@@ -124,7 +124,7 @@ impl SessionMachine {
                 let agent = self.decoder.dialect();
                 match live::turn_result(state, fields, agent, &mut self.losses) {
                     Ok(mut result) => {
-                        // Version 1 has no place for it, and a client that counts changes wants to know what is what.
+                        // v1 has no field for the message id; clients with seqs get it in `_meta`.
                         if subscriber.client.wants_seq {
                             json::note(&mut result, live::MESSAGE, message.as_json().into());
                         }
@@ -144,7 +144,7 @@ impl SessionMachine {
             Settled::Rejected { error, by } => {
                 let error = RpcError::from_raw(error.raw());
                 let is_cancelled = error.code() == code::REQUEST_CANCELLED;
-                // An agent that holds prompts itself says in this way that it gave one back.
+                // An agent with a queue of its own reports a withdrawn prompt like this.
                 if dialect == Dialect::V1 && is_cancelled {
                     (Frame::response(&id, &cancelled(*by)), None)
                 } else {
@@ -152,7 +152,7 @@ impl SessionMachine {
                     (Frame::error(&id, &error), None)
                 }
             }
-            // It may have been what ended the agents.
+            // The prompt may be what ended the agents.
             Settled::Failed(state) => {
                 let failed =
                     live::turn_result(state, &Object::default(), self.decoder.dialect(), &mut self.losses);
@@ -173,7 +173,7 @@ impl SessionMachine {
         self.send_at(client, line, place);
     }
 
-    /// How the sender of a prompt is told that it was withdrawn.
+    /// The message for the sender of a withdrawn prompt.
     fn withdrawn_by(&self, by: Option<ClientId>, sender: ClientId) -> String {
         let Some(by) = by.filter(|by| *by != sender) else { return "the prompt was withdrawn".to_owned() };
         let client = self.subscribers.get(&by).and_then(|subscriber| subscriber.client.decider().name);
@@ -183,7 +183,7 @@ impl SessionMachine {
         }
     }
 
-    /// What came of a prompt that nobody waits for is seen in the session, unless it never came into it.
+    /// Records the failure of a prompt without a request, if it never got into the transcript.
     fn record_outcome(&mut self, outcome: &Settled) {
         let error = match outcome {
             Settled::Accepted { .. }
@@ -199,19 +199,19 @@ impl SessionMachine {
                 RpcError::new(code::INTERNAL_ERROR, format!("{limit} prompts wait in this session already"))
             }
         };
-        // An agent that holds prompts itself says in this way that it gave one back.
+        // An agent with a queue of its own reports a withdrawn prompt like this.
         if error.code() == code::REQUEST_CANCELLED {
             return;
         }
         let failed = EventKind::TurnFailed { prompt: None, error: Some(json::error_object(&error)) };
         self.step(Input::Happened(failed));
-        // A turn that runs is another one, and goes on.
+        // A running turn is another one, and goes on.
         if !self.session.is_running() {
             self.step(Input::Noted(Update::State(live::failed_state(&error))));
         }
     }
 
-    /// Tells all drivers which prompts wait, if that is news.
+    /// Sends the prompt queue to all drivers if it changed.
     pub(super) fn send_queue_changes(&mut self) {
         let held = self.session.held();
         if !std::mem::take(&mut self.queue_changed) || held == self.queue {
@@ -247,7 +247,7 @@ impl SessionMachine {
     }
 }
 
-/// How a v1 client is told that its prompt was not wanted any more, and by whom.
+/// The v1 response to a cancelled prompt, with the client that cancelled it.
 fn cancelled(by: Option<ClientId>) -> Object {
     let mut result = Object::default();
     result.set("stopReason", json::string("cancelled"));

@@ -27,7 +27,7 @@ pub(super) struct PeerRequest {
 }
 
 impl SessionMachine {
-    /// Says a line to those of the clients that take part, in the order of all else that they are told.
+    /// Sends a frame to those of the clients that are attached, in order with their updates.
     pub(super) fn on_relay(&mut self, id: u64, frame: &Frame, clients: &[ClientId]) {
         let here: Vec<_> =
             clients.iter().copied().filter(|client| self.subscribers.contains_key(client)).collect();
@@ -44,7 +44,7 @@ impl SessionMachine {
         self.end = Some(SessionEnd::Deleted);
     }
 
-    /// The session was deleted before these clients had been told all of it.
+    /// Ends the replays of clients that had not caught up when the session was deleted.
     pub(super) fn end_replays(&mut self, error: &RpcError) {
         let transcript = self.session.transcript();
         let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
@@ -66,7 +66,7 @@ impl SessionMachine {
         }
     }
 
-    /// Keeps what a response said about modes, options and commands.
+    /// Applies modes, options and commands that a response of the agent reports.
     pub(super) fn apply_reported_settings(&mut self, result: &Object) {
         for update in live::learned(result) {
             self.on_settings_reported(&update);
@@ -123,7 +123,7 @@ impl SessionMachine {
         id.or(named)
     }
 
-    /// A question for one client: the one whose prompt runs, else the one that is here the longest.
+    /// Sends a request to one client: the one whose prompt runs, else the driver that is attached the longest.
     pub(super) fn forward_to_client(&mut self, id: RequestId, method: String, params: Object) {
         let prompter = self.session.prompter().filter(|client| self.is_staying(*client));
         let Some(client) = prompter.or_else(|| self.session.drivers().next()) else {
@@ -140,7 +140,7 @@ impl SessionMachine {
         self.send_request(question, client);
     }
 
-    /// Whether a client takes part and has not closed the session.
+    /// Whether a client is attached and does not close the session.
     pub(super) fn is_staying(&self, client: ClientId) -> bool {
         self.subscribers.contains_key(&client) && !self.is_closing(client)
     }
@@ -165,7 +165,7 @@ impl SessionMachine {
         }
     }
 
-    /// Tells the client that alone was asked something that its answer is not needed any more.
+    /// Cancels a request at the one client that was sent it.
     pub(super) fn cancel_forwarded_request(&mut self, question: QuestionId) {
         let asked = self.requests.get(&question).filter(|asked| asked.forwarded);
         let clients: Vec<_> = asked.map(|asked| asked.clients.iter().copied().collect()).unwrap_or_default();
@@ -208,7 +208,7 @@ impl SessionMachine {
         }
     }
 
-    /// Tells a client that its answer is not needed any more.
+    /// Cancels a request at a client.
     pub(super) fn cancel_request(&mut self, question: QuestionId, client: ClientId) {
         let asked = self.requests.get_mut(&question);
         if asked.is_some_and(|asked| asked.clients.remove(&client)) {
@@ -250,7 +250,7 @@ impl SessionMachine {
         }
     }
 
-    /// Something of the agent's for all who take part.
+    /// Sends a notification of the agent to all subscribers.
     pub(super) fn on_agent_notification(&mut self, line: &str) {
         let line = parlor_dialect::with_ids(line, Some(&self.id), None).unwrap_or_else(|| line.to_owned());
         let frame = Frame::line(line, FrameKind::Notification);
@@ -260,13 +260,13 @@ impl SessionMachine {
 }
 
 impl PeerRequest {
-    /// Whether this is a form and the error says that nobody could be asked.
+    /// Whether this is an elicitation that no client could show.
     pub(super) fn is_unasked_form(&self, error: &Json) -> bool {
         self.method == "elicitation/create" && *error == cannot_ask()
     }
 }
 
-/// What is said for a client that cannot be asked something.
+/// The answer for a client that cannot be sent a request.
 pub fn cannot_ask() -> Json {
     json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this"))
 }

@@ -1,4 +1,4 @@
-//! Which entries have other words than those that they are found by.
+//! Which entries have to be indexed again.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +7,24 @@ use crate::rows::{Words, Write};
 use crate::search_text::{TOOL_FIELDS, words_of};
 use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
 
-/// The entries whose words have to be handed to the store.
+/// The entries whose text in the search index is out of date.
 #[derive(Debug, Default)]
 pub(super) struct IndexBacklog {
     /// By the changes that made them.
     due: BTreeSet<u64>,
-    /// Those that are being written: their words are handed in when the next entry begins or the turn ends.
+    /// Entries that grow: they are indexed when the next entry begins or the turn ends.
     open: BTreeSet<u64>,
-    /// The tool calls that run: a turn may change one often, and each time it would be all of their words.
+    /// Running tool calls: they change often, and each time all of their text would be indexed.
     running: BTreeSet<u64>,
     /// Those of them that are not found.
     unfound: BTreeSet<u64>,
-    /// Those that are not to be found any more by what they said.
+    /// Entries whose old text must leave the index at once.
     stale: BTreeSet<u64>,
     /// When those were last handed in that grow without a turn, in milliseconds since 1970.
     handed_in: i64,
 }
 
-/// Whether more is to come of what is being written.
+/// Whether growing entries are indexed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnPhase {
     /// A turn runs.
@@ -35,12 +35,12 @@ pub(super) enum TurnPhase {
     Ended,
 }
 
-/// How often the words of what grows without a turn are handed in: each time it is all of them.
+/// How often entries that grow outside of a turn are indexed, in milliseconds.
 const PAUSE: i64 = 1000;
 
 impl IndexBacklog {
-    /// What a server that was killed in the middle of a turn may not have handed in any more: all that changed since a
-    /// person last spoke.
+    /// The entries that a server killed in the middle of a turn may not have indexed: all that changed since the last
+    /// prompt.
     pub(super) fn of_last_turn(transcript: &Transcript) -> Self {
         let entries = transcript.entries();
         let prompt = entries.iter().rfind(|entry| matches!(entry.id(), EntryId::Message(Role::User, _)));
@@ -69,7 +69,7 @@ impl IndexBacklog {
             Update::Append { .. } | Update::Output { .. } => {
                 self.open.insert(change.created);
             }
-            // The store forgets the words with the content, and a tool call is found by one of its fields.
+            // The store drops the text with the content, and a tool call is also found by some fields.
             Update::Upsert { target: Target::Entry(_), upsert } => {
                 let says_more = upsert.whole || !upsert.content.is_omitted() || !upsert.fields.is_empty();
                 if says_more || change.is_creation() {
@@ -89,8 +89,8 @@ impl IndexBacklog {
         }
     }
 
-    /// A tool call that runs changed. Its words wait, but what it does not say any more is found no more: the store forgets
-    /// the words with the content, and has to be told to with the rest.
+    /// A running tool call changed. Its new text waits; its old text leaves the index at once: the store drops it with the
+    /// content, and otherwise has to be asked to.
     fn note_running(&mut self, change: &Change) {
         self.running.insert(change.created);
         let takes_away = matches!(&change.update, Update::Upsert { upsert, .. }
@@ -108,8 +108,8 @@ impl IndexBacklog {
         self.unfound.clear();
     }
 
-    /// The words of what is finished. Without a turn nobody knows when something is, and it is handed in now and then; at
-    /// the end all of it is.
+    /// The index writes of finished entries. Outside of a turn, growing entries are indexed now and then; at the end of the
+    /// session all of them are.
     pub(super) fn take(
         &mut self,
         session: &str,

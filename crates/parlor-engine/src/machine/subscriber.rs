@@ -1,4 +1,4 @@
-//! A client's place in a session: how far it was told, and what waits for it.
+//! A subscriber: what it has received, and what waits for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,47 +11,47 @@ use parlor_wire::RequestId;
 use super::broadcast::BroadcastBuffers;
 use crate::{ClientInfo, Delivery, Frame, Outgoing};
 
-/// How many bytes a client that keeps up can be sent of what it missed, before it has read them.
+/// How many bytes of replay a subscriber can be sent before it has read them.
 pub(super) const CREDIT: usize = 256 << 10;
 
 /// How many bytes may wait for a subscriber that catches up; with more it is disconnected.
 pub const MAX_UNSENT: usize = 64 << 20;
 
-/// A client that takes part, or is about to.
+/// A client that is attached to the session.
 pub(crate) struct Subscriber {
     pub(crate) client: Arc<ClientInfo>,
-    /// How many bytes it can be sent of what it missed, until it has read them.
+    /// How many bytes of replay it can be sent until it has read them.
     pub(crate) credit: usize,
     pub(crate) encoder: Listener,
     pub(crate) state: SubscriberState,
     /// Which group it belongs to, as of which order of the groups.
     group: Option<(u64, usize)>,
-    /// What is said to this client alone, with the place among what is said to all of its kind.
+    /// Frames for this client alone, with their offsets in the broadcast buffer.
     own: Vec<(usize, Outgoing)>,
-    /// What is said to it alone once it has been told all up to a change, and how many bytes that are.
+    /// Frames for this client alone that follow the replay up to a change, and their bytes.
     later: VecDeque<(u64, Outgoing)>,
     later_bytes: usize,
     farewell: Option<FinalResponse>,
 }
 
-/// The last that a client is told of the session that it closes.
+/// The response to a client that closes the session.
 struct FinalResponse {
     frame: Frame,
-    /// Its place among what is said to all of the client's kind.
+    /// Its offset in the broadcast buffer.
     place: usize,
-    /// The change up to which one that is behind is told.
+    /// The last change that a client which catches up is sent.
     seq: u64,
 }
 
-/// Whether a client hears of changes as they happen.
+/// Whether a client receives changes as they happen.
 pub(crate) enum SubscriberState {
-    /// It was told all changes.
+    /// It was sent all changes.
     Live,
-    /// It reads what it missed.
+    /// It is sent what it missed.
     CatchingUp {
-        /// What it lacks.
+        /// The changes that it lacks.
         reading: Reading,
-        /// The request that is answered when it was told this.
+        /// The request that is answered after these.
         answer: Option<AttachRequest>,
         /// Whether somebody waits for it to read on.
         waiting: bool,
@@ -63,9 +63,9 @@ pub(crate) struct AttachRequest {
     pub(crate) id: RequestId,
     /// Whether the session has just begun.
     pub(crate) is_new: bool,
-    /// Whether the client wants to know nothing of what was.
+    /// Whether the client asked for no replay.
     pub(crate) is_blank: bool,
-    /// What is to be noted in the metadata of the answer.
+    /// Keys for the metadata of the response.
     pub(crate) notes: Vec<(&'static str, Json)>,
 }
 
@@ -86,7 +86,7 @@ impl Subscriber {
         }
     }
 
-    /// The place of those who hear the same as this client.
+    /// The broadcast buffer of this client.
     pub(crate) fn group(&mut self, groups: &mut BroadcastBuffers) -> usize {
         match self.group {
             Some((order, group)) if order == groups.order() => group,
@@ -102,8 +102,8 @@ impl Subscriber {
         matches!(self.state, SubscriberState::Live)
     }
 
-    /// Says something to this client alone, after all it has been told so far; or at an earlier place among what is
-    /// told to all.
+    /// Sends something to this client alone, after everything that it was sent so far, or at an earlier offset of the
+    /// broadcast buffer.
     pub(crate) fn send(&mut self, frame: Outgoing, place: usize, seq: u64) {
         match self.state {
             SubscriberState::Live => self.own.push((place, frame)),
@@ -126,17 +126,17 @@ impl Subscriber {
         self.later_bytes > MAX_UNSENT
     }
 
-    /// Says the last line: after all that is said to this client alone, and nothing comes after it.
+    /// Sends the last frame: after all other frames of this client, and nothing follows it.
     pub(crate) fn send_last(&mut self, frame: Frame, place: usize, seq: u64) {
         self.farewell = Some(FinalResponse { frame, place, seq });
     }
 
-    /// Up to which change a client is told before it goes, if it does.
+    /// The last change that a client is sent before it is detached, if it closes the session.
     pub(crate) fn closes_after(&self) -> Option<u64> {
         self.farewell.as_ref().map(|farewell| farewell.seq)
     }
 
-    /// Queues what is ready: what all of its kind are sent, with its own frames in their places.
+    /// Adds the broadcast buffer to `sends`, with the client's own frames in their places.
     pub(crate) fn flush(&mut self, groups: &mut BroadcastBuffers, sends: &mut Vec<Delivery>) {
         if !self.is_live() {
             return;
@@ -149,7 +149,7 @@ impl Subscriber {
         }
         let all = groups.shared(group);
         let end = self.farewell.as_ref().map_or(all.len(), |farewell| farewell.place);
-        // A response may stand before what was said while it was made.
+        // A response may belong before updates that were encoded earlier.
         self.own.sort_by_key(|(place, _)| *place);
         let mut at = 0;
         for (place, frame) in self.own.drain(..) {
@@ -161,8 +161,8 @@ impl Subscriber {
         sends.extend(self.farewell.as_ref().map(|farewell| Delivery::new(id, farewell.frame.clone())));
     }
 
-    /// The client asks for the session again, and for nothing that was: it goes on where it is, and is answered when it was
-    /// told all up to `seq`. One that is live was told all up to `told`. Gives the answer back if another is due first.
+    /// The client attaches again without a replay: it continues where it is, and the response follows the changes up to
+    /// `seq`. A live client has received all changes up to `told`. Returns the request if another one is open.
     pub(crate) fn reattach(&mut self, again: AttachRequest, told: u64, seq: u64) -> Option<AttachRequest> {
         match &mut self.state {
             SubscriberState::Live => {
@@ -189,7 +189,7 @@ impl Subscriber {
         }
     }
 
-    /// What was to be said to this client alone and was not, and whether what it is about is stored.
+    /// Takes the frames that were not sent, each with whether the changes that it is about are stored.
     pub(crate) fn take_unsent(&mut self, stored: u64) -> Vec<(Outgoing, bool)> {
         self.later_bytes = 0;
         let later = self.later.drain(..).map(|(seq, frame)| (frame, seq <= stored));
@@ -197,7 +197,7 @@ impl Subscriber {
         later.chain(own).chain(self.farewell.take().map(|farewell| (farewell.frame.into(), false))).collect()
     }
 
-    /// What it can be told now that it knows all up to a change.
+    /// Takes the frames that follow the replay up to a change.
     pub(crate) fn take_due(&mut self, told: u64) -> Vec<Outgoing> {
         let count = self.later.iter().take_while(|(seq, _)| *seq <= told).count();
         let due: Vec<_> = self.later.drain(..count).map(|(_, frame)| frame).collect();
@@ -205,7 +205,7 @@ impl Subscriber {
         due
     }
 
-    /// What it is told at the very end.
+    /// Takes everything that is left, with the last frame.
     pub(crate) fn take_remaining(&mut self) -> Vec<Outgoing> {
         let mut last = self.take_due(u64::MAX);
         last.extend(self.farewell.take().map(|farewell| farewell.frame.into()));

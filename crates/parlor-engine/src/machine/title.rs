@@ -1,4 +1,4 @@
-//! A session as lists show it: its title and metadata, and whether it was put away.
+//! A session as lists show it: its title and metadata, and whether it is archived.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{SessionMachine, params_for};
 use crate::{AgentCall, AgentCommand, Capability, ClientInfo, Frame, Timer, json};
 
 impl SessionMachine {
-    /// The agent said something about the session as a whole: told at once, or with what comes right after it.
+    /// An update of title or metadata: applied at once, or merged with the next ones if they come too fast.
     pub(super) fn on_info(&mut self, said: Upsert, line: &AgentLine<'_>) {
         let now = self.now.monotonic;
         if self.throttle.passes(now) {
@@ -34,7 +34,7 @@ impl SessionMachine {
         self.output.timers.push((self.throttle.wait(now), Timer::Throttle));
     }
 
-    /// What was held may have its time now.
+    /// The throttle's timer ran out: applies the held update if it is due.
     pub(super) fn on_throttle_timer(&mut self) {
         let now = self.now.monotonic;
         match self.throttle.due(now) {
@@ -44,7 +44,7 @@ impl SessionMachine {
         }
     }
 
-    /// Takes what was held, before something that it must come before.
+    /// Applies the held update now, because something follows that must not overtake it.
     pub(super) fn flush_info(&mut self) {
         if let Some((held, beside)) = self.throttle.take() {
             self.apply_info(held, Some(&AgentLine::unread(beside)));
@@ -68,7 +68,7 @@ impl SessionMachine {
         self.step_update(update, Naming::Silent, line);
     }
 
-    /// Says what the session does.
+    /// Answers `session/status`.
     pub(super) fn on_status(&mut self, client: &Arc<ClientInfo>, id: &RequestId) {
         let mut result = Object::default();
         result.set("status", json::string("open"));
@@ -98,7 +98,7 @@ impl SessionMachine {
         self.is_title_unsent |= names;
     }
 
-    /// Tells the agent of a person's title, if it wants to know. It goes by its own otherwise, which is no harm: what
+    /// Sends the agent a title that a person set, if it takes titles. Otherwise it keeps its own, which does no harm: what
     /// people see is decided here.
     pub(super) fn send_title(&mut self) {
         if !std::mem::take(&mut self.is_title_unsent) {
@@ -127,7 +127,7 @@ impl SessionMachine {
         self.row.archived = archived;
     }
 
-    /// Answers when all is stored, in its place among what the client is told if it takes part.
+    /// Responds to a client, in order with its updates if it is attached.
     fn respond(&mut self, client: &ClientInfo, id: &RequestId, result: &Object) {
         if self.subscribers.contains_key(&client.id) {
             self.send(client.id, Frame::response(id, result));
