@@ -18,7 +18,7 @@ mod title;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use parlor_dialect::live::{AgentLine, Stream};
 use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
@@ -88,14 +88,14 @@ pub struct SessionMachine {
     /// What is handled before any other event.
     pending: VecDeque<Pending>,
     /// The requests that are answered with the outcomes of prompts.
-    prompts: HashMap<PromptId, (ClientId, RequestId)>,
+    prompts: BTreeMap<PromptId, (ClientId, RequestId)>,
     /// Prompts without a request.
     unasked: HashSet<PromptId>,
     next_prompt: u64,
     /// The queued prompts, as drivers were last told.
     held: Vec<Held>,
     held_changed: bool,
-    questions: HashMap<QuestionId, Asked>,
+    questions: BTreeMap<QuestionId, Asked>,
     next_question: u64,
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
@@ -191,11 +191,11 @@ impl SessionMachine {
             seats: BTreeMap::new(),
             leaving: Leaving::default(),
             pending: VecDeque::new(),
-            prompts: HashMap::new(),
+            prompts: BTreeMap::new(),
             unasked: HashSet::new(),
             next_prompt,
             held_changed: false,
-            questions: HashMap::new(),
+            questions: BTreeMap::new(),
             next_question: 0,
             forks: fork::Forks::default(),
             waiting_calls: Vec::new(),

@@ -1,6 +1,6 @@
 //! Requests between clients and the agent: permission requests, elicitations and others, and what ends a session.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parlor_dialect::live::Telling;
@@ -21,7 +21,7 @@ pub(super) struct Asked {
     pub(super) method: String,
     pub(super) params: Object,
     /// The clients that were sent it and have not answered.
-    pub(super) clients: HashSet<ClientId>,
+    pub(super) clients: BTreeSet<ClientId>,
     /// Whether it is put to one client and its answer is passed on whatever it is.
     pub(super) forwarded: bool,
 }
@@ -100,7 +100,7 @@ impl SessionMachine {
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let asked = Asked { id, method, params, clients: HashSet::new(), forwarded: false };
+        let asked = Asked { id, method, params, clients: BTreeSet::new(), forwarded: false };
         let question = self.new_question(asked);
         self.step(Input::Asked { question, form, call });
     }
@@ -132,7 +132,7 @@ impl SessionMachine {
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let asked = Asked { id, method, params, clients: HashSet::new(), forwarded: true };
+        let asked = Asked { id, method, params, clients: BTreeSet::new(), forwarded: true };
         let question = self.new_question(asked);
         self.ask(question, client);
     }
