@@ -11,12 +11,9 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::Marks;
 use super::requests::cancelled_state;
-use super::subscriber::{Answer, CREDIT, Pace, Seat};
+use super::subscriber::{Answer, Pace, Seat};
 use super::{Pending, SessionMachine};
 use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom, json};
-
-/// How much is said in one line at most, unless one block is longer.
-const LINE: usize = 1 << 20;
 
 /// An update that changes nothing.
 const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
@@ -101,7 +98,7 @@ impl SessionMachine {
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
-        let mut seat = Seat::new(client, reading, Some(answer));
+        let mut seat = Seat::new(client, reading, Some(answer), self.config.limits);
         for (frame, _) in owed.into_iter().flatten() {
             seat.say(frame, 0, seq);
         }
@@ -115,7 +112,7 @@ impl SessionMachine {
         }
         if !self.seats.contains_key(&client.id) {
             let seq = self.session.transcript().seq();
-            let seat = Seat::new(Arc::clone(client), Reading::new(seq, seq), None);
+            let seat = Seat::new(Arc::clone(client), Reading::new(seq, seq), None, self.config.limits);
             self.seats.insert(client.id, seat);
         }
         self.take_part(client.id);
@@ -249,7 +246,7 @@ impl SessionMachine {
     pub(super) fn settle_pace(&mut self, has_room: &dyn Fn(ClientId) -> bool) {
         let seq = self.session.transcript().seq();
         for seat in self.seats.values_mut() {
-            seat.credit = if has_room(seat.client.id) { CREDIT } else { 0 };
+            seat.credit = if has_room(seat.client.id) { self.config.limits.catch_up_bytes } else { 0 };
             if seat.is_live() && seat.credit == 0 {
                 seat.pace = Pace::Behind { reading: Reading::new(seq, seq), answer: None, waiting: false };
             }
@@ -298,7 +295,7 @@ impl SessionMachine {
                 return None;
             }
             let telling = Telling { from, transcript, meta_before: None };
-            if let Some(update) = reading.next(transcript, LINE) {
+            if let Some(update) = reading.next(transcript, self.config.limits.line_bytes) {
                 let mut lines = String::new();
                 let mut alias = None;
                 let ids = &mut self.ids;

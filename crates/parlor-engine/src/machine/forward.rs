@@ -11,9 +11,6 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::SessionMachine;
 use crate::{AgentCall, AgentCommand, ClientInfo, ForwardedCall, Frame, json};
 
-/// How much may wait for an agent that is being brought back.
-const MAX_WAITING: usize = 100;
-
 /// Something for the agent, as a client said it; without an id it wants no answer.
 #[derive(Debug)]
 pub(super) struct Forward {
@@ -45,7 +42,7 @@ impl SessionMachine {
         let forward = Forward { client, id, method, params };
         if self.agent.is_some() {
             self.pass_on(forward);
-        } else if self.waiting_calls.len() < MAX_WAITING {
+        } else if self.waiting_calls.len() < self.config.limits.waiting_calls {
             self.waiting_calls.push(forward);
             self.start_agent();
         } else {

@@ -33,7 +33,6 @@ pub use self::agent_link::UNPLACED;
 pub use self::fork::{FORK, ForkAgent, ForkStart};
 pub use self::persist::{deleted_agent_session, deleted_key};
 pub use self::requests::cannot_ask;
-pub use self::subscriber::MAX_UNSENT;
 
 use self::aliases::Aliases;
 use self::attach::Leaving;
@@ -47,11 +46,8 @@ use crate::rows::SessionRow;
 use crate::stored::{self, StoredSession};
 use crate::{
     AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, Event, Frame, IdGen,
-    InfoThrottle, Now, Output, RefusedSettings, SessionConfig, Timer, json,
+    InfoThrottle, Now, Output, QueueSizes, RefusedSettings, SessionConfig, Timer, json,
 };
-
-/// How many calls of clients that close the session may wait until they are detached.
-const MAX_DEFERRED: usize = 1024;
 
 /// One live session.
 pub struct SessionMachine {
@@ -270,6 +266,20 @@ impl SessionMachine {
         self.forks.has_waiting()
     }
 
+    /// How much waits in the session.
+    pub fn queues(&self) -> QueueSizes {
+        QueueSizes {
+            deferred_calls: self.leaving.deferred.len(),
+            waiting_calls: self.waiting_calls.len(),
+            waiting_forks: self.forks.waiting(),
+            queued_prompts: self.session.held().len(),
+            pending_events: self.pending.len(),
+            peer_requests: self.questions.len(),
+            prompt_requests: self.prompts.len(),
+            unsent_bytes: self.seats.values().map(Seat::unsent_bytes).max().unwrap_or_default(),
+        }
+    }
+
     /// Why the session is not live any more, once it is not.
     pub fn end(&self) -> Option<&SessionEnd> {
         self.end.as_ref()
@@ -447,7 +457,7 @@ impl SessionMachine {
 
     /// Keeps an event of a client that closes the session until that is done.
     fn defer(&mut self, event: Event) {
-        if self.leaving.deferred.len() < MAX_DEFERRED {
+        if self.leaving.deferred.len() < self.config.limits.deferred_calls {
             self.leaving.deferred.push(event);
         } else {
             let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the session to be closed");

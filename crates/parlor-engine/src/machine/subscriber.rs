@@ -9,13 +9,7 @@ use parlor_session::Reading;
 use parlor_wire::RequestId;
 
 use super::broadcast::Groups;
-use crate::{ClientInfo, Delivery, Frame, Outgoing};
-
-/// How many bytes a client that keeps up can be sent of what it missed, before it has read them.
-pub(super) const CREDIT: usize = 256 << 10;
-
-/// How many bytes may wait for a subscriber that catches up; with more it is disconnected.
-pub const MAX_UNSENT: usize = 64 << 20;
+use crate::{ClientInfo, Delivery, Frame, Outgoing, QueueLimits};
 
 /// A client that takes part, or is about to.
 pub(crate) struct Seat {
@@ -32,6 +26,7 @@ pub(crate) struct Seat {
     later: VecDeque<(u64, Outgoing)>,
     later_bytes: usize,
     farewell: Option<Farewell>,
+    limits: QueueLimits,
 }
 
 /// The last that a client is told of the session that it closes.
@@ -70,12 +65,17 @@ pub(crate) struct Answer {
 }
 
 impl Seat {
-    pub(crate) fn new(client: Arc<ClientInfo>, reading: Reading, answer: Option<Answer>) -> Self {
+    pub(crate) fn new(
+        client: Arc<ClientInfo>,
+        reading: Reading,
+        answer: Option<Answer>,
+        limits: QueueLimits,
+    ) -> Self {
         let listener = Listener::new(client.dialect, &client.initialize);
         let pace = Pace::Behind { reading, answer, waiting: false };
         Self {
             client,
-            credit: CREDIT,
+            credit: limits.catch_up_bytes,
             listener,
             pace,
             group: None,
@@ -83,6 +83,7 @@ impl Seat {
             later: VecDeque::new(),
             later_bytes: 0,
             farewell: None,
+            limits,
         }
     }
 
@@ -123,7 +124,12 @@ impl Seat {
 
     /// Whether too much waits for the client: it is to be disconnected.
     pub(crate) fn overflows(&self) -> bool {
-        self.later_bytes > MAX_UNSENT
+        self.later_bytes > self.limits.unsent_bytes
+    }
+
+    /// How many bytes wait for the client.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.later.iter().map(|(_, frame)| frame.len()).sum()
     }
 
     /// Says the last line: after all that is said to this client alone, and nothing comes after it.
