@@ -79,7 +79,7 @@ impl SessionMachine {
         if let Some(cwd) = cwd.filter(|_| client.is_driver) {
             self.is_placed(cwd);
         }
-        let mut answer = Answer {
+        let answer = Answer {
             id,
             is_new: matches!(from, ReplayFrom::New | ReplayFrom::Forked(_)),
             is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
@@ -88,17 +88,17 @@ impl SessionMachine {
         if *from == ReplayFrom::Now
             && let Some(seat) = self.seats.get_mut(&client.id)
         {
-            match seat.go_on(answer, self.stored, seq) {
-                None => return,
-                Some(back) => answer = back,
-            }
+            return seat.go_on(answer, self.stored, seq);
         }
         // Who is there already takes another seat. It is still owed its answers, and has its questions.
-        let owed = self.seats.remove(&client.id).map(|mut seat| seat.unsaid(0));
+        let mut before = self.seats.remove(&client.id);
+        let mut answers = before.as_mut().map(Seat::asked).unwrap_or_default();
+        answers.push(answer);
+        let owed = before.map(|mut seat| seat.unsaid(0));
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
-        let mut seat = Seat::new(client, reading, Some(answer), self.config.limits);
+        let mut seat = Seat::new(client, reading, answers, self.config.limits);
         for (frame, _) in owed.into_iter().flatten() {
             seat.say(frame, 0, seq);
         }
@@ -112,7 +112,7 @@ impl SessionMachine {
         }
         if !self.seats.contains_key(&client.id) {
             let seq = self.session.transcript().seq();
-            let seat = Seat::new(Arc::clone(client), Reading::new(seq, seq), None, self.config.limits);
+            let seat = Seat::new(Arc::clone(client), Reading::new(seq, seq), Vec::new(), self.config.limits);
             self.seats.insert(client.id, seat);
         }
         self.take_part(client.id);
@@ -248,7 +248,8 @@ impl SessionMachine {
         for seat in self.seats.values_mut() {
             seat.credit = if has_room(seat.client.id) { self.config.limits.catch_up_bytes } else { 0 };
             if seat.is_live() && seat.credit == 0 {
-                seat.pace = Pace::Behind { reading: Reading::new(seq, seq), answer: None, waiting: false };
+                seat.pace =
+                    Pace::Behind { reading: Reading::new(seq, seq), answers: Vec::new(), waiting: false };
             }
         }
     }
@@ -286,7 +287,7 @@ impl SessionMachine {
         let leaves_after = seat.leaves_after();
         loop {
             let Seat { client, listener, pace, credit, .. } = &mut *seat;
-            let Pace::Behind { reading, answer, waiting } = pace else { return None };
+            let Pace::Behind { reading, answers, waiting } = pace else { return None };
             if *credit == 0 {
                 if !*waiting {
                     *waiting = true;
@@ -313,26 +314,28 @@ impl SessionMachine {
             let told = reading.upto();
             let is_stored = told <= self.stored;
             let mut in_answer: &[Slot] = &[];
-            if let Some(request) = answer.take() {
+            let requests = std::mem::take(answers);
+            for request in &requests {
                 if request.is_new {
                     in_answer = &[Slot::Options, Slot::Mode, Slot::Model];
                 }
                 let telling = Telling { from, transcript, meta_before: None };
-                let opened = &self.opened;
                 let frames = answer_frames(
                     &self.id,
-                    &request,
+                    request,
                     client,
                     listener,
                     told,
                     telling,
-                    opened,
+                    &self.opened,
                     &mut self.losses,
                     &mut self.ids,
                 );
                 self.output.sends.extend(
                     frames.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }),
                 );
+            }
+            if !requests.is_empty() {
                 self.pending.push_back(Pending::CaughtUp(id));
             } else if wants_seq {
                 // Only now it has all up to this change.

@@ -280,6 +280,11 @@ impl SessionMachine {
         }
     }
 
+    /// Whether a client was sent a request of the agent that is still open.
+    pub fn is_asking(&self, question: QuestionId, client: ClientId) -> bool {
+        self.questions.get(&question).is_some_and(|asked| asked.clients.contains(&client))
+    }
+
     /// Why the session is not live any more, once it is not.
     pub fn end(&self) -> Option<&SessionEnd> {
         self.end.as_ref()

@@ -200,7 +200,7 @@ impl SessionMachine {
             for update in seat.listener.tell(&update, telling, &mut || ids.new_id(), &mut self.losses) {
                 frames.push(Frame::updates(live::update_line(&self.id, &update, None)));
             }
-            if let Some(request) = seat.asked() {
+            for request in seat.asked() {
                 frames.push(Frame::error(&request.id, &error));
             }
             for (by, id) in self.prompts.values() {

@@ -46,8 +46,8 @@ pub(crate) enum Pace {
     Behind {
         /// What it lacks.
         reading: Reading,
-        /// The request that is answered when it was told this.
-        answer: Option<Answer>,
+        /// The requests that are answered when it was told this.
+        answers: Vec<Answer>,
         /// Whether somebody waits for it to read on.
         waiting: bool,
     },
@@ -68,11 +68,11 @@ impl Seat {
     pub(crate) fn new(
         client: Arc<ClientInfo>,
         reading: Reading,
-        answer: Option<Answer>,
+        answers: Vec<Answer>,
         limits: QueueLimits,
     ) -> Self {
         let listener = Listener::new(client.dialect, &client.initialize);
-        let pace = Pace::Behind { reading, answer, waiting: false };
+        let pace = Pace::Behind { reading, answers, waiting: false };
         Self {
             client,
             credit: limits.catch_up_bytes,
@@ -168,30 +168,25 @@ impl Seat {
     }
 
     /// The client asks for the session again, and for nothing that was: it goes on where it is, and is answered when it was
-    /// told all up to `seq`. One that is live was told all up to `told`. Gives the answer back if another is due first.
-    pub(crate) fn go_on(&mut self, again: Answer, told: u64, seq: u64) -> Option<Answer> {
+    /// told all up to `seq`. One that is live was told all up to `told`.
+    pub(crate) fn go_on(&mut self, again: Answer, told: u64, seq: u64) {
         match &mut self.pace {
             Pace::Live => {
                 for (_, frame) in std::mem::take(&mut self.own) {
                     self.say_later(frame, seq);
                 }
                 let reading = Reading::new(told, seq);
-                self.pace = Pace::Behind { reading, answer: Some(again), waiting: false };
-                None
+                self.pace = Pace::Behind { reading, answers: vec![again], waiting: false };
             }
-            Pace::Behind { answer: answer @ None, .. } => {
-                *answer = Some(again);
-                None
-            }
-            Pace::Behind { answer: Some(_), .. } => Some(again),
+            Pace::Behind { answers, .. } => answers.push(again),
         }
     }
 
-    /// The request for the session, if it has no answer yet.
-    pub(crate) fn asked(&self) -> Option<&Answer> {
-        match &self.pace {
-            Pace::Behind { answer, .. } => answer.as_ref(),
-            Pace::Live => None,
+    /// The requests for the session that have no answer yet.
+    pub(crate) fn asked(&mut self) -> Vec<Answer> {
+        match &mut self.pace {
+            Pace::Behind { answers, .. } => std::mem::take(answers),
+            Pace::Live => Vec::new(),
         }
     }
 

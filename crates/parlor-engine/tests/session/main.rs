@@ -1,0 +1,5 @@
+//! What a session machine does with events, one behaviour a test.
+
+mod stage;
+
+mod attaching;
