@@ -88,7 +88,10 @@ impl SessionMachine {
         if *from == ReplayFrom::Now
             && let Some(seat) = self.seats.get_mut(&client.id)
         {
-            return seat.go_on(answer, self.stored, seq);
+            if let Some(answer) = seat.go_on(answer) {
+                self.answer_live(client.id, &answer);
+            }
+            return;
         }
         // Who is there already takes another seat. It is still owed its answers, and has its questions.
         let mut before = self.seats.remove(&client.id);
@@ -103,6 +106,26 @@ impl SessionMachine {
             seat.say(frame, 0, seq);
         }
         self.seats.insert(seat.client.id, seat);
+    }
+
+    /// Answers a request for the session of a client that was told all changes, after what it was told so far.
+    fn answer_live(&mut self, client: ClientId, request: &Answer) {
+        let transcript = self.session.transcript();
+        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let Some(seat) = self.seats.get_mut(&client) else { return };
+        let frames = answer_frames(
+            &self.id,
+            request,
+            &seat.client,
+            &mut seat.listener,
+            transcript.seq(),
+            telling,
+            &self.opened,
+            &mut self.losses,
+            &mut self.ids,
+        );
+        frames.into_iter().for_each(|frame| self.say(client, frame));
+        self.pending.push_back(Pending::CaughtUp(client));
     }
 
     /// A client takes part without having asked for what was.

@@ -167,18 +167,15 @@ impl Seat {
         sends.extend(self.farewell.as_ref().map(|farewell| Delivery::new(id, farewell.frame.clone())));
     }
 
-    /// The client asks for the session again, and for nothing that was: it goes on where it is, and is answered when it was
-    /// told all up to `seq`. One that is live was told all up to `told`.
-    pub(crate) fn go_on(&mut self, again: Answer, told: u64, seq: u64) {
+    /// The client asks for the session again, and for nothing that was: it goes on where it is. One that is behind is
+    /// answered when it has caught up; the request of one that is live is given back, because it can be answered now.
+    pub(crate) fn go_on(&mut self, again: Answer) -> Option<Answer> {
         match &mut self.pace {
-            Pace::Live => {
-                for (_, frame) in std::mem::take(&mut self.own) {
-                    self.say_later(frame, seq);
-                }
-                let reading = Reading::new(told, seq);
-                self.pace = Pace::Behind { reading, answers: vec![again], waiting: false };
+            Pace::Live => Some(again),
+            Pace::Behind { answers, .. } => {
+                answers.push(again);
+                None
             }
-            Pace::Behind { answers, .. } => answers.push(again),
         }
     }
 

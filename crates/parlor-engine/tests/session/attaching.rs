@@ -3,7 +3,7 @@
 use parlor_dialect::Dialect::{V1, V2};
 use parlor_engine::ReplayFrom;
 
-use crate::stage::{Stage, attaches};
+use crate::stage::{Stage, attaches, said};
 
 #[test]
 fn a_client_that_attaches_again_before_its_first_response_gets_both_responses() {
@@ -15,5 +15,20 @@ fn a_client_that_attaches_again_before_its_first_response_gets_both_responses() 
             stage.happens([first, second]);
             assert_eq!(stage.responses(1), ["1", "2"]);
         }
+    }
+}
+
+#[test]
+fn a_live_client_that_attaches_again_is_sent_what_happened_right_before() {
+    for dialect in [V1, V2] {
+        let mut stage = Stage::new(V2);
+        stage.happens([attaches(1, dialect, 1, ReplayFrom::New)]);
+        stage.take_sent(1);
+        let whole =
+            r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"text","text":"hi"}]}"#;
+        stage.happens([said(1, &[whole]), attaches(1, dialect, 2, ReplayFrom::Now)]);
+        let sent = stage.take_sent(1);
+        assert!(sent[0].contains(r#""text":"hi""#), "{sent:?}");
+        assert!(sent[1].contains(r#""id":2"#), "{sent:?}");
     }
 }

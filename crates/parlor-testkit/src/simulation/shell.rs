@@ -16,7 +16,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::Invariant;
 use super::agent::{AgentPrompt, Home, Link, Place, Receiver, ServerCall};
 use super::jobs::{Job, Restored};
-use super::tokens::tokens_in;
+use super::tokens::{tokens_in, tokens_of_event};
 use super::world::World;
 
 /// A session in memory.
@@ -28,6 +28,8 @@ pub(super) struct Shell {
     pub(super) pending: VecDeque<Message>,
     /// The output whose batch is being stored.
     pub(super) in_flight: Option<Output>,
+    /// The marks in the events that it comes of.
+    tokens: Vec<u64>,
     /// Whether the machine has to be asked although nothing happened.
     pub(super) is_new: bool,
     /// The ids under which clients were sent requests.
@@ -72,6 +74,7 @@ impl Shell {
             inbox: first.into(),
             pending: VecDeque::new(),
             in_flight: None,
+            tokens: Vec::new(),
             is_new: true,
             requests: BTreeMap::new(),
             ties: BTreeMap::new(),
@@ -120,6 +123,7 @@ impl World {
         let now = self.now_for(started);
         let Some(shell) = self.shells.get_mut(key) else { return };
         let seq = shell.machine.transcript().seq();
+        shell.tokens = events.iter().flat_map(tokens_of_event).collect();
         let mut output = shell.machine.handle(events, now, &has_room);
         let incarnation = shell.incarnation;
         if stale {
@@ -148,7 +152,10 @@ impl World {
         let Some(shell) = self.shells.get_mut(key) else { return };
         let Some(mut output) = shell.in_flight.take() else { return };
         match result {
-            Ok(()) => shell.machine.on_stored(output.seq),
+            Ok(()) => {
+                self.tokens.stored(&std::mem::take(&mut shell.tokens));
+                shell.machine.on_stored(output.seq);
+            }
             Err(reason) => output = shell.machine.on_store_failed(output, reason),
         }
         if result.is_ok() {

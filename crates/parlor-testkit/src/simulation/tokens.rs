@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use parlor_engine::rows::{Batch, Write};
+use parlor_engine::{AgentEvent, ClientCall, Event};
 
 /// The marks that were given out, and which of them the store has had.
 #[derive(Debug, Default)]
@@ -30,6 +31,12 @@ impl Tokens {
         let text = self.fresh();
         self.forbidden.insert(self.last);
         text
+    }
+
+    /// Events with these marks were handled, and what came of them is stored. It need not have the marks: what was said
+    /// may have been replaced at once.
+    pub(super) fn stored(&mut self, tokens: &[u64]) {
+        self.stored.extend(tokens);
     }
 
     /// Whether a mark is or was in the store.
@@ -63,6 +70,30 @@ fn texts(write: &Write) -> Vec<&str> {
         Write::Words { .. } | Write::Indexed { .. } | Write::Delete { .. } | Write::Value { .. } => {
             Vec::new()
         }
+    }
+}
+
+/// The marks in an event.
+pub(super) fn tokens_of_event(event: &Event) -> Vec<u64> {
+    let of_agent = |event: &AgentEvent| match event {
+        AgentEvent::Updates(lines) => tokens_in(lines).collect(),
+        _ => Vec::new(),
+    };
+    match event {
+        Event::Agent(_, event) => of_agent(event),
+        Event::AgentReady(Ok(agent)) => agent.early.iter().flat_map(of_agent).collect(),
+        Event::Begun { agent, replay } => {
+            let replay = replay.iter().flatten().flat_map(|lines| tokens_in(lines));
+            replay.chain(agent.early.iter().flat_map(of_agent)).collect()
+        }
+        Event::Client { call: ClientCall::Prompt { params, .. }, .. } => {
+            tokens_in(params.to_json().as_str()).collect()
+        }
+        Event::Client { call: ClientCall::Say { content, .. }, .. } => tokens_in(content.as_str()).collect(),
+        Event::Client { call: ClientCall::SetTitle { title: Some(title), .. }, .. } => {
+            tokens_in(title.as_literal()).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
