@@ -82,9 +82,16 @@ impl World {
         }
         let kind = self.random.below(self.plan.agents.len());
         let session = self.new_session_id();
-        let request = self.new_request(client, None, What::New);
-        self.note(|| format!("client {} wants a new session with agent{kind}", client.0));
-        self.jobs.push(Job::New { client, request, session, kind });
+        let is_adopted = self.random.percent(15);
+        let request = if is_adopted {
+            let person = self.connections[&client].person;
+            self.people[person].replica(&session).attach(From::Start);
+            self.new_request(client, Some(&session), What::Attach(From::Start))
+        } else {
+            self.new_request(client, None, What::New)
+        };
+        self.note(|| format!("client {} wants a session with agent{kind}, adopted: {is_adopted}", client.0));
+        self.jobs.push(Job::New { client, request, session, kind, is_adopted });
     }
 
     fn attach(&mut self, client: ClientId, person: usize) {
@@ -96,19 +103,21 @@ impl World {
         }
         let Some(session) = self.any_session() else { return };
         let plan = self.people[person].plan.clone();
-        let is_waiting = self.connections.get(&client).is_some_and(|to| to.waits_for(&session));
+        let connection = self.connections.get(&client);
+        let is_waiting = connection.is_some_and(|to| to.waits_for(&session));
+        let is_begun = connection.is_some_and(|to| to.unanswered().any(|(_, made)| made.what == What::New));
         let replica = self.people[person].replica(&session);
         if replica.is_attaching() {
             return;
         }
         // A client that is told no numbers cannot tell apart what was from what happens.
-        let may_replay = plan.wants_seq || (replica.is_detached() && !is_waiting);
+        let may_replay = !is_begun && (plan.wants_seq || (replica.is_detached() && !is_waiting));
         let known = replica.seq;
         let messages = self.message_ids(&session);
         let from = match self.random.below(5) {
             0 | 1 if may_replay => From::Start,
             2 if plan.dialect != Dialect::V1 => match known {
-                Some(seq) if plan.wants_seq => From::After(seq),
+                Some(seq) if may_replay && plan.wants_seq => From::After(seq),
                 _ => From::Now,
             },
             3 if may_replay && plan.dialect != Dialect::V1 => match self.random.pick(&messages) {

@@ -20,7 +20,7 @@ use super::world::{World, session_id};
 /// Something that takes its time.
 pub(super) enum Job {
     /// A client wants a new session.
-    New { client: ClientId, request: u64, session: SessionId, kind: usize },
+    New { client: ClientId, request: u64, session: SessionId, kind: usize, is_adopted: bool },
     /// A session's agent is started and its session restored.
     Restore { session: SessionId, incarnation: u64 },
     /// The agent's session is restored; the session has yet to be told.
@@ -49,8 +49,8 @@ impl World {
     /// Does the next part of a job.
     pub(super) fn run_job(&mut self, place: usize) {
         match self.jobs.remove(place) {
-            Job::New { client, request, session, kind } => {
-                self.begin_session(client, request, &session, kind)
+            Job::New { client, request, session, kind, is_adopted } => {
+                self.begin_session(client, request, &session, kind, is_adopted);
             }
             Job::Restore { session, incarnation } => self.restore(&session, incarnation),
             Job::Ready { session, incarnation, restored } => {
@@ -125,7 +125,14 @@ impl World {
         (result, settings)
     }
 
-    fn begin_session(&mut self, client: ClientId, request: u64, session: &SessionId, kind: usize) {
+    fn begin_session(
+        &mut self,
+        client: ClientId,
+        request: u64,
+        session: &SessionId,
+        kind: usize,
+        is_adopted: bool,
+    ) {
         let process = match self.process(kind) {
             Ok(process) => process,
             Err(error) => return self.refuse(client, request, false, &error),
@@ -147,7 +154,7 @@ impl World {
             busy: false,
             data,
         };
-        let replay = self.random.percent(15).then(|| self.replayed(&place));
+        let replay = is_adopted.then(|| self.replayed(&place));
         let from = if replay.is_some() { ReplayFrom::Start } else { ReplayFrom::New };
         let restored =
             Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None };

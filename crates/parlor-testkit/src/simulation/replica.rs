@@ -96,7 +96,6 @@ impl Replica {
         self.fold = fold;
         self.floor = floor;
         self.seq = None;
-        self.chunks.clear();
     }
 
     /// The client asks to be attached.
@@ -104,6 +103,9 @@ impl Replica {
         let was_attached = self.is_attached();
         let anew = matches!(from, From::Start | From::Message(_)).then(|| Box::new(self.blank()));
         self.wholes.clear();
+        if anew.is_some() {
+            self.chunks.clear();
+        }
         self.phase = Phase::Attaching { from, was_attached, anew };
     }
 
@@ -161,6 +163,7 @@ impl Replica {
         if is_unasked {
             // It is attached because it said something, and knows nothing of what was.
             let blank = self.blank();
+            self.chunks.clear();
             self.reset(blank, seq.unwrap_or(u64::MAX));
             self.phase = Phase::Attached;
             self.incarnation = incarnation;
