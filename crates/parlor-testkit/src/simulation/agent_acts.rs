@@ -6,6 +6,7 @@ use parlor_json::{Json, Object};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::agent::{AgentRequest, Place, Receiver, ServerCall};
+use super::client::Tag;
 use super::jobs::update_line;
 use super::plan::{Echo, Ids};
 use super::shell::{Message, error};
@@ -73,7 +74,7 @@ impl World {
         let Err(back) = self.send_to(&link.session, link.incarnation, Message::Event(event)) else { return };
         if let Message::Event(Event::Agent(_, AgentEvent::Response(AgentCall::Forwarded(call), _))) = back {
             let error = RpcError::new(code::INTERNAL_ERROR, "the session was closed");
-            self.push(call.client, Frame::error(&call.id, &error), 0);
+            self.push(call.client, Frame::error(&call.id, &error), Tag::default());
         }
     }
 
@@ -529,6 +530,10 @@ impl World {
         let names: Vec<_> = self.processes[process].sessions.keys().cloned().collect();
         for session in names {
             let place = Place { process, session };
+            let is_call = |call: &ServerCall| !matches!(call.call, AgentCall::Prompt(_));
+            let calls = self.processes[process].calls_of(&place.session);
+            has_done |= calls.iter().any(|id| self.processes[process].calls.get(id).is_some_and(is_call));
+            self.answer_calls(&place);
             if self.session_of(&place).is_none_or(|session| session.epoch().is_none()) {
                 continue;
             }
@@ -541,9 +546,6 @@ impl World {
                 has_done = true;
                 self.end_turn(&place);
             }
-            let calls = self.processes[process].calls_of(&place.session);
-            has_done |= !calls.is_empty();
-            self.answer_calls(&place);
         }
         has_done
     }

@@ -47,8 +47,8 @@ pub(super) struct Connection {
     pub(super) person: usize,
     pub(super) info: Arc<ClientInfo>,
     pub(super) is_open: bool,
-    /// Frames on their way to the client, with the tasks of the sessions that sent them.
-    queue: VecDeque<(Frame, u64)>,
+    /// Frames on their way to the client.
+    queue: VecDeque<(Frame, Tag)>,
     pub(super) bytes: usize,
     next_request: u64,
     /// The requests that it made.
@@ -60,6 +60,15 @@ pub(super) struct Connection {
     pub(super) drains: Vec<(SessionId, u64)>,
     /// The sessions that it called.
     pub(super) sessions: BTreeSet<SessionId>,
+}
+
+/// Where a frame comes from. A client does not see this.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tag {
+    /// The task of the session that sent it.
+    pub(super) incarnation: u64,
+    /// The last request of the client to be attached that the session had handled.
+    pub(super) attach: u64,
 }
 
 /// A request of a client.
@@ -170,7 +179,7 @@ impl World {
     }
 
     /// Puts a frame of a session's task into the send queue of a client.
-    pub(super) fn push(&mut self, client: ClientId, frame: Frame, incarnation: u64) {
+    pub(super) fn push(&mut self, client: ClientId, frame: Frame, tag: Tag) {
         if frame.is_empty() || !self.is_connected(client) {
             return;
         }
@@ -192,7 +201,7 @@ impl World {
         }
         if let Some(connection) = self.connections.get_mut(&client) {
             connection.bytes += frame.len();
-            connection.queue.push_back((frame, incarnation));
+            connection.queue.push_back((frame, tag));
         }
     }
 
@@ -243,7 +252,7 @@ impl World {
         connection.next_asked += 1;
         let id = connection.next_asked;
         connection.asked.insert(id, request);
-        self.push(client, Frame::request(&RequestId::from(id), method, params), incarnation);
+        self.push(client, Frame::request(&RequestId::from(id), method, params), Tag::default());
         Some(id)
     }
 
@@ -264,9 +273,9 @@ impl World {
     pub(super) fn read(&mut self, client: ClientId, count: usize) {
         for _ in 0..count {
             let Some(connection) = self.connections.get_mut(&client) else { return };
-            let Some((frame, incarnation)) = connection.queue.pop_front() else { break };
+            let Some((frame, tag)) = connection.queue.pop_front() else { break };
             connection.bytes -= frame.len();
-            self.take_frame(client, &frame, incarnation);
+            self.take_frame(client, &frame, tag);
         }
         let room = self.plan.room;
         let Some(connection) = self.connections.get_mut(&client) else { return };
@@ -277,7 +286,7 @@ impl World {
         }
     }
 
-    fn take_frame(&mut self, client: ClientId, frame: &Frame, incarnation: u64) {
+    fn take_frame(&mut self, client: ClientId, frame: &Frame, tag: Tag) {
         let Some(person) = self.connections.get(&client).map(|connection| connection.person) else { return };
         match frame.kind() {
             FrameKind::Updates => {
@@ -287,7 +296,7 @@ impl World {
                         continue;
                     };
                     let replica = self.people[person].replica(&session);
-                    if let Some(problem) = replica.update(line, &value, incarnation) {
+                    if let Some(problem) = replica.update(line, &value, tag) {
                         let message = format!("client {} in {session}: {problem}: {line}", client.0);
                         self.fail(Invariant::Order, message);
                     }
@@ -306,7 +315,7 @@ impl World {
                 }
             }
             FrameKind::Response { id, is_error } => {
-                self.take_response(client, person, number(id), *is_error, (frame, incarnation));
+                self.take_response(client, person, number(id), *is_error, (frame, tag));
             }
             FrameKind::Notification | FrameKind::Batch(_) => {}
         }
@@ -318,7 +327,7 @@ impl World {
         person: usize,
         id: u64,
         is_error: bool,
-        (frame, incarnation): (&Frame, u64),
+        (frame, tag): (&Frame, Tag),
     ) {
         let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
         let Some((session, what)) = made.map(|made| (made.session.clone(), made.what.clone())) else {
@@ -332,8 +341,8 @@ impl World {
                 let is_attached = result["_meta"].get("parlor/fork").is_none_or(|fork| fork == "native");
                 let replica = self.people[person].replica(&session);
                 if is_attached {
-                    replica.attach(From::Start);
-                    replica.attached(result, incarnation, None);
+                    replica.attach(id, From::Start);
+                    replica.attached(result, tag.incarnation, None);
                     replica.floor = if result["_meta"].get("parlor/fork").is_some() {
                         result["_meta"]["parlor/seq"].as_u64().unwrap_or(u64::MAX)
                     } else {
@@ -350,7 +359,7 @@ impl World {
                 if is_error {
                     replica.refused();
                 } else {
-                    replica.attached(result, incarnation, floor);
+                    replica.attached(result, tag.incarnation, floor);
                 }
             }
             (What::Close, Some(session)) => self.people[person].replica(&session).detach(),

@@ -7,7 +7,7 @@ use parlor_session::session::{Answer, ClientId, PromptId, Scope};
 use parlor_session::{EntryId, SessionId};
 use parlor_wire::RequestId;
 
-use super::client::What;
+use super::client::{Made, What};
 use super::jobs::Job;
 use super::ledger::{PromptRecord, PromptStage};
 use super::replica::From;
@@ -85,8 +85,9 @@ impl World {
         let is_adopted = self.random.percent(15);
         let request = if is_adopted {
             let person = self.connections[&client].person;
-            self.people[person].replica(&session).attach(From::Start);
-            self.new_request(client, Some(&session), What::Attach(From::Start))
+            let request = self.new_request(client, Some(&session), What::Attach(From::Start));
+            self.people[person].replica(&session).attach(request, From::Start);
+            request
         } else {
             self.new_request(client, None, What::New)
         };
@@ -105,13 +106,15 @@ impl World {
         let plan = self.people[person].plan.clone();
         let connection = self.connections.get(&client);
         let is_waiting = connection.is_some_and(|to| to.waits_for(&session));
+        let is_close = |made: &Made| made.what == What::Close && made.session.as_ref() == Some(&session);
+        let is_closing = connection.is_some_and(|to| to.unanswered().any(|(_, made)| is_close(made)));
         let is_begun = connection.is_some_and(|to| to.unanswered().any(|(_, made)| made.what == What::New));
         let replica = self.people[person].replica(&session);
         if replica.is_attaching() {
             return;
         }
-        // A client that is told no numbers cannot tell apart what was from what happens.
-        let may_replay = !is_begun && (plan.wants_seq || (replica.is_detached() && !is_waiting));
+        let may_replay =
+            !is_begun && !is_closing && (plan.wants_seq || (replica.is_detached() && !is_waiting));
         let known = replica.seq;
         let messages = self.message_ids(&session);
         let from = match self.random.below(5) {
@@ -130,14 +133,14 @@ impl World {
     }
 
     pub(super) fn attach_from(&mut self, client: ClientId, person: usize, session: &SessionId, from: From) {
-        self.people[person].replica(session).attach(from.clone());
         let replay = match &from {
             From::Start => ReplayFrom::Start,
             From::Now => ReplayFrom::Now,
             From::After(seq) => ReplayFrom::After(*seq),
             From::Message(message) => ReplayFrom::Message(message.as_str().into()),
         };
-        let id = self.new_request(client, Some(session), What::Attach(from));
+        let id = self.new_request(client, Some(session), What::Attach(from.clone()));
+        self.people[person].replica(session).attach(id, from);
         let call = ClientCall::Attach { id: RequestId::from(id), from: replay, cwd: None };
         self.call(client, session, call);
     }

@@ -135,13 +135,13 @@ fn slots(transcript: &Transcript) -> Vec<(&'static str, Value)> {
             info.remove("_meta");
         }
     }
+    // Version 2 says of each command that it is one.
+    let mut commands = all["commands"].clone();
+    for command in commands.as_array_mut().into_iter().flatten() {
+        command.as_object_mut().map(|command| command.remove("type"));
+    }
     let usage = transcript.slot(Slot::Usage).map_or(Value::Null, |_| all["usage"].clone());
-    vec![
-        ("info", info),
-        ("usage", usage),
-        ("commands", all["commands"].clone()),
-        ("state", all["state"].clone()),
-    ]
+    vec![("info", info), ("usage", usage), ("commands", commands), ("state", all["state"].clone())]
 }
 
 /// How the replica of a client of version 1 differs from what it would be told of what is stored.

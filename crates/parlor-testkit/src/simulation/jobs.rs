@@ -14,6 +14,7 @@ use parlor_session::session::ClientId;
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::agent::{AgentSession, Link, Place, Process, Receiver};
+use super::client::Tag;
 use super::shell::{Message, gone, number};
 use super::world::{World, session_id};
 
@@ -300,7 +301,7 @@ impl World {
         }
         let Some(content) = prompt else {
             self.expected.insert(fork.clone(), client);
-            return self.push(client, Frame::response(id, &answer), 0);
+            return self.push(client, Frame::response(id, &answer), Tag::default());
         };
         let say = ClientCall::Say { content, answer: Some((id.clone(), answer)) };
         if let Err(error) = self.send(fork, Message::Call(client, say)) {

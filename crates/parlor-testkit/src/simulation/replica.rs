@@ -4,6 +4,8 @@ use parlor_dialect::{Dialect, Fold};
 use parlor_session::{SessionId, Transcript};
 use serde_json::Value;
 
+use super::client::Tag;
+
 /// A session as one client program knows it, over all its connections.
 #[derive(Debug)]
 pub(super) struct Replica {
@@ -32,6 +34,7 @@ enum Phase {
     Detached,
     /// It asked to be attached and has no answer yet.
     Attaching {
+        request: u64,
         from: From,
         was_attached: bool,
         anew: Option<Box<Fold>>,
@@ -98,25 +101,26 @@ impl Replica {
         self.seq = None;
     }
 
-    /// The client asks to be attached.
-    pub(super) fn attach(&mut self, from: From) {
+    /// The client asks to be attached with a request.
+    pub(super) fn attach(&mut self, request: u64, from: From) {
         let was_attached = self.is_attached();
         let anew = matches!(from, From::Start | From::Message(_)).then(|| Box::new(self.blank()));
         self.wholes.clear();
         if anew.is_some() {
             self.chunks.clear();
         }
-        self.phase = Phase::Attaching { from, was_attached, anew };
+        self.phase = Phase::Attaching { request, from, was_attached, anew };
     }
 
     /// The request to be attached was refused.
     pub(super) fn refused(&mut self) {
-        self.phase = Phase::Detached;
+        let was_attached = matches!(self.phase, Phase::Attaching { was_attached: true, .. });
+        self.phase = if was_attached { Phase::Attached } else { Phase::Detached };
     }
 
     /// The request to be attached was answered. `floor` is the change before the message that was asked for.
     pub(super) fn attached(&mut self, result: &Value, incarnation: u64, floor: Option<u64>) {
-        let Phase::Attaching { from, was_attached, anew } =
+        let Phase::Attaching { from, was_attached, anew, .. } =
             std::mem::replace(&mut self.phase, Phase::Attached)
         else {
             return;
@@ -151,13 +155,13 @@ impl Replica {
     }
 
     /// Takes an update. Returns what is wrong with it, if anything is.
-    pub(super) fn update(&mut self, line: &str, value: &Value, incarnation: u64) -> Option<String> {
+    pub(super) fn update(&mut self, line: &str, value: &Value, tag: Tag) -> Option<String> {
         let seq = value["params"]["_meta"]["parlor/seq"].as_u64();
         let update = &value["params"]["update"];
         let queue = update["_meta"].get("parlor/queue");
         let is_unasked = match &self.phase {
             Phase::Detached => true,
-            Phase::Attached => self.incarnation != incarnation,
+            Phase::Attached => self.incarnation != tag.incarnation,
             Phase::Attaching { .. } => false,
         };
         if is_unasked {
@@ -166,16 +170,15 @@ impl Replica {
             self.chunks.clear();
             self.reset(blank, seq.unwrap_or(u64::MAX));
             self.phase = Phase::Attached;
-            self.incarnation = incarnation;
+            self.incarnation = tag.incarnation;
         }
-        let is_old = self.wants_seq && seq.is_some();
+        let is_replay =
+            matches!(self.phase, Phase::Attaching { anew: Some(_), request, .. } if request == tag.attach);
         let fold = match &mut self.phase {
-            Phase::Attaching { anew: Some(_), .. } | Phase::Attaching { from: From::After(_), .. }
-                if is_old =>
-            {
-                return None;
-            }
-            Phase::Attaching { anew: Some(fold), .. } => fold,
+            Phase::Attaching { anew: Some(fold), .. } if is_replay => fold,
+            // What happened before it was attached will be told again.
+            Phase::Attaching { anew: Some(_), .. } => return None,
+            Phase::Attaching { from: From::After(_), request, .. } if *request != tag.attach => return None,
             Phase::Attaching { .. } | Phase::Attached | Phase::Detached => &mut self.fold,
         };
         if let Some(queue) = queue {
@@ -184,7 +187,6 @@ impl Replica {
             return None;
         }
         let taken = fold.line(line);
-        let is_replay = matches!(self.phase, Phase::Attaching { anew: Some(_), .. });
         let problem = self.sent_twice(update, is_replay);
         if let Err(error) = taken {
             return Some(format!("the update cannot be read: {error}"));

@@ -15,6 +15,7 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use super::Invariant;
 use super::agent::{AgentPrompt, Home, Link, Place, Receiver, ServerCall};
+use super::client::Tag;
 use super::jobs::{Job, Restored};
 use super::tokens::{tokens_in, tokens_of_event};
 use super::world::World;
@@ -28,6 +29,8 @@ pub(super) struct Shell {
     pub(super) pending: VecDeque<Message>,
     /// The output whose batch is being stored.
     pub(super) in_flight: Option<Output>,
+    /// The last request of each client to be attached.
+    attaches: BTreeMap<ClientId, u64>,
     /// The marks in the events that it comes of.
     tokens: Vec<u64>,
     /// Whether the machine has to be asked although nothing happened.
@@ -74,6 +77,7 @@ impl Shell {
             inbox: first.into(),
             pending: VecDeque::new(),
             in_flight: None,
+            attaches: BTreeMap::new(),
             tokens: Vec::new(),
             is_new: true,
             requests: BTreeMap::new(),
@@ -123,6 +127,11 @@ impl World {
         let now = self.now_for(started);
         let Some(shell) = self.shells.get_mut(key) else { return };
         let seq = shell.machine.transcript().seq();
+        for event in &events {
+            if let Event::Client { client, call: ClientCall::Attach { id, .. }, .. } = event {
+                shell.attaches.insert(client.id, number(id));
+            }
+        }
         shell.tokens = events.iter().flat_map(tokens_of_event).collect();
         let mut output = shell.machine.handle(events, now, &has_room);
         let incarnation = shell.incarnation;
@@ -333,9 +342,11 @@ impl World {
         if !self.is_connected(to) {
             return;
         }
-        let Some(incarnation) = self.shells.get(key).map(|shell| shell.incarnation) else { return };
+        let Some(shell) = self.shells.get(key) else { return };
+        let incarnation = shell.incarnation;
+        let tag = Tag { incarnation, attach: shell.attaches.get(&to).copied().unwrap_or_default() };
         match what {
-            Outgoing::Frame(frame) => self.push(to, frame, incarnation),
+            Outgoing::Frame(frame) => self.push(to, frame, tag),
             Outgoing::Request { question, method, params } => {
                 let id = self.ask_client(key, incarnation, to, question, &method, &params);
                 if let Some(shell) = self.shells.get_mut(key) {
@@ -352,7 +363,7 @@ impl World {
             Outgoing::CancelRequest(question) => {
                 let id = self.shells.get_mut(key).and_then(|shell| shell.requests.remove(&(to, question)));
                 if let Some(id) = id {
-                    self.push(to, Frame::cancel(&RequestId::from(id)), incarnation);
+                    self.push(to, Frame::cancel(&RequestId::from(id)), tag);
                 }
             }
             Outgoing::AwaitDrain => {

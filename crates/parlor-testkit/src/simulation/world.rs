@@ -13,7 +13,7 @@ use parlor_session::{SessionId, UnixMillis};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::agent::Process;
-use super::client::{Connection, Person};
+use super::client::{Connection, Person, Tag};
 use super::disk::Disk;
 use super::jobs::Job;
 use super::ledger::Ledger;
@@ -229,7 +229,7 @@ impl World {
         } else {
             Frame::error(&id, error)
         };
-        self.push(client, frame, 0);
+        self.push(client, frame, Tag::default());
     }
 
     /// All sessions that exist, as the store has them.
