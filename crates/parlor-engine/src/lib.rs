@@ -21,14 +21,14 @@ pub use agent::{
     AgentCall, AgentCommand, AgentEpoch, AgentInfo, AgentLink, Capability, ForwardedCall, SessionLookup,
 };
 pub use client::ClientInfo;
-pub use environment::{IdGen, Now, SessionConfig, Timer};
+pub use environment::{IdGen, Now, QueueLimits, QueueSizes, SessionConfig, Timer};
 pub use event::{
     AgentEvent, ClientCall, Event, ForkKind, ForkRequest, KnownAgent, OpenedAgent, ReplayFrom, TerminalEvent,
 };
 pub use frame::{Frame, FrameKind};
 pub use machine::{
-    FORK, ForkAgent, ForkStart, MAX_UNSENT, SessionEnd, SessionMachine, UNPLACED, cannot_ask,
-    deleted_agent_session, deleted_key, no_session,
+    FORK, ForkAgent, ForkStart, SessionEnd, SessionMachine, UNPLACED, cannot_ask, deleted_agent_session,
+    deleted_key, no_session,
 };
 pub use output::{Delivery, Outgoing, Output};
 pub use throttle::InfoThrottle;

@@ -2,7 +2,7 @@
 
 use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::Transcript;
+use parlor_session::{BadRow, Transcript};
 
 use crate::json;
 use crate::rows::SessionRow;
@@ -29,6 +29,37 @@ pub struct StoredSession {
     pub aliases: Option<String>,
     /// What its agent said when it opened it.
     pub opened: Option<Object>,
+}
+
+impl StoredSession {
+    /// A session of which only the row was read. Its entries are added in any order, and so are its slots.
+    pub fn new(row: SessionRow) -> Self {
+        Self { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None }
+    }
+
+    /// Adds an entry of the session. `inherited` is how many bytes at the start of its content came with a copy.
+    pub fn add_entry(
+        &mut self,
+        created: u64,
+        seq: u64,
+        head: &str,
+        content: &str,
+        inherited: usize,
+    ) -> Result<(), BadRow> {
+        self.transcript.restore_entry(created, seq, head, content, inherited)
+    }
+
+    /// Adds a slot of the session.
+    pub fn add_slot(&mut self, name: &str, seq: u64, body: String) -> Result<(), BadRow> {
+        let object = |body: String| Json::parse(body).ok().map(|body| json::object(Some(body.raw())));
+        match name {
+            KEPT => self.kept = object(body),
+            ALIASES => self.aliases = Some(body),
+            OPENED => self.opened = object(body),
+            _ => self.transcript.restore_slot(name, seq, &body)?,
+        }
+        Ok(())
+    }
 }
 
 /// The dialect of the agent when the session was last written.

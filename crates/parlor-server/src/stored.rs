@@ -1,7 +1,6 @@
 //! Sessions as they are in the store, for servers and for those who only look.
 
 use parlor_dialect::Dialect;
-use parlor_engine::stored::{ALIASES, KEPT, OPENED};
 pub use parlor_engine::stored::{
     StoredSession, additional_directories, dialect_of, forked_at, title, updated_at,
 };
@@ -32,31 +31,22 @@ pub fn open(store: &dyn Store, id: &str) -> Result<Option<StoredSession>, StoreE
     let Some(row) = store.session(id)? else { return Ok(None) };
     let damaged =
         |error: parlor_session::BadRow| StoreError { kind: ErrorKind::Format, message: error.to_string() };
-    let mut transcript = Transcript::default();
+    let mut session = StoredSession::new(row);
     let mut after = 0;
     loop {
         let page = store.entries(id, 0, after, PAGE)?;
         let Some(last) = page.last() else { break };
         after = last.created;
         for entry in &page {
-            transcript
-                .restore_entry(entry.created, entry.seq, &entry.head, &entry.content, entry.inherited)
+            session
+                .add_entry(entry.created, entry.seq, &entry.head, &entry.content, entry.inherited)
                 .map_err(damaged)?;
         }
     }
-    let (mut kept, mut aliases, mut agents) = (None, None, None);
     for slot in store.slots(id, 0)? {
-        if slot.name == KEPT {
-            kept = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
-        } else if slot.name == ALIASES {
-            aliases = Some(slot.body);
-        } else if slot.name == OPENED {
-            agents = Json::parse(slot.body).ok().map(|body| json::object(Some(body.raw())));
-        } else {
-            transcript.restore_slot(&slot.name, slot.seq, &slot.body).map_err(damaged)?;
-        }
+        session.add_slot(&slot.name, slot.seq, slot.body).map_err(damaged)?;
     }
-    Ok(Some(StoredSession { row, transcript, kept, aliases, opened: agents }))
+    Ok(Some(session))
 }
 
 /// The metadata of a session.

@@ -11,12 +11,9 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
 use super::requests::cancelled_state;
-use super::subscriber::{AttachRequest, CREDIT, Subscriber, SubscriberState};
+use super::subscriber::{AttachRequest, Subscriber, SubscriberState};
 use super::{Pending, SessionMachine};
 use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom, json};
-
-/// The longest line of a replay, unless a single block is longer.
-const LINE: usize = 1 << 20;
 
 /// An update that changes nothing.
 const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
@@ -82,7 +79,7 @@ impl SessionMachine {
         if let Some(cwd) = cwd.filter(|_| client.is_driver) {
             self.set_cwd(cwd);
         }
-        let mut answer = AttachRequest {
+        let answer = AttachRequest {
             id,
             is_new: matches!(from, ReplayFrom::New | ReplayFrom::Forked(_)),
             is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
@@ -91,21 +88,44 @@ impl SessionMachine {
         if *from == ReplayFrom::Now
             && let Some(subscriber) = self.subscribers.get_mut(&client.id)
         {
-            match subscriber.reattach(answer, self.stored, seq) {
-                None => return,
-                Some(back) => answer = back,
+            if let Some(answer) = subscriber.reattach(answer) {
+                self.answer_live(client.id, &answer);
             }
+            return;
         }
         // A client that is already attached gets a new subscription; unsent responses and open requests carry over.
-        let owed = self.subscribers.remove(&client.id).map(|mut subscriber| subscriber.take_unsent(0));
+        let mut before = self.subscribers.remove(&client.id);
+        let mut answers = before.as_mut().map(Subscriber::take_open_requests).unwrap_or_default();
+        answers.push(answer);
+        let owed = before.map(|mut subscriber| subscriber.take_unsent(0));
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
         let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
-        let mut subscriber = Subscriber::new(client, reading, Some(answer));
+        let mut subscriber = Subscriber::new(client, reading, answers, self.config.limits);
         for (frame, _) in owed.into_iter().flatten() {
             subscriber.send(frame, 0, seq);
         }
         self.subscribers.insert(subscriber.client.id, subscriber);
+    }
+
+    /// Answers an attach request of a live client, after everything that it was sent so far.
+    fn answer_live(&mut self, client: ClientId, request: &AttachRequest) {
+        let transcript = self.session.transcript();
+        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
+        let frames = answer_frames(
+            &self.id,
+            request,
+            &subscriber.client,
+            &mut subscriber.encoder,
+            transcript.seq(),
+            telling,
+            &self.open_result,
+            &mut self.losses,
+            &mut self.ids,
+        );
+        frames.into_iter().for_each(|frame| self.send(client, frame));
+        self.pending.push_back(Pending::CaughtUp(client));
     }
 
     /// Attaches a client without a replay, unless it is attached.
@@ -115,7 +135,8 @@ impl SessionMachine {
         }
         if !self.subscribers.contains_key(&client.id) {
             let seq = self.session.transcript().seq();
-            let subscriber = Subscriber::new(Arc::clone(client), Reading::new(seq, seq), None);
+            let subscriber =
+                Subscriber::new(Arc::clone(client), Reading::new(seq, seq), Vec::new(), self.config.limits);
             self.subscribers.insert(client.id, subscriber);
         }
         self.subscribe(client.id);
@@ -254,11 +275,12 @@ impl SessionMachine {
     pub(super) fn update_lag(&mut self, has_room: &dyn Fn(ClientId) -> bool) {
         let seq = self.session.transcript().seq();
         for subscriber in self.subscribers.values_mut() {
-            subscriber.credit = if has_room(subscriber.client.id) { CREDIT } else { 0 };
+            subscriber.credit =
+                if has_room(subscriber.client.id) { self.config.limits.catch_up_bytes } else { 0 };
             if subscriber.is_live() && subscriber.credit == 0 {
                 subscriber.state = SubscriberState::CatchingUp {
                     reading: Reading::new(seq, seq),
-                    answer: None,
+                    answers: Vec::new(),
                     waiting: false,
                 };
             }
@@ -304,7 +326,7 @@ impl SessionMachine {
         let leaves_after = subscriber.closes_after();
         loop {
             let Subscriber { client, encoder, state, credit, .. } = &mut *subscriber;
-            let SubscriberState::CatchingUp { reading, answer, waiting } = state else { return None };
+            let SubscriberState::CatchingUp { reading, answers, waiting } = state else { return None };
             if *credit == 0 {
                 if !*waiting {
                     *waiting = true;
@@ -313,7 +335,7 @@ impl SessionMachine {
                 return None;
             }
             let telling = Telling { from, transcript, meta_before: None };
-            if let Some(update) = reading.next(transcript, LINE) {
+            if let Some(update) = reading.next(transcript, self.config.limits.line_bytes) {
                 let mut lines = String::new();
                 let mut alias = None;
                 let ids = &mut self.ids;
@@ -331,26 +353,28 @@ impl SessionMachine {
             let told = reading.upto();
             let is_stored = told <= self.stored;
             let mut in_answer: &[Slot] = &[];
-            if let Some(request) = answer.take() {
+            let requests = std::mem::take(answers);
+            for request in &requests {
                 if request.is_new {
                     in_answer = &[Slot::Options, Slot::Mode, Slot::Model];
                 }
                 let telling = Telling { from, transcript, meta_before: None };
-                let opened = &self.open_result;
                 let frames = answer_frames(
                     &self.id,
-                    &request,
+                    request,
                     client,
                     encoder,
                     told,
                     telling,
-                    opened,
+                    &self.open_result,
                     &mut self.losses,
                     &mut self.ids,
                 );
                 self.output.sends.extend(
                     frames.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }),
                 );
+            }
+            if !requests.is_empty() {
                 self.pending.push_back(Pending::CaughtUp(id));
             } else if wants_seq {
                 // Only now it has all up to this change.

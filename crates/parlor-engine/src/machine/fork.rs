@@ -18,9 +18,6 @@ use crate::rows::{Copied, SessionRow, Write};
 use crate::stored::{self, KEPT, OPENED};
 use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json};
 
-/// How many forks may wait for the agent to be restored; one more is given the transcript.
-const MAX_WAITING: usize = 64;
-
 /// The forks of a session that are on their way.
 #[derive(Debug, Default)]
 pub(super) struct Forks {
@@ -33,6 +30,11 @@ pub(super) struct Forks {
 impl Forks {
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// How many wait for the agent.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// The batch is stored.
@@ -203,7 +205,7 @@ impl SessionMachine {
         known: Option<&KnownAgent>,
     ) -> Option<Native> {
         let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
-        if !self.knows_conversation() || self.forks.waiting.len() >= MAX_WAITING {
+        if !self.knows_conversation() || self.forks.waiting.len() >= self.config.limits.waiting_forks {
             return None;
         }
         let (capability, message) = match &fork.agents {

@@ -11,9 +11,6 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::SessionMachine;
 use crate::{AgentCall, AgentCommand, ClientInfo, ForwardedCall, Frame, json};
 
-/// How many requests may wait for an agent that is being restored.
-const MAX_WAITING: usize = 100;
-
 /// A request of a client for the agent; without an id it is a notification.
 #[derive(Debug)]
 pub(super) struct WaitingCall {
@@ -45,7 +42,7 @@ impl SessionMachine {
         let forward = WaitingCall { client, id, method, params };
         if self.agent.is_some() {
             self.forward_to_agent(forward);
-        } else if self.waiting_calls.len() < MAX_WAITING {
+        } else if self.waiting_calls.len() < self.config.limits.waiting_calls {
             self.waiting_calls.push(forward);
             self.start_agent();
         } else {

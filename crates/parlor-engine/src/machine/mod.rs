@@ -18,7 +18,7 @@ mod title;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use parlor_dialect::live::{AgentLine, Stream};
 use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
@@ -33,7 +33,6 @@ pub use self::agent_link::UNPLACED;
 pub use self::fork::{FORK, ForkAgent, ForkStart};
 pub use self::persist::{deleted_agent_session, deleted_key};
 pub use self::requests::cannot_ask;
-pub use self::subscriber::MAX_UNSENT;
 
 use self::aliases::Aliases;
 use self::attach::Closing;
@@ -48,11 +47,8 @@ use crate::rows::SessionRow;
 use crate::stored::{self, StoredSession};
 use crate::{
     AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, Event, Frame, IdGen,
-    InfoThrottle, Now, Output, SessionConfig, Timer, json,
+    InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer, json,
 };
-
-/// How many calls of clients that close the session may wait until they are detached.
-const MAX_DEFERRED: usize = 1024;
 
 /// One live session.
 pub struct SessionMachine {
@@ -89,14 +85,14 @@ pub struct SessionMachine {
     /// What is handled before any other event.
     pending: VecDeque<Pending>,
     /// The requests that are answered with the outcomes of prompts.
-    prompts: HashMap<PromptId, (ClientId, RequestId)>,
+    prompts: BTreeMap<PromptId, (ClientId, RequestId)>,
     /// Prompts without a request.
     prompts_without_request: HashSet<PromptId>,
     next_prompt: u64,
     /// The queued prompts, as they were last sent to drivers.
     queue: Vec<Held>,
     queue_changed: bool,
-    requests: HashMap<QuestionId, PeerRequest>,
+    requests: BTreeMap<QuestionId, PeerRequest>,
     next_question: u64,
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
@@ -193,11 +189,11 @@ impl SessionMachine {
             subscribers: BTreeMap::new(),
             closing: Closing::default(),
             pending: VecDeque::new(),
-            prompts: HashMap::new(),
+            prompts: BTreeMap::new(),
             prompts_without_request: HashSet::new(),
             next_prompt,
             queue_changed: false,
-            requests: HashMap::new(),
+            requests: BTreeMap::new(),
             next_question: 0,
             forks: fork::Forks::default(),
             waiting_calls: Vec::new(),
@@ -270,6 +266,25 @@ impl SessionMachine {
     /// Whether forks wait for the agent.
     pub fn has_waiting_forks(&self) -> bool {
         self.forks.has_waiting()
+    }
+
+    /// How much waits in the session.
+    pub fn queues(&self) -> QueueSizes {
+        QueueSizes {
+            deferred_calls: self.closing.deferred.len(),
+            waiting_calls: self.waiting_calls.len(),
+            waiting_forks: self.forks.waiting(),
+            queued_prompts: self.session.held().len(),
+            pending_events: self.pending.len(),
+            peer_requests: self.requests.len(),
+            prompt_requests: self.prompts.len(),
+            unsent_bytes: self.subscribers.values().map(Subscriber::unsent_bytes).max().unwrap_or_default(),
+        }
+    }
+
+    /// Whether a client was sent a request of the agent that is still open.
+    pub fn is_asking(&self, question: QuestionId, client: ClientId) -> bool {
+        self.requests.get(&question).is_some_and(|asked| asked.clients.contains(&client))
     }
 
     /// Why the session is not live any more, once it is not.
@@ -449,7 +464,7 @@ impl SessionMachine {
 
     /// Keeps an event of a client that closes the session until that is done.
     fn defer(&mut self, event: Event) {
-        if self.closing.deferred.len() < MAX_DEFERRED {
+        if self.closing.deferred.len() < self.config.limits.deferred_calls {
             self.closing.deferred.push(event);
         } else {
             let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the session to be closed");

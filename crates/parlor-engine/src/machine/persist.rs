@@ -201,7 +201,7 @@ impl SessionMachine {
             for update in subscriber.encoder.tell(&update, telling, &mut || ids.new_id(), &mut self.losses) {
                 frames.push(Frame::updates(live::update_line(&self.id, &update, None)));
             }
-            if let Some(request) = subscriber.open_request() {
+            for request in subscriber.take_open_requests() {
                 frames.push(Frame::error(&request.id, &error));
             }
             for (by, id) in self.prompts.values() {

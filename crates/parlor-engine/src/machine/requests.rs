@@ -1,6 +1,6 @@
 //! Requests between clients and the agent: permission requests, elicitations and others, and what ends a session.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parlor_dialect::live::Telling;
@@ -21,7 +21,7 @@ pub(super) struct PeerRequest {
     pub(super) method: String,
     pub(super) params: Object,
     /// The clients that were sent it and have not answered.
-    pub(super) clients: HashSet<ClientId>,
+    pub(super) clients: BTreeSet<ClientId>,
     /// Whether it is put to one client and its answer is passed on whatever it is.
     pub(super) forwarded: bool,
 }
@@ -61,7 +61,10 @@ impl SessionMachine {
                 .sends
                 .extend(subscriber.take_due(u64::MAX).into_iter().map(|frame| Delivery::new(id, frame)));
             self.output.sends.extend(
-                subscriber.open_request().map(|request| Delivery::new(id, Frame::error(&request.id, error))),
+                subscriber
+                    .take_open_requests()
+                    .into_iter()
+                    .map(|request| Delivery::new(id, Frame::error(&request.id, error))),
             );
         }
     }
@@ -103,7 +106,7 @@ impl SessionMachine {
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let asked = PeerRequest { id, method, params, clients: HashSet::new(), forwarded: false };
+        let asked = PeerRequest { id, method, params, clients: BTreeSet::new(), forwarded: false };
         let question = self.add_request(asked);
         self.step(Input::Asked { question, form, call });
     }
@@ -135,7 +138,7 @@ impl SessionMachine {
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let asked = PeerRequest { id, method, params, clients: HashSet::new(), forwarded: true };
+        let asked = PeerRequest { id, method, params, clients: BTreeSet::new(), forwarded: true };
         let question = self.add_request(asked);
         self.send_request(question, client);
     }

@@ -9,13 +9,7 @@ use parlor_session::Reading;
 use parlor_wire::RequestId;
 
 use super::broadcast::BroadcastBuffers;
-use crate::{ClientInfo, Delivery, Frame, Outgoing};
-
-/// How many bytes of replay a subscriber can be sent before it has read them.
-pub(super) const CREDIT: usize = 256 << 10;
-
-/// How many bytes may wait for a subscriber that catches up; with more it is disconnected.
-pub const MAX_UNSENT: usize = 64 << 20;
+use crate::{ClientInfo, Delivery, Frame, Outgoing, QueueLimits};
 
 /// A client that is attached to the session.
 pub(crate) struct Subscriber {
@@ -32,6 +26,7 @@ pub(crate) struct Subscriber {
     later: VecDeque<(u64, Outgoing)>,
     later_bytes: usize,
     farewell: Option<FinalResponse>,
+    limits: QueueLimits,
 }
 
 /// The response to a client that closes the session.
@@ -51,8 +46,8 @@ pub(crate) enum SubscriberState {
     CatchingUp {
         /// The changes that it lacks.
         reading: Reading,
-        /// The request that is answered after these.
-        answer: Option<AttachRequest>,
+        /// The requests that are answered after these.
+        answers: Vec<AttachRequest>,
         /// Whether somebody waits for it to read on.
         waiting: bool,
     },
@@ -70,12 +65,17 @@ pub(crate) struct AttachRequest {
 }
 
 impl Subscriber {
-    pub(crate) fn new(client: Arc<ClientInfo>, reading: Reading, answer: Option<AttachRequest>) -> Self {
+    pub(crate) fn new(
+        client: Arc<ClientInfo>,
+        reading: Reading,
+        answers: Vec<AttachRequest>,
+        limits: QueueLimits,
+    ) -> Self {
         let encoder = Listener::new(client.dialect, &client.initialize);
-        let state = SubscriberState::CatchingUp { reading, answer, waiting: false };
+        let state = SubscriberState::CatchingUp { reading, answers, waiting: false };
         Self {
             client,
-            credit: CREDIT,
+            credit: limits.catch_up_bytes,
             encoder,
             state,
             group: None,
@@ -83,6 +83,7 @@ impl Subscriber {
             later: VecDeque::new(),
             later_bytes: 0,
             farewell: None,
+            limits,
         }
     }
 
@@ -123,7 +124,12 @@ impl Subscriber {
 
     /// Whether too much waits for the client: it is to be disconnected.
     pub(crate) fn overflows(&self) -> bool {
-        self.later_bytes > MAX_UNSENT
+        self.later_bytes > self.limits.unsent_bytes
+    }
+
+    /// How many bytes wait for the client.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.later.iter().map(|(_, frame)| frame.len()).sum()
     }
 
     /// Sends the last frame: after all other frames of this client, and nothing follows it.
@@ -161,31 +167,23 @@ impl Subscriber {
         sends.extend(self.farewell.as_ref().map(|farewell| Delivery::new(id, farewell.frame.clone())));
     }
 
-    /// The client attaches again without a replay: it continues where it is, and the response follows the changes up to
-    /// `seq`. A live client has received all changes up to `told`. Returns the request if another one is open.
-    pub(crate) fn reattach(&mut self, again: AttachRequest, told: u64, seq: u64) -> Option<AttachRequest> {
+    /// The client attaches again without a replay: it continues where it is. One that catches up is answered when it has; the
+    /// request of a live one is returned, because it can be answered now.
+    pub(crate) fn reattach(&mut self, again: AttachRequest) -> Option<AttachRequest> {
         match &mut self.state {
-            SubscriberState::Live => {
-                for (_, frame) in std::mem::take(&mut self.own) {
-                    self.defer(frame, seq);
-                }
-                let reading = Reading::new(told, seq);
-                self.state = SubscriberState::CatchingUp { reading, answer: Some(again), waiting: false };
+            SubscriberState::Live => Some(again),
+            SubscriberState::CatchingUp { answers, .. } => {
+                answers.push(again);
                 None
             }
-            SubscriberState::CatchingUp { answer: answer @ None, .. } => {
-                *answer = Some(again);
-                None
-            }
-            SubscriberState::CatchingUp { answer: Some(_), .. } => Some(again),
         }
     }
 
-    /// The request for the session, if it has no answer yet.
-    pub(crate) fn open_request(&self) -> Option<&AttachRequest> {
-        match &self.state {
-            SubscriberState::CatchingUp { answer, .. } => answer.as_ref(),
-            SubscriberState::Live => None,
+    /// The requests for the session that have no answer yet.
+    pub(crate) fn take_open_requests(&mut self) -> Vec<AttachRequest> {
+        match &mut self.state {
+            SubscriberState::CatchingUp { answers, .. } => std::mem::take(answers),
+            SubscriberState::Live => Vec::new(),
         }
     }
 

@@ -11,8 +11,8 @@ use parlor_engine::rows::{SessionRow, Write};
 use parlor_engine::stored::{ALIASES, KEPT, OPENED, StoredSession};
 use parlor_engine::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo, Event,
-    ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenedAgent, Outgoing, Output, ReplayFrom,
-    SessionConfig, SessionEnd, SessionLookup, SessionMachine, Timer, json,
+    ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenedAgent, Outgoing, Output, QueueLimits,
+    ReplayFrom, SessionConfig, SessionEnd, SessionLookup, SessionMachine, Timer, json,
 };
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, PromptId, QuestionId};
@@ -256,10 +256,15 @@ impl Script {
 
     /// A client that attaches with these params of `initialize`.
     pub(crate) fn attach_with(&mut self, client: u64, dialect: Dialect, initialize: &str, from: ReplayFrom) {
+        self.connect(client, dialect, initialize);
+        self.call(client, attach(0, from));
+    }
+
+    /// A client that is connected and not attached.
+    pub(crate) fn connect(&mut self, client: u64, dialect: Dialect, initialize: &str) {
         let initialize = json::object(Some(json::json(initialize).raw()));
         let info = ClientInfo::new(ClientId(client), dialect, initialize, true, true);
         self.clients.insert(client, Arc::new(info));
-        self.call(client, ClientCall::Attach { id: RequestId::from(0), from, cwd: None });
     }
 
     /// A call of a client.
@@ -380,7 +385,11 @@ impl Script {
 }
 
 fn machine(stored: StoredSession, first_id: u128) -> SessionMachine {
-    let config = SessionConfig { cancel_timeout: Some(Duration::from_secs(30)), is_embedded: false };
+    let config = SessionConfig {
+        cancel_timeout: Some(Duration::from_secs(30)),
+        is_embedded: false,
+        limits: QueueLimits::default(),
+    };
     let mut last = first_id;
     let ids = IdGen::new(move || {
         last += 1;
@@ -388,6 +397,11 @@ fn machine(stored: StoredSession, first_id: u128) -> SessionMachine {
     });
     let now = Now { monotonic: Duration::ZERO, wall: UnixMillis(1_000_000) };
     SessionMachine::new(stored, config, ids, now)
+}
+
+/// A request to attach.
+pub(crate) fn attach(id: u64, from: ReplayFrom) -> ClientCall {
+    ClientCall::Attach { id: RequestId::from(id), from, cwd: None }
 }
 
 /// A prompt request.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use parlor_dialect::settings::Settings;
 use parlor_engine::opening::AgentSession;
 use parlor_engine::{
-    AgentEvent, AgentLink, Event, IdGen, Now, OpenedAgent, SessionConfig, SessionLookup, SessionMachine,
+    AgentEvent, AgentLink, Event, IdGen, Now, OpenedAgent, QueueLimits, SessionConfig, SessionLookup,
+    SessionMachine,
 };
 use parlor_json::{JsonStr, Object};
 use parlor_session::UnixMillis;
@@ -81,6 +82,7 @@ fn config_of(hub: &Shared, row: &SessionRow) -> SessionConfig {
     SessionConfig {
         cancel_timeout: agent.as_ref().map(|agent| agent.cancel_timeout),
         is_embedded: agent.is_some_and(|agent| agent.local.is_some()),
+        limits: QueueLimits::default(),
     }
 }
 
