@@ -37,24 +37,30 @@ pub(crate) fn may_replace(batch: &Batch) -> bool {
     !batch.writes.iter().all(only_adds)
 }
 
-/// About how many bytes a batch is.
+/// About how many bytes a batch is: at least as many as it takes in a journal.
 pub(crate) fn size(batch: &Batch) -> usize {
-    batch.writes.iter().map(size_of_write).sum()
+    1 + batch.writes.iter().map(size_of_write).sum::<usize>()
 }
 
 fn size_of_write(write: &Write) -> usize {
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let texts = match write {
-        Write::Session(row) => row.id.len() + row.cwd.len() + row.data.len(),
-        Write::Slot { body, .. } => body.as_ref().map_or(0, String::len),
-        Write::Entry { head, content, .. } => head.len() + content.as_ref().map_or(0, String::len),
-        Write::Append { content, .. } => content.len(),
-        Write::Copy { entries, .. } => entries
-            .iter()
-            .map(|copied| size_of_val(copied) + copied.head.as_ref().map_or(0, String::len))
-            .sum(),
-        Write::Words { words, .. } => words.as_ref().map_or(0, |words| words.text.len()),
+        Write::Session(row) => {
+            let texts = [&row.id, &row.agent, &row.cwd, &row.data].map(String::len);
+            let others = [&row.agent_session, &row.title, &row.parent].map(optional);
+            texts.into_iter().chain(others).sum()
+        }
+        Write::Slot { session, name, body, .. } => session.len() + name.len() + optional(body),
+        Write::Entry { session, head, content, .. } => session.len() + head.len() + optional(content),
+        Write::Append { session, content, .. } => session.len() + content.len(),
+        Write::Copy { entries, .. } => {
+            entries.iter().map(|copied| size_of_val(copied) + optional(&copied.head)).sum()
+        }
+        Write::Words { session, words, .. } => {
+            session.len() + words.as_ref().map_or(0, |words| words.kind.len() + words.text.len())
+        }
         Write::Delete { .. } | Write::Indexed { .. } => 0,
-        Write::Value { value, .. } => value.as_ref().map_or(0, String::len),
+        Write::Value { key, value } => key.len() + optional(value),
     };
     size_of::<Write>() + texts
 }

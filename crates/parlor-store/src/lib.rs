@@ -344,8 +344,12 @@ pub enum ErrorKind {
     Full,
     /// Reading or writing failed.
     Io,
-    /// What is there cannot be read: it is damaged or of a later version.
+    /// What is there cannot be read: it is damaged, or not from this program.
     Format,
+    /// What is there was written by a later version of this program.
+    Newer,
+    /// A journal of the last changes is damaged. The sessions can be read; changes may be lost.
+    DamagedJournal,
     /// What is there has the format of an earlier version; opening it for writing upgrades it.
     Outdated,
     /// What was asked makes no sense, like an entry of a session that is not there.
@@ -370,6 +374,8 @@ impl fmt::Display for StoreError {
             ErrorKind::Full => "the disk is full",
             ErrorKind::Io => "the disk cannot be read or written",
             ErrorKind::Format => "the stored data cannot be read",
+            ErrorKind::Newer => "the stored data is of a later version",
+            ErrorKind::DamagedJournal => "a journal of changes is damaged",
             ErrorKind::Outdated => "the stored data is of an earlier version",
             ErrorKind::Invalid => "the store was asked for something impossible",
             ErrorKind::Closed => "the store is closed",

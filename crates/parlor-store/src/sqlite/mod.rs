@@ -3,6 +3,7 @@
 mod apply;
 mod cache;
 mod content;
+mod damaged;
 mod error;
 mod facts;
 mod journal;
@@ -18,7 +19,7 @@ mod words;
 mod writer;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -42,7 +43,8 @@ use crate::{
 /// that was done before it. A batch that need not be durable may be done before a durable one that came earlier.
 ///
 /// One process writes at a time. Others may read: they see all that is done as well. If the one that wrote was killed,
-/// who reads folds what it left.
+/// who reads folds what it left. If what it left is damaged, all before the damage is folded, and the journal is kept:
+/// [`damaged_journals`](SqliteStore::damaged_journals) says why.
 ///
 /// Closing or dropping the store writes what was handed in, and waits for that. A store that is closed can be read.
 pub struct SqliteStore {
@@ -120,6 +122,25 @@ impl SqliteStore {
             let said = check.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
             Ok(said.into_iter().filter(|line| line != "ok").collect())
         })
+    }
+
+    /// What is wrong with journals of a database that were damaged when it was opened, and are kept: an error of kind
+    /// [`DamagedJournal`](ErrorKind::DamagedJournal) for each file.
+    pub fn damaged_journals(path: &Path) -> Result<Vec<StoreError>, StoreError> {
+        damaged::all(path)
+    }
+
+    /// All files that a database at this path can have: nobody but the store may write to them.
+    pub fn files(path: &Path) -> Vec<PathBuf> {
+        let beside = |end: &str| {
+            let mut path = path.as_os_str().to_owned();
+            path.push(end);
+            path.into()
+        };
+        let mut files: Vec<_> =
+            ["", "-wal", "-shm", ".journal", ".rejected"].into_iter().map(beside).collect();
+        files.extend(damaged::paths_of(path));
+        files
     }
 
     #[doc(hidden)]

@@ -4,11 +4,12 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::journal_file::sync_dir;
 use crate::{Batch, StoreError};
 
 /// How long the file gets. What is rejected after that is lost.
@@ -40,7 +41,5 @@ pub(super) fn append<'a>(
     }
     file.write_all(lines.as_bytes())?;
     file.sync_all()?;
-    // Its name as well.
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(File::open(dir)?.sync_all()?)
+    Ok(sync_dir(path)?)
 }
