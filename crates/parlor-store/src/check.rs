@@ -30,6 +30,21 @@ pub(crate) fn title(row: &SessionRow) -> Option<String> {
     Some(title.to_text().into_owned())
 }
 
+/// The session that is written to.
+pub(crate) fn session_of(write: &Write) -> Option<&str> {
+    match write {
+        Write::Session(row) => Some(&row.id),
+        Write::Slot { session, .. }
+        | Write::Entry { session, .. }
+        | Write::Append { session, .. }
+        | Write::Copy { to: session, .. }
+        | Write::Words { session, .. }
+        | Write::Indexed { session }
+        | Write::Delete { session } => Some(session),
+        Write::Value { .. } => None,
+    }
+}
+
 /// Whether a batch may replace or delete something, of which an older copy is in the log then.
 pub(crate) fn may_replace(batch: &Batch) -> bool {
     let only_adds =

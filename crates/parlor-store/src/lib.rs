@@ -344,6 +344,8 @@ pub enum ErrorKind {
     Full,
     /// Reading or writing failed.
     Io,
+    /// Another process has a lock that is needed, and has not given it up.
+    Busy,
     /// What is there cannot be read: it is damaged, or not from this program.
     Format,
     /// What is there was written by a later version of this program.
@@ -373,6 +375,7 @@ impl fmt::Display for StoreError {
         let what = match self.kind {
             ErrorKind::Full => "the disk is full",
             ErrorKind::Io => "the disk cannot be read or written",
+            ErrorKind::Busy => "another process has locked the database",
             ErrorKind::Format => "the stored data cannot be read",
             ErrorKind::Newer => "the stored data is of a later version",
             ErrorKind::DamagedJournal => "a journal of changes is damaged",

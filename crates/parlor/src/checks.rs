@@ -158,7 +158,7 @@ fn unreadable(shown: &str, error: &StoreError) -> Check {
             message,
             "stop the server: the next one keeps the journal and goes on without it",
         ),
-        ErrorKind::Full | ErrorKind::Io | ErrorKind::Invalid | ErrorKind::Closed | _ => {
+        ErrorKind::Full | ErrorKind::Io | ErrorKind::Busy | ErrorKind::Invalid | ErrorKind::Closed | _ => {
             Check::fail(name, message, "")
         }
     }

@@ -48,3 +48,18 @@ pub(super) fn all(database: &Path) -> Result<Vec<StoreError>, StoreError> {
     }
     Ok(damaged)
 }
+
+/// Deletes those that name a session.
+pub(super) fn forget(database: &Path, session: &str) -> io::Result<()> {
+    for path in paths_of(database) {
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            bytes => bytes?,
+        };
+        if bytes.windows(session.len().max(1)).any(|part| part == session.as_bytes()) {
+            fs::remove_file(&path)?;
+            tracing::warn!(file = %path.display(), "a damaged journal is deleted with a session that is in it");
+        }
+    }
+    Ok(())
+}

@@ -69,7 +69,7 @@ impl JournalFile {
             }
             if begun.elapsed() > PATIENCE {
                 let message = format!("{}: another process writes to the database", path.display());
-                return Err(StoreError::new(ErrorKind::Io, message));
+                return Err(StoreError::new(ErrorKind::Busy, message));
             }
             thread::sleep(Duration::from_millis(10));
         }

@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_never_decoded_and_never_panics(garbage in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn garbage_is_never_decoded_and_never_panics(garbage in prop::collection::vec(any::<u8>(), 1..300)) {
         let behind_a_header = [&header(BASE)[..], &garbage].concat();
         prop_assert_eq!(unfolded(&behind_a_header, BASE).unwrap().batches, vec![]);
         if let Ok(unfolded) = unfolded(&garbage, BASE) {
@@ -178,7 +178,7 @@ proptest! {
         let found = unfolded(&bytes, BASE).unwrap();
         let damage = Damage { what: What::Batch(HEADER), lost: 1, was_synced: false };
         let is_decoded = found.batches.len() == 1;
-        prop_assert_eq!(found.damage, (!is_decoded && !garbage.is_empty()).then_some(damage));
+        prop_assert_eq!(found.damage, (!is_decoded).then_some(damage));
     }
 }
 

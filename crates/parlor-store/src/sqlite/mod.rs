@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -64,6 +65,8 @@ struct Handle {
 pub struct Options {
     /// How many pages of 4 KiB the database may have: a full disk is hard to come by.
     pub max_pages: Option<u32>,
+    /// How long to wait for another process that has the write lock of the database.
+    pub lock_patience: Option<Duration>,
     /// Whether all batches go to the database at once.
     pub no_journal: bool,
     /// While this is set, nothing can be written, as if the disk were full.
@@ -139,6 +142,7 @@ impl SqliteStore {
         };
         let mut files: Vec<_> =
             ["", "-wal", "-shm", ".journal", ".rejected"].into_iter().map(beside).collect();
+        files.push(rejected::next_of(&rejected::path_of(path)));
         files.extend(damaged::paths_of(path));
         files
     }

@@ -78,7 +78,7 @@ impl Readers {
             }
             if begun.elapsed() > PATIENCE {
                 let message = "another process has not moved its journal to the database";
-                return Err(StoreError::new(ErrorKind::Io, message));
+                return Err(StoreError::new(ErrorKind::Busy, message));
             }
             thread::sleep(Duration::from_millis(2));
         }

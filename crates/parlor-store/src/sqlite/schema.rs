@@ -17,7 +17,7 @@ const APPLICATION: i64 = 0x7072_6c72;
 const SECURE: usize = 3;
 
 /// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many pages the log has, about, when they are moved to the database: 8 MiB.
 pub(super) const CHECKPOINT_PAGES: usize = 2048;

@@ -122,7 +122,7 @@ fn one_writes_to_a_file_at_a_time() {
     let path = dir.path().join("db");
     let first = SqliteStore::open(&path).unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
-    assert!(error.kind == ErrorKind::Io && error.message.contains("another process"), "{error}");
+    assert!(error.kind == ErrorKind::Busy && error.message.contains("another process"), "{error}");
     write(&first, vec![session("s")]);
     drop(first);
     assert!(SqliteStore::open(&path).unwrap().session("s").unwrap().is_some());
