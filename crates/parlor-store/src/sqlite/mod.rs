@@ -3,6 +3,7 @@
 mod apply;
 mod cache;
 mod content;
+mod copy;
 mod damaged;
 mod error;
 mod facts;
