@@ -16,6 +16,7 @@ pub mod search;
 pub mod send_queue;
 pub mod services;
 mod session;
+mod store;
 pub mod stored;
 
 pub(crate) use parlor_engine::json;

@@ -29,7 +29,7 @@ mod words;
 
 use std::fmt;
 
-pub use faulty::FaultyStore;
+pub use faulty::{FaultyStore, Hold};
 pub use memory::MemoryStore;
 pub use query::Query;
 #[doc(hidden)]
@@ -39,7 +39,8 @@ pub use words::{Word, words};
 
 /// Keeps sessions.
 ///
-/// Reads block for as long as a disk does; who must not block calls them from a thread that may.
+/// Every call may block for as long as a disk does. Async code calls a store from threads that may block, so that a disk
+/// that hangs does not stop the workers of its runtime; this crate needs no runtime for that.
 pub trait Store: Send + Sync + 'static {
     /// Takes a batch. `done` is called, from any thread, when it is committed or has failed.
     ///

@@ -3,7 +3,6 @@
 use std::sync::Weak;
 
 use parlor_store::{Batch, ErrorKind, Store, StoreError, Write};
-use tokio::sync::oneshot;
 
 use super::words_of_row;
 use crate::hub::Shared;
@@ -58,11 +57,8 @@ async fn session(hub: &Weak<Shared>, id: &str) -> Result<(), StoreError> {
             Some((writes, last)) => (writes, Some(last)),
             None => (vec![Write::Indexed { session: id.to_owned() }], None),
         };
-        let (sender, done) = oneshot::channel();
-        let batch = Batch { writes, durable: false };
-        shared.store().write(batch, Box::new(move |result| drop(sender.send(result))));
+        shared.write(Batch { writes, durable: false }).await?;
         drop(shared);
-        done.await.unwrap_or(Ok(()))?;
         match last {
             Some(last) => after = last,
             None => return Ok(()),
