@@ -12,7 +12,7 @@ use parlor_engine::{ClientCall, Event};
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
-use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, Store, StoreError};
+use parlor_store::{Batch, Cursor, ErrorKind, Filter, SessionRow, Store, StoreError};
 use parlor_wire::{InputLine, RpcError, code};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
@@ -27,6 +27,7 @@ use crate::resident::Resident;
 use crate::send_queue::{SendQueueReader, send_queue};
 use crate::session::{self, Inbox, Message};
 use crate::session_thread::SessionThread;
+use crate::store::StoreHandle;
 use crate::stored::{self, StoredSession};
 
 /// Who connects.
@@ -101,7 +102,7 @@ pub struct Hub {
 
 /// What sessions and connections share.
 pub(crate) struct Shared {
-    store: Arc<dyn Store>,
+    store: Arc<StoreHandle>,
     registry: Registry,
     sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Inbox>>>>,
     /// Who was last at a session, for the environment of its agent. Environments stay in memory.
@@ -157,6 +158,7 @@ impl Hub {
             message: format!("the thread of the sessions cannot be started: {error}"),
         })?;
         let session_thread = Arc::new(session_thread);
+        let store = Arc::new(StoreHandle::new(store));
         let shared = Arc::new(Shared {
             registry: Registry::new(agents, watcher, Arc::clone(&store), Arc::clone(&session_thread)),
             store,
@@ -228,8 +230,7 @@ impl Hub {
             tracing::warn!("the thread of the sessions did not end in time: the disk may be stalled");
         }
         // Tasks that are about to end may hold the store for a while.
-        let store = Arc::clone(&self.shared.store);
-        let _ = tokio::task::spawn_blocking(move || store.close()).await;
+        self.shared.store.close().await;
     }
 }
 
@@ -248,8 +249,14 @@ impl Connection {
 }
 
 impl Shared {
+    /// The store, for threads that may block.
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.store
+        self.store.inner()
+    }
+
+    /// Writes a batch without holding up anybody, and waits until that is done.
+    pub(crate) async fn write(&self, batch: Batch) -> Result<(), StoreError> {
+        self.store.write(batch).await
     }
 
     pub(crate) fn losses(&self) -> &LossCounts {
@@ -364,17 +371,22 @@ impl Shared {
     }
 
     /// Reads from the store without holding up anybody.
-    pub(crate) async fn read<T: Send + 'static>(
+    pub(crate) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, RpcError> {
-        let store = Arc::clone(&self.store);
-        let done = tokio::task::spawn_blocking(move || read(&*store)).await;
-        match done {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(RpcError::new(code::INTERNAL_ERROR, error.to_string())),
-            Err(_) => Err(RpcError::new(code::INTERNAL_ERROR, "the store failed")),
+    ) -> impl Future<Output = Result<T, RpcError>> + Send {
+        let done = self.store.read(read);
+        async { done.await.map_err(|error| RpcError::new(code::INTERNAL_ERROR, error.to_string())) }
+    }
+
+    /// Reads a session and what is remembered of its agent, which the session looks at later.
+    async fn open(&self, id: &SessionId) -> Result<Option<StoredSession>, RpcError> {
+        let key = id.as_json().as_literal().to_owned();
+        let opened = self.read(move |store| stored::open(store, &key)).await?;
+        if let Some(config) = opened.as_ref().and_then(|opened| self.config_of(&opened.row)) {
+            self.registry.recall(&config).await;
         }
+        Ok(opened)
     }
 
     /// The inbox of a session, taken out of the store if it is not there.
@@ -393,8 +405,8 @@ impl Shared {
         }
         let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
         let opened = cell.get_or_try_init(async || {
-            let key = id.as_json().as_literal().to_owned();
-            let opened = self.read(move |store| stored::open(store, &key)).await?;
+            // In a box: it is seldom, and the future of each connection would have its size.
+            let opened = Box::pin(self.open(id)).await?;
             match opened {
                 Some(opened) => {
                     let inbox = session::start(Arc::clone(self), opened, None, None);
@@ -483,9 +495,7 @@ impl Shared {
         let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
         let mut bound = Some(bound);
         let begun = cell.get_or_try_init(async || {
-            let key = id.as_json().as_literal().to_owned();
-            let opened = self.read(move |store| stored::open(store, &key)).await?;
-            let opened = opened.ok_or_else(|| no_session(id))?;
+            let opened = self.open(id).await?.ok_or_else(|| no_session(id))?;
             Ok(session::start(Arc::clone(self), opened, bound.take(), None))
         });
         match begun.await {
@@ -546,12 +556,12 @@ impl Shared {
     async fn end_busy(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut after: Option<Cursor> = None;
         loop {
-            let (store, place) = (Arc::clone(&self.store), after.take());
-            let page = tokio::task::spawn_blocking(move || {
+            let place = after.take();
+            let page = self.store.read(move |store| {
                 let filter = Filter { busy: Some(true), ..Filter::default() };
                 store.sessions(&filter, place.as_ref(), BUSY_PAGE)
             });
-            let page = page.await.unwrap_or_else(|_| Ok(Vec::new()))?;
+            let page = page.await?;
             after = page.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
             let is_last = page.len() < BUSY_PAGE;
             for row in page {

@@ -66,7 +66,12 @@ pub(crate) fn time(millis: i64) -> Option<Json> {
 
 /// What an agent said of itself when it was last started.
 pub fn remembered(store: &dyn Store, config: &AgentConfig) -> Result<Option<Remembered>, StoreError> {
-    Ok(store.value(&key_of(config))?.and_then(decode_remembered))
+    remembered_by(store, &key_of(config))
+}
+
+/// The same by the [key](key_of) of the agent.
+pub(crate) fn remembered_by(store: &dyn Store, key: &str) -> Result<Option<Remembered>, StoreError> {
+    Ok(store.value(key)?.and_then(decode_remembered))
 }
 
 fn decode_remembered(kept: String) -> Option<Remembered> {

@@ -31,7 +31,7 @@ use std::fmt;
 
 pub use parlor_engine::rows::{Batch, Copied, SessionRow, TITLE, Words, Write};
 
-pub use faulty::FaultyStore;
+pub use faulty::{FaultyStore, Hold};
 pub use memory::MemoryStore;
 pub use query::Query;
 #[doc(hidden)]
@@ -41,7 +41,8 @@ pub use words::{Word, words};
 
 /// Keeps sessions.
 ///
-/// Reads block for as long as a disk does; who must not block calls them from a thread that may.
+/// Every call may block for as long as a disk does. Async code calls a store from threads that may block, so that a disk
+/// that hangs does not stop the workers of its runtime; this crate needs no runtime for that.
 pub trait Store: Send + Sync + 'static {
     /// Takes a batch. `done` is called, from any thread, when it is committed or has failed.
     ///
@@ -198,8 +199,14 @@ pub enum ErrorKind {
     Full,
     /// Reading or writing failed.
     Io,
-    /// What is there cannot be read: it is damaged or of a later version.
+    /// Another process has a lock that is needed, and has not given it up.
+    Busy,
+    /// What is there cannot be read: it is damaged, or not from this program.
     Format,
+    /// What is there was written by a later version of this program.
+    Newer,
+    /// A journal of the last changes is damaged. The sessions can be read; changes may be lost.
+    DamagedJournal,
     /// What is there has the format of an earlier version; opening it for writing upgrades it.
     Outdated,
     /// What was asked makes no sense, like an entry of a session that is not there.
@@ -223,7 +230,10 @@ impl fmt::Display for StoreError {
         let what = match self.kind {
             ErrorKind::Full => "the disk is full",
             ErrorKind::Io => "the disk cannot be read or written",
+            ErrorKind::Busy => "another process has locked the database",
             ErrorKind::Format => "the stored data cannot be read",
+            ErrorKind::Newer => "the stored data is of a later version",
+            ErrorKind::DamagedJournal => "a journal of changes is damaged",
             ErrorKind::Outdated => "the stored data is of an earlier version",
             ErrorKind::Invalid => "the store was asked for something impossible",
             ErrorKind::Closed => "the store is closed",

@@ -144,7 +144,7 @@ async fn agent_of(
     let (lists, key, id) = (Arc::clone(&hub.registry().lists), stored::key_of(&chosen), id.to_owned());
     let (own, other) = hub
         .read(move |store| {
-            let own = lists.of_agent(&key)?.iter().find(|row| row.id == id).cloned();
+            let own = lists.of_agent(store, &key)?.iter().find(|row| row.id == id).cloned();
             let other = match own {
                 Some(_) => None,
                 None => known::of_all(store)?.into_iter().find(|row| row.id == id),

@@ -36,13 +36,13 @@ pub(super) async fn initialized(
 ) -> Result<Object, RpcError> {
     let config = config(hub, client)?;
     // One inside this process is there at once, and may be another than it was the last time.
-    let mut known = hub.registry().remembered(&config).filter(|_| config.local.is_none());
+    let mut known = hub.registry().recall(&config).await.filter(|_| config.local.is_none());
     if known.is_none() && client.drives() {
         let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
         // One that cannot be started is no reason to turn the client away: there may be sessions to look at.
         let startup = Startup::new(config.startup_timeout);
         match hub.registry().get(&config, Some(&client.peer), &cwd, &SessionId::from(""), startup).await {
-            Ok(_) => known = hub.registry().remembered(&config),
+            Ok(_) => known = hub.registry().recall(&config).await,
             Err(error) => {
                 tracing::warn!(agent = config.name, "{}", error.message());
                 client.start_failed(error);

@@ -63,7 +63,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
         .read(move |store| {
             let known: Arc<[SessionRow]> = match (&name, &config) {
                 (None, _) => known::of_all(store)?.into(),
-                (Some(_), Some(config)) => lists.of_agent(&stored::key_of(config))?,
+                (Some(_), Some(config)) => lists.of_agent(store, &stored::key_of(config))?,
                 (Some(_), None) => Arc::default(),
             };
             let mut rows = known::page(store, &known, &filter, after.as_ref(), PAGE + 1)?;

@@ -5,7 +5,6 @@ use std::sync::Weak;
 use parlor_engine::search_text::words_of;
 use parlor_session::Transcript;
 use parlor_store::{Batch, EntryRow, ErrorKind, Store, StoreError, Words, Write};
-use tokio::sync::oneshot;
 
 use crate::hub::Shared;
 
@@ -59,11 +58,8 @@ async fn session(hub: &Weak<Shared>, id: &str) -> Result<(), StoreError> {
             Some((writes, last)) => (writes, Some(last)),
             None => (vec![Write::Indexed { session: id.to_owned() }], None),
         };
-        let (sender, done) = oneshot::channel();
-        let batch = Batch { writes, durable: false };
-        shared.store().write(batch, Box::new(move |result| drop(sender.send(result))));
+        shared.write(Batch { writes, durable: false }).await?;
         drop(shared);
-        done.await.unwrap_or(Ok(()))?;
         match last {
             Some(last) => after = last,
             None => return Ok(()),

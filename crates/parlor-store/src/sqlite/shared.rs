@@ -37,7 +37,7 @@ const GROUP_BATCHES: usize = 256;
 const GROUP_BYTES: usize = 8 << 20;
 
 /// Larger batches go to the database at once: to write them twice costs more than a commit.
-const LARGEST: usize = 256 << 10;
+const LARGEST: usize = journal::LONGEST as usize;
 
 /// How many groups somebody who writes appends for others, before the store's thread goes on.
 const MOST_ROUNDS: usize = 16;
@@ -724,13 +724,22 @@ impl Drop for Backlog<'_> {
     }
 }
 
-/// Folds what another process left in the journal, and empties it. Returns the position up to which all is folded.
+/// Folds what another process left in the journal, and empties it. A damaged one is kept under another name, and what
+/// is before the damage is folded. Returns the position up to which all is folded.
 pub(super) fn fold_left(writer: &mut Writer, journal: &mut JournalFile) -> Result<u64, StoreError> {
-    let journal::Unfolded { batches, end } = journal.unfolded(writer.folded()?)?;
+    let journal::Unfolded { batches, end, damage } = journal.unfolded(writer.folded()?)?;
     if !batches.is_empty() {
         writer.fold(&batches, end)?;
     }
     writer.sync()?;
+    if let Some(damage) = damage {
+        let (kept, folded) = (journal.set_aside()?, batches.len());
+        tracing::error!(
+            file = %kept.display(), folded,
+            "the journal of the last changes is damaged: {damage}; what comes before is in the database, the rest is \
+             lost, and the journal is kept: delete the file when nobody needs it"
+        );
+    }
     // Without the room for it, this is done before something is appended.
     let _ = journal.reset(end);
     Ok(end)

@@ -71,6 +71,13 @@ impl Place {
         }
     }
 
+    /// Kills the server.
+    pub(crate) fn kill(&mut self) {
+        let mut server = self.server.take().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+
     /// The process of the server that has the data directory.
     pub(crate) fn server_pid(&self) -> Option<i32> {
         let socket = self.data().join("parlor.sock");
@@ -176,6 +183,14 @@ impl Editor {
         self.say(&json!({ "id": 2, "method": "session/load", "params": params }));
         let answer = self.until(|line| line["id"] == 2 && line.get("method").is_none());
         assert!(answer.get("error").is_none(), "{answer}");
+    }
+
+    /// Sends a prompt in a session and waits for the end of its turn.
+    pub(crate) fn prompt(&mut self, session: &str, text: &str) {
+        let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
+        self.say(&json!({ "id": 3, "method": "session/prompt", "params": params }));
+        let answer = self.until(|line| line["id"] == 3 && line.get("method").is_none());
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     }
 
     /// Allows what is asked under this title, once it is.

@@ -143,16 +143,64 @@ fn what_is_broken_is_found() {
     assert!(said.err.contains("parlor.db") && said.err.contains("`parlor doctor`"), "{said:#?}");
 }
 
-#[test]
-fn a_damaged_journal_is_no_reason_to_give_up_the_database() {
-    let mut place = Place::served();
-    place.begin("say fine");
-    place.stop();
-    fs::write(place.data().join("parlor.db.journal"), "this is no journal at all").unwrap();
+/// Checks that `doctor` fails because of a damaged journal that is kept, and because of nothing else.
+fn finds_damaged_journal(place: &Place, part: &str) {
     let report = place.run(&["doctor", "--json"]).ended(1).json();
-    let check = named(&report["checks"], "database");
-    let hint = check["hint"].as_str().unwrap();
-    assert!(hint.contains("move the journal away") && !hint.contains("begins a new one"), "{check}");
+    let failed: Vec<_> =
+        report["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "fail").collect();
+    let [check] = failed[..] else { panic!("{report}") };
+    assert_eq!(check["name"], "journal");
+    let (message, hint) = (check["message"].as_str().unwrap(), check["hint"].as_str().unwrap());
+    assert!(message.contains("parlor.db.journal.damaged-1: ") && message.contains(part), "{check}");
+    assert!(hint.contains("delete the file"), "{check}");
+}
+
+#[test]
+fn a_damaged_journal_is_found_until_it_is_deleted_and_the_sessions_can_be_used() {
+    let mut place = Place::served();
+    let id = place.begin("say fine");
+    place.stop();
+    let kept = place.data().join("parlor.db.journal.damaged-1");
+    fs::write(place.data().join("parlor.db.journal"), "this is no journal at all").unwrap();
+    for _ in 0..2 {
+        finds_damaged_journal(&place, "its header is damaged");
+    }
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "this is no journal at all");
+    place.serve(&[]);
+    place.run(&["prompt", &id, "say again"]).done();
+    finds_damaged_journal(&place, "its header is damaged");
+    fs::remove_file(kept).unwrap();
+    place.run(&["doctor"]).done();
+}
+
+#[test]
+fn a_server_says_that_the_journal_of_one_that_was_killed_is_damaged_and_goes_on() {
+    let mut place = Place::served();
+    let id = place.begin("say fine");
+    let mut editor = Editor::start(&place);
+    editor.load(&id);
+    editor.prompt(&id, "say before");
+    place.run(&["show", &id]).done();
+    // Nothing gets from the journal to the database any more.
+    let held = rusqlite::Connection::open(place.data().join("parlor.db")).unwrap();
+    held.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let journal = place.data().join("parlor.db.journal");
+    let first = fs::read(&journal).unwrap();
+    editor.prompt(&id, "say damaged");
+    editor.prompt(&id, "say behind the damage");
+    place.kill();
+    drop(held);
+    let mut bytes = fs::read(&journal).unwrap();
+    let end = first.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end + 30] ^= 1;
+    fs::write(&journal, &bytes).unwrap();
+    place.serve(&[]);
+    let log = fs::read_to_string(place.data().join("log/parlor.log")).unwrap();
+    assert!(log.contains("the journal of the last changes is damaged: the record at byte "), "{log}");
+    finds_damaged_journal(&place, "whole record");
+    let said = place.run(&["show", &id]).done();
+    assert!(said.out.contains("before") && !said.out.contains("damage"), "{said:#?}");
+    place.run(&["prompt", &id, "say again"]).done();
 }
 
 #[test]
