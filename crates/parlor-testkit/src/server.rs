@@ -248,6 +248,11 @@ impl Server {
         self.process.as_ref().expect("the server runs").id()
     }
 
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.socket()
+    }
+
     /// The address of its HTTP listener.
     pub fn address(&self) -> &str {
         self.address.as_deref().expect("the server listens on a port")
