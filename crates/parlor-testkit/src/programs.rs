@@ -33,10 +33,6 @@ impl Profile {
 }
 
 /// The path of the test agent's program, which is up to date.
-///
-/// # Panics
-///
-/// If it cannot be built.
 pub fn test_agent() -> &'static str {
     static PATH: LazyLock<String> = LazyLock::new(|| {
         // What the agent does not need takes long to build.
@@ -48,10 +44,6 @@ pub fn test_agent() -> &'static str {
 }
 
 /// The path of an example of any package, which is up to date.
-///
-/// # Panics
-///
-/// If the examples cannot be built, or there is none of this name.
 pub fn example(name: &str) -> String {
     static BUILT: LazyLock<HashMap<String, PathBuf>> = LazyLock::new(|| {
         let built = cargo_build(&["--quiet", "--workspace", "--examples"], Profile::current());

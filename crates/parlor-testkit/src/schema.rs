@@ -6,11 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Checks a line that a peer of this dialect sends; `method` is the one of the request that a response answers.
-///
-/// # Panics
-///
-/// If the line is not what the published types allow.
+/// Checks that a line that a peer of this dialect sends is what the published types allow. `method` is the one of the
+/// request that a response answers.
 pub fn check(dialect: Dialect, line: &Value, method: Option<&str>) {
     let is_v1 = dialect == Dialect::V1;
     if let Some(called) = line["method"].as_str() {

@@ -1,16 +1,17 @@
 //! The help of the commands.
 
 use expect_test::expect;
+use parlor_testkit::scenario::Scenario;
 
-use crate::place::Place;
+use crate::PARLOR;
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is the text of the help")]
 fn the_commands_explain_themselves() {
-    let place = Place::new();
+    let scenario = Scenario::new(PARLOR);
     let help = |command: &str| {
-        let said = place.run(&[command, "--help"]).done();
-        said.out.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
+        let said = scenario.run(&[command, "--help"]).success();
+        said.stdout.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
     };
     expect![[r#"
         List sessions, the latest first

@@ -1,22 +1,27 @@
-//! What a client knows of a session, so that it can be compared with what others know.
+//! The transcript of a session as a client has it, so that it can be compared with those of others.
 
 use std::time::Instant;
 
-use parlor_dialect::view;
+use parlor_dialect::{Fold, view};
 use serde_json::Value;
 
-use crate::client::Client;
-use crate::server::PATIENCE;
+use super::Client;
+use crate::wait::TIMEOUT;
 
 impl Client {
-    /// The whole session as the client knows it.
-    pub(crate) fn view(&self, session: &str) -> Value {
-        let fold = self.folds.get(session).expect("the session was heard of");
+    /// The session as its updates describe it, if the client received any.
+    pub fn fold(&self, session: &str) -> Option<&Fold> {
+        self.folds.get(session)
+    }
+
+    /// The whole session as JSON.
+    pub fn view(&self, session: &str) -> Value {
+        let fold = self.folds.get(session).expect("the client received updates of the session");
         serde_json::from_str(view::transcript(fold.transcript()).as_str()).unwrap()
     }
 
-    /// The messages and tool calls of a session, one a line, as everybody must know them.
-    pub(crate) fn transcript(&self, session: &str) -> Vec<String> {
+    /// The messages and tool calls of a session, one a line: the same for all clients.
+    pub fn transcript(&self, session: &str) -> Vec<String> {
         if !self.folds.contains_key(session) {
             return Vec::new();
         }
@@ -24,7 +29,7 @@ impl Client {
         let list = |name: &str| view[name].as_array().unwrap().clone();
         let find = |list: &[Value], key: &str, id: &Value| {
             let found: Vec<_> = list.iter().filter(|entry| entry[key] == *id).collect();
-            assert_eq!(found.len(), 1, "an id names one thing: {found:?}");
+            assert_eq!(found.len(), 1, "an id names one entry: {found:?}");
             found[0].clone()
         };
         let (messages, calls) = (list("messages"), list("toolCalls"));
@@ -47,28 +52,28 @@ impl Client {
         lines.collect()
     }
 
-    /// Listens until it knows a session as it truly is.
-    pub(crate) fn comes_to(&mut self, session: &str, truth: &[String]) {
+    /// Receives messages until its transcript of a session is this one, without the prompts that v1 does not send back.
+    pub fn wait_for_transcript(&mut self, session: &str, transcript: &[String]) {
         let own = |line: &&String| {
             let is_own = |text: &String| line.ends_with(&format!(": {text}"));
-            !(line.starts_with("user_message") && self.own.iter().any(is_own))
+            !(line.starts_with("user_message") && self.own_prompts.iter().any(is_own))
         };
-        let truth: Vec<_> = truth.iter().filter(own).cloned().collect();
-        let deadline = Instant::now() + PATIENCE;
-        while self.transcript(session) != truth {
+        let wanted: Vec<_> = transcript.iter().filter(own).cloned().collect();
+        let deadline = Instant::now() + TIMEOUT;
+        while self.transcript(session) != wanted {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.ears.recv_timeout(left) {
-                Ok(line) => self.hear_all(&line),
+            match self.reader.recv_timeout(left) {
+                Ok(line) => self.receive_all(&line),
                 Err(error) => {
-                    assert_eq!(self.transcript(session), truth, "{error}");
+                    assert_eq!(self.transcript(session), wanted, "{error}");
                 }
             }
         }
     }
 
-    /// The last message of the agent that ends like this, once there is one. Later messages may have come with it.
-    pub(crate) fn hears(&mut self, session: &str, end: &str) -> String {
-        self.until(&format!("the agent says {end}"), |client| {
+    /// Waits for a message of the agent that ends like this: the last one. Later messages may have come with it.
+    pub fn wait_for_message(&mut self, session: &str, end: &str) -> String {
+        self.wait_for(&format!("a message that ends with {end}"), |client| {
             let is_it = |line: &String| line.starts_with("agent_message") && line.ends_with(end);
             client.transcript(session).into_iter().rfind(is_it)
         })
