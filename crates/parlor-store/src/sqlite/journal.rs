@@ -234,16 +234,18 @@ pub(super) fn damage_of(bytes: &[u8]) -> Option<Damage> {
     };
     let (mut place, mut position) = (HEADER, base);
     loop {
-        // Commits of the database leave zeros before the next record.
-        let next = match record(bytes.get(place..).unwrap_or_default(), position) {
-            Some(record) => Some(place + record.size),
-            None => Later::find(bytes, place, position)
-                .filter(|later| later.follows_zeros)
-                .map(|later| later.place),
+        let rest = bytes.get(place..).unwrap_or_default();
+        let size = match record(rest, position) {
+            Some(record) => decode_batch(record.batch).map(|_| record.size),
+            // Commits of the database leave zeros before the next record.
+            None => {
+                let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+                (1..=zeros).find(|zeros| record(&rest[*zeros..], position + *zeros as u64).is_some())
+            }
         };
-        let Some(next) = next else { return damage_at(bytes, place, position) };
-        position += (next - place) as u64;
-        place = next;
+        let Some(size) = size else { return damage_at(bytes, place, position) };
+        position += size as u64;
+        place += size;
     }
 }
 
@@ -265,9 +267,7 @@ fn damage_at(bytes: &[u8], place: usize, position: u64) -> Option<Damage> {
 
 /// Whole records at or behind a place.
 struct Later {
-    /// Where the first one begins.
-    place: usize,
-    /// Whether there are only zeros before it.
+    /// Whether there are only zeros before the first one.
     follows_zeros: bool,
     count: usize,
     /// How far the journal was synced when they were written.
@@ -287,7 +287,7 @@ impl Later {
             };
             let later = found.get_or_insert_with(|| {
                 let follows_zeros = bytes[from..place].iter().all(|byte| *byte == 0);
-                Self { place, follows_zeros, count: 0, synced: 0 }
+                Self { follows_zeros, count: 0, synced: 0 }
             });
             later.count += 1;
             later.synced = later.synced.max(record.synced);

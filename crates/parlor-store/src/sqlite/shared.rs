@@ -46,6 +46,9 @@ const MOST_ROUNDS: usize = 16;
 const FOLD_AFTER: Duration = Duration::from_millis(100);
 const FOLD_BYTES: usize = 1 << 20;
 
+/// How many bytes of memory stay for the records of the next batches.
+const KEPT_RECORDS: usize = 1 << 20;
+
 /// When folding failed, how long until it is tried again without being asked.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -298,7 +301,14 @@ impl Shared {
         for job in group.iter().filter(|job| !job.batch.writes.is_empty()) {
             position = journal::encode(&job.batch, position, synced, &mut appender.records);
         }
-        if appender.records.is_empty() { Ok(()) } else { appender.journal.append(&appender.records) }
+        if appender.records.is_empty() {
+            return Ok(());
+        }
+        let appended = appender.journal.append(&appender.records);
+        if appender.records.capacity() > KEPT_RECORDS {
+            appender.records = Vec::new();
+        }
+        appended
     }
 
     /// Writes batches to the database, after all that is in the journal, and reports them.

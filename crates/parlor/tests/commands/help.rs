@@ -303,7 +303,7 @@ fn the_commands_explain_themselves() {
         Look for what is wrong
 
         Looks at the data directory, the database, the sessions in it, the server, the configuration and the
-        agents, and tries the default agent. Nothing is changed. The exit code is 1 if something fails.
+        agents, and tries the default agent. No session is changed. The exit code is 1 if something fails.
 
         Usage: parlor doctor [OPTIONS]
 
