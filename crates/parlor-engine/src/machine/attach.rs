@@ -237,6 +237,7 @@ impl SessionMachine {
         if !self.seats.contains_key(&client) {
             self.owed.push((client, line));
         } else if closes {
+            self.withdraw_prompts(client);
             self.say_last(client, line, Some(ended));
         } else {
             self.say_at(client, line, Some(ended));

@@ -143,6 +143,7 @@ enum Pending {
 }
 
 /// Offsets in the broadcast buffers at points of one step.
+#[derive(Default)]
 struct StepMarks {
     /// Before all changes.
     before: Marks,

@@ -164,6 +164,16 @@ impl SessionMachine {
         self.say_at(client, line, place);
     }
 
+    /// Answers the prompts of a client that closes the session and whose turns go on: an agent may take a prompt that was
+    /// withdrawn.
+    pub(super) fn withdraw_prompts(&mut self, client: ClientId) {
+        let left = self.prompts.iter().filter(|(_, (by, _))| *by == client);
+        let left: Vec<_> = left.map(|(prompt, _)| *prompt).collect();
+        for prompt in left {
+            self.settle(prompt, client, &Settled::Withdrawn { by: Some(client) }, &StepMarks::default());
+        }
+    }
+
     /// How the sender of a prompt is told that it was withdrawn.
     fn withdrawn_by(&self, by: Option<ClientId>, sender: ClientId) -> String {
         let Some(by) = by.filter(|by| *by != sender) else { return "the prompt was withdrawn".to_owned() };

@@ -3,3 +3,4 @@
 mod stage;
 
 mod attaching;
+mod closing;
