@@ -236,6 +236,7 @@ impl SessionMachine {
         let line = Frame::response(&id, &Object::default());
         if !self.seats.contains_key(&client) {
             self.owed.push((client, line));
+            self.resume_deferred(client);
         } else if closes {
             self.withdraw_prompts(client);
             self.say_last(client, line, Some(ended));
@@ -262,6 +263,11 @@ impl SessionMachine {
         self.seats.remove(&client);
         self.answer_without(client);
         self.prompts.retain(|_, (by, _)| *by != client);
+        self.resume_deferred(client);
+    }
+
+    /// A client is told that the session is closed: its calls since then are handled next.
+    fn resume_deferred(&mut self, client: ClientId) {
         let deferred = self.leaving.deferred.extract_if(.., |event| event.is_of(client));
         self.pending.extend(deferred.map(Pending::Event));
     }

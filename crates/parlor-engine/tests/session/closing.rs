@@ -2,7 +2,7 @@
 
 use parlor_dialect::Dialect::{V1, V2};
 use parlor_engine::{AgentCall, AgentEpoch, AgentEvent, ClientCall, Event, ReplayFrom, json};
-use parlor_session::session::PromptId;
+use parlor_session::session::{ClientId, PromptId};
 use parlor_wire::RequestId;
 
 use crate::stage::{Stage, attaches, calls, prompts};
@@ -19,4 +19,21 @@ fn a_prompt_that_the_agent_accepts_after_the_last_client_closed_is_answered_befo
         AgentEvent::Response(AgentCall::Prompt(PromptId(1)), Ok(json::json(r#"{"messageId":"u"}"#)));
     stage.happens([Event::Agent(AgentEpoch(1), accepted)]);
     assert_eq!(stage.responses(1), ["2", "3"]);
+}
+
+#[test]
+fn calls_after_a_close_by_a_client_that_is_not_attached_are_answered() {
+    let mut stage = Stage::new(V1);
+    stage.happens([attaches(1, V1, 1, ReplayFrom::New)]);
+    stage.happens([prompts(1, V1, 2, "hi")]);
+    // The turn goes on without a client.
+    stage.happens([Event::Disconnected(ClientId(1))]);
+    let close = calls(2, V1, ClientCall::Close { id: RequestId::from(1) });
+    let status = calls(2, V1, ClientCall::Status { id: RequestId::from(2) });
+    stage.happens([close, status]);
+    assert!(stage.responses(2).is_empty());
+    let ended = Ok(json::json(r#"{"stopReason":"cancelled"}"#));
+    let ended = AgentEvent::Response(AgentCall::Prompt(PromptId(1)), ended);
+    stage.happens([Event::Agent(AgentEpoch(1), ended)]);
+    assert_eq!(stage.responses(2), ["1", "2"]);
 }
