@@ -22,6 +22,8 @@ pub(super) struct Replica {
     pub(super) incarnation: u64,
     /// The queue of prompts, as it was last told.
     pub(super) queue: Option<Value>,
+    /// The same, as it is told with a replay that is not over.
+    queue_anew: Option<Value>,
     /// The text marks of each message since it was last sent as a whole, to find text that is sent twice.
     chunks: Vec<(String, u64)>,
     /// The messages that were sent as a whole since the replay began.
@@ -64,6 +66,7 @@ impl Replica {
             phase: Phase::Detached,
             incarnation: 0,
             queue: None,
+            queue_anew: None,
             chunks: Vec::new(),
             wholes: Vec::new(),
         }
@@ -106,6 +109,7 @@ impl Replica {
         let was_attached = self.is_attached();
         let anew = matches!(from, From::Start | From::Message(_)).then(|| Box::new(self.blank()));
         self.wholes.clear();
+        self.queue_anew = None;
         if anew.is_some() {
             self.chunks.clear();
         }
@@ -127,8 +131,14 @@ impl Replica {
         };
         let told = result["_meta"]["parlor/seq"].as_u64();
         match (from, anew) {
-            (From::Start, Some(fold)) => self.reset(*fold, 0),
-            (From::Message(_), Some(fold)) => self.reset(*fold, floor.unwrap_or(u64::MAX)),
+            (From::Start, Some(fold)) => {
+                self.reset(*fold, 0);
+                self.queue = self.queue_anew.take();
+            }
+            (From::Message(_), Some(fold)) => {
+                self.reset(*fold, floor.unwrap_or(u64::MAX));
+                self.queue = self.queue_anew.take();
+            }
             (From::After(_), _) => {}
             (From::Now, _) if was_attached && self.incarnation == incarnation => {}
             (From::Now, _) => {
@@ -177,17 +187,18 @@ impl Replica {
         let fold = match &mut self.phase {
             Phase::Attaching { anew: Some(fold), .. } if is_replay => fold,
             // What happened before it was attached will be told again.
-            Phase::Attaching { anew: Some(_), .. } => return None,
             Phase::Attaching { from: From::After(_), request, .. } if *request != tag.attach => return None,
             Phase::Attaching { .. } | Phase::Attached | Phase::Detached => &mut self.fold,
         };
         if let Some(queue) = queue {
-            self.queue = Some(queue.clone());
+            let known = if is_replay { &mut self.queue_anew } else { &mut self.queue };
+            *known = Some(queue.clone());
             self.seq = if self.is_attached() { seq } else { self.seq };
             return None;
         }
         let taken = fold.line(line);
-        let problem = self.sent_twice(update, is_replay);
+        let is_before = matches!(self.phase, Phase::Attaching { anew: Some(_), .. }) && !is_replay;
+        let problem = if is_before { None } else { self.sent_twice(update, is_replay) };
         if let Err(error) = taken {
             return Some(format!("the update cannot be read: {error}"));
         }

@@ -162,7 +162,7 @@ impl World {
         let Some(mut output) = shell.in_flight.take() else { return };
         match result {
             Ok(()) => {
-                self.tokens.stored(&std::mem::take(&mut shell.tokens));
+                self.tokens.handled(&std::mem::take(&mut shell.tokens));
                 shell.machine.on_stored(output.seq);
             }
             Err(reason) => output = shell.machine.on_store_failed(output, reason),
