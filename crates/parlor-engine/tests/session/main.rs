@@ -4,3 +4,4 @@ mod stage;
 
 mod attaching;
 mod closing;
+mod failing;

@@ -11,7 +11,8 @@ use parlor_engine::rows::{Batch, SessionRow};
 use parlor_engine::stored::StoredSession;
 use parlor_engine::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo, Event,
-    IdGen, Now, OpenedAgent, Outgoing, QueueLimits, ReplayFrom, SessionConfig, SessionLookup, SessionMachine,
+    IdGen, Now, OpenedAgent, Outgoing, Output, QueueLimits, ReplayFrom, SessionConfig, SessionLookup,
+    SessionMachine,
 };
 use parlor_json::{Json, Object};
 use parlor_session::UnixMillis;
@@ -63,11 +64,31 @@ impl Stage {
 
     /// Handles events that happened together, and stores what comes of it.
     pub(crate) fn happens(&mut self, events: impl IntoIterator<Item = Event>) {
-        let now = Now { monotonic: self.now, wall: UnixMillis(0) };
-        let full = self.full.borrow().clone();
-        let mut output = self.machine.handle(events, now, &|client| !full.contains(&client.0));
+        let mut output = self.handle(events);
         self.machine.on_stored(output.seq);
         self.batches.push(std::mem::take(&mut output.batch));
+        self.release(output);
+        if self.machine.has_pending() {
+            self.happens([]);
+        }
+    }
+
+    /// Handles events whose batch cannot be stored.
+    pub(crate) fn fails(&mut self, events: impl IntoIterator<Item = Event>) {
+        let output = self.handle(events);
+        let output = self.machine.on_store_failed(output, "the disk is full");
+        self.release(output);
+        let output = self.machine.finish([]);
+        self.release(output);
+    }
+
+    fn handle(&mut self, events: impl IntoIterator<Item = Event>) -> Output {
+        let now = Now { monotonic: self.now, wall: UnixMillis(0) };
+        let full = self.full.borrow().clone();
+        self.machine.handle(events, now, &|client| !full.contains(&client.0))
+    }
+
+    fn release(&mut self, output: Output) {
         for delivery in output.sends {
             let to = delivery.to.0;
             match delivery.what {
@@ -83,9 +104,6 @@ impl Stage {
             }
         }
         self.commands.extend(output.agent);
-        if self.machine.has_pending() {
-            self.happens([]);
-        }
     }
 
     /// The send queue of a client is full, or has room again.
