@@ -362,7 +362,7 @@ impl World {
                     replica.attached(result, tag.incarnation, floor);
                 }
             }
-            (What::Close, Some(session)) => self.people[person].replica(&session).detach(),
+            (What::Close, Some(session)) => self.people[person].replica(&session).closed(),
             (What::New | What::Attach(_) | What::Prompt(_) | What::Close | What::Other(_), _) => {}
         }
     }

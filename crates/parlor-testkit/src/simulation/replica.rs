@@ -88,7 +88,16 @@ impl Replica {
         matches!(self.phase, Phase::Detached)
     }
 
-    /// The connection is gone, or the session was closed.
+    /// The session was closed. A request to be attached that was made since then is still to be answered.
+    pub(super) fn closed(&mut self) {
+        match &mut self.phase {
+            Phase::Attaching { was_attached, .. } => *was_attached = false,
+            Phase::Attached | Phase::Detached => self.phase = Phase::Detached,
+        }
+        self.queue = None;
+    }
+
+    /// The connection is gone.
     pub(super) fn detach(&mut self) {
         self.phase = Phase::Detached;
         self.queue = None;
@@ -124,11 +133,11 @@ impl Replica {
 
     /// The request to be attached was answered. `floor` is the change before the message that was asked for.
     pub(super) fn attached(&mut self, result: &Value, incarnation: u64, floor: Option<u64>) {
-        let Phase::Attaching { from, was_attached, anew, .. } =
-            std::mem::replace(&mut self.phase, Phase::Attached)
-        else {
+        if !self.is_attaching() {
             return;
-        };
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Attached);
+        let Phase::Attaching { from, was_attached, anew, .. } = phase else { return };
         let told = result["_meta"]["parlor/seq"].as_u64();
         match (from, anew) {
             (From::Start, Some(fold)) => {
@@ -178,6 +187,7 @@ impl Replica {
             // It is attached because it said something, and knows nothing of what was.
             let blank = self.blank();
             self.chunks.clear();
+            self.queue = None;
             self.reset(blank, seq.unwrap_or(u64::MAX));
             self.phase = Phase::Attached;
             self.incarnation = tag.incarnation;

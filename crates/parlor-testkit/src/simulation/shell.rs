@@ -258,6 +258,9 @@ impl World {
                 events.push(Event::AgentReady(Err(error)));
             }
             Message::AgentReady(Ok(restored)) => {
+                if restored.refused.is_some() {
+                    self.ledger.session_ended(key, "the agent did not accept the settings");
+                }
                 let (epoch, is_alive) = (restored.epoch, self.processes[restored.place.process].is_alive);
                 let opened = self.bind(key, restored);
                 events.push(Event::AgentReady(Ok(Box::new(opened))));
