@@ -413,6 +413,15 @@ impl SessionMachine {
                 let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
                 self.refuse_event(&Event::Agent(epoch, event), &error);
             }
+            Event::Agent(
+                epoch,
+                AgentEvent::Request { id, method, .. } | AgentEvent::FileAllowed { id, method, .. },
+            ) if self.agent.is_none() && method != live::SETTLED => {
+                // The session released the agent before it got the request. The next agent must not get the answer.
+                let error = RpcError::new(code::INTERNAL_ERROR, "the session has released the agent");
+                let reply = Err(json::error_object(&error));
+                self.output.agent.push((epoch, AgentCommand::Respond { id, reply }));
+            }
             Event::Agent(_, event) => self.on_agent_event(event),
             Event::Begun { agent, replay } => self.begin(*agent, replay),
             Event::AgentReady(restored) => self.agent_ready(restored.map(|restored| *restored)),

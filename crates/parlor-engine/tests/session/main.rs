@@ -2,6 +2,7 @@
 
 mod stage;
 
+mod agents;
 mod attaching;
 mod closing;
 mod failing;
