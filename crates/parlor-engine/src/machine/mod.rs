@@ -71,6 +71,8 @@ pub struct SessionMachine {
     agent: Option<AgentLink>,
     /// The incarnation of the agent that is there, or was there last.
     epoch: AgentEpoch,
+    /// Whether the updates of an adopted session are being taken, before the session has its agent.
+    is_adopting: bool,
     /// Since when the agent's session is being restored.
     starting: Option<Duration>,
     /// The settings that the agent did not accept again, until the sender of a prompt was told.
@@ -181,6 +183,7 @@ impl SessionMachine {
             stream: None,
             agent: None,
             epoch: AgentEpoch::NONE,
+            is_adopting: false,
             starting: None,
             refused_settings: None,
             hand_over: false,

@@ -27,3 +27,15 @@ fn a_request_of_an_agent_that_was_released_is_put_to_nobody() {
     });
     assert_eq!(answers.collect::<Vec<_>>(), [(1, true)]);
 }
+
+#[test]
+fn an_agent_that_was_released_cannot_make_the_session_busy() {
+    let mut stage = Stage::new(V2);
+    stage.happens([attaches(1, V2, 1, ReplayFrom::New)]);
+    stage.happens([calls(1, V2, ClientCall::Close { id: RequestId::from(2) })]);
+    stage.says(&[r#"{"sessionUpdate":"state_update","state":"running"}"#]);
+    assert!(!stage.machine.session().is_busy());
+    stage.take_sent(1);
+    stage.happens([calls(1, V2, ClientCall::Close { id: RequestId::from(3) })]);
+    assert_eq!(stage.responses(1), ["3"]);
+}
