@@ -367,10 +367,6 @@ impl SessionMachine {
             }
             if !requests.is_empty() {
                 self.pending.push_back(Pending::CaughtUp(id));
-            } else if wants_seq {
-                // Only now it has all up to this change.
-                let line = live::update_line(&self.id, NOTHING_NEW, Some(told));
-                self.output.sends.push(Delivery::new(id, Frame::updates(line)));
             }
             let upto = leaves_after.unwrap_or(transcript.seq());
             if leaves_after.is_some_and(|last| told >= last) {
@@ -387,9 +383,15 @@ impl SessionMachine {
                 *reading = Reading::new(told, upto).without(in_answer);
             }
             let due = seat.due(told);
+            let has_updates = due.iter().any(Outgoing::is_update);
             self.output
                 .sends
                 .extend(due.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
+            if wants_seq && (requests.is_empty() || has_updates) {
+                // Only now it has all up to this change, and what was said to it alone has no number.
+                let line = live::update_line(&self.id, NOTHING_NEW, Some(told));
+                self.output.sends.push(Delivery::new(id, Frame::updates(line)));
+            }
         }
     }
 }

@@ -50,6 +50,7 @@ use crate::{
 };
 
 /// One live session.
+#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
 pub struct SessionMachine {
     id: SessionId,
     session: Session,

@@ -242,8 +242,9 @@ impl SessionMachine {
             r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/queue":[{}]}}}}"#,
             list.join(",")
         );
-        let wants_seq = self.seats.get(&client).is_some_and(|seat| seat.client.wants_seq);
-        let seq = wants_seq.then(|| self.session.transcript().seq());
+        // A client that catches up is sent this when it knows more than it would say.
+        let is_numbered = self.seats.get(&client).is_some_and(|seat| seat.client.wants_seq && seat.is_live());
+        let seq = is_numbered.then(|| self.session.transcript().seq());
         self.say(client, Frame::updates(live::update_line(&self.id, &update, seq)));
     }
 }

@@ -21,9 +21,9 @@ fn a_request_of_an_agent_that_was_released_is_put_to_nobody() {
     stage.happens([prompts(1, V2, 3, "go on"), Event::Agent(AgentEpoch(1), request)]);
     stage.happens([Event::AgentReady(Ok(Box::new(opened(V2, 2))))]);
     assert!(stage.take_sent(1).iter().all(|line| !line.contains("session/request_permission")));
-    let answers = stage.commands.iter().filter_map(|(epoch, command)| match command {
-        AgentCommand::Respond { reply, .. } => Some((epoch.0, reply.is_err())),
-        _ => None,
+    let answers = stage.commands.iter().filter_map(|(epoch, command)| {
+        let AgentCommand::Respond { reply, .. } = command else { return None };
+        Some((epoch.0, reply.is_err()))
     });
     assert_eq!(answers.collect::<Vec<_>>(), [(1, true)]);
 }

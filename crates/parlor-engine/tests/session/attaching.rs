@@ -3,7 +3,7 @@
 use parlor_dialect::Dialect::{V1, V2};
 use parlor_engine::ReplayFrom;
 
-use crate::stage::{Stage, attaches, said};
+use crate::stage::{Stage, attaches, prompts, said};
 
 #[test]
 fn a_client_that_attaches_again_before_its_first_response_gets_both_responses() {
@@ -31,4 +31,29 @@ fn a_live_client_that_attaches_again_is_sent_what_happened_right_before() {
         assert!(sent[0].contains(r#""text":"hi""#), "{sent:?}");
         assert!(sent[1].contains(r#""id":2"#), "{sent:?}");
     }
+}
+
+#[test]
+fn the_last_number_that_a_client_is_sent_when_it_caught_up_is_that_of_the_last_change() {
+    let mut stage = Stage::new(V1);
+    stage.happens([attaches(1, V2, 1, ReplayFrom::New)]);
+    stage.happens([prompts(1, V2, 2, "one")]);
+    stage.fills(1, true);
+    // The second prompt waits, which is told to the client alone, after some changes and before others.
+    let chunk =
+        r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"hi"}}"#;
+    stage.says(&[chunk]);
+    stage.happens([prompts(1, V2, 3, "two")]);
+    stage.says(&[chunk]);
+    stage.take_sent(1);
+    stage.fills(1, false);
+    let numbers: Vec<_> = stage.take_sent(1).iter().filter_map(|line| seq_of(line)).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    assert_eq!(numbers.last(), Some(&stage.machine.transcript().seq()));
+}
+
+/// The number of the change in an update.
+fn seq_of(line: &str) -> Option<u64> {
+    let (_, rest) = line.split_once(r#""parlor/seq":"#)?;
+    rest.trim_end_matches(['}', '\n']).parse().ok()
 }

@@ -139,9 +139,9 @@ impl Stage {
 
     /// The prompts that the agent was sent.
     pub(crate) fn prompts(&self) -> Vec<u64> {
-        let prompts = self.commands.iter().filter_map(|(_, command)| match command {
-            AgentCommand::Call { call: AgentCall::Prompt(prompt), .. } => Some(prompt.0),
-            _ => None,
+        let prompts = self.commands.iter().filter_map(|(_, command)| {
+            let AgentCommand::Call { call: AgentCall::Prompt(prompt), .. } = command else { return None };
+            Some(prompt.0)
         });
         prompts.collect()
     }
