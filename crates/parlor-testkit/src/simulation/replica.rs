@@ -17,6 +17,8 @@ pub(super) struct Replica {
     pub(super) floor: u64,
     /// The change up to which all is known, if that is known.
     pub(super) seq: Option<u64>,
+    /// The last number of a change that it was told since it was attached.
+    last_seq: u64,
     phase: Phase,
     /// Which task of the session it was told by.
     pub(super) incarnation: u64,
@@ -63,6 +65,7 @@ impl Replica {
             fold,
             floor: u64::MAX,
             seq: None,
+            last_seq: 0,
             phase: Phase::Detached,
             incarnation: 0,
             queue: None,
@@ -159,6 +162,7 @@ impl Replica {
         }
         self.incarnation = incarnation;
         self.seq = told.filter(|_| self.wants_seq);
+        self.last_seq = told.unwrap_or_default();
         self.wholes.clear();
         if self.dialect != Dialect::V1 {
             for (member, kind) in [
@@ -190,6 +194,7 @@ impl Replica {
             self.queue = None;
             self.reset(blank, seq.unwrap_or(u64::MAX));
             self.phase = Phase::Attached;
+            self.last_seq = 0;
             self.incarnation = tag.incarnation;
         }
         let is_replay =
@@ -203,8 +208,7 @@ impl Replica {
         if let Some(queue) = queue {
             let known = if is_replay { &mut self.queue_anew } else { &mut self.queue };
             *known = Some(queue.clone());
-            self.seq = if self.is_attached() { seq } else { self.seq };
-            return None;
+            return self.number(seq);
         }
         let taken = fold.line(line);
         let is_before = matches!(self.phase, Phase::Attaching { anew: Some(_), .. }) && !is_replay;
@@ -212,14 +216,19 @@ impl Replica {
         if let Err(error) = taken {
             return Some(format!("the update cannot be read: {error}"));
         }
-        let back = self.seq.zip(seq).filter(|(before, now)| now < before);
-        if self.is_attached() {
-            self.seq = seq;
+        self.number(seq).or(problem)
+    }
+
+    /// Takes the number of a change. Returns what is wrong with it, if anything is.
+    fn number(&mut self, seq: Option<u64>) -> Option<String> {
+        if !self.is_attached() {
+            return None;
         }
-        if let Some((before, now)) = back {
-            return Some(format!("the number of the change went from {before} back to {now}"));
-        }
-        problem
+        let last = self.last_seq;
+        self.seq = seq;
+        self.last_seq = seq.unwrap_or(last).max(last);
+        let now = seq.filter(|now| *now < last)?;
+        Some(format!("the number of the change went from {last} back to {now}"))
     }
 
     /// Looks whether an update repeats text of a message that the client has.
