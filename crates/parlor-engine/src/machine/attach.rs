@@ -83,6 +83,7 @@ impl SessionMachine {
             id,
             is_new: matches!(from, ReplayFrom::New | ReplayFrom::Forked(_)),
             is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
+            is_resumed: matches!(from, ReplayFrom::After(_)),
             notes: if let ReplayFrom::Forked(notes) = from { notes.clone() } else { Vec::new() },
         };
         if *from == ReplayFrom::Now
@@ -125,7 +126,7 @@ impl SessionMachine {
             &mut self.ids,
         );
         frames.into_iter().for_each(|frame| self.say(client, frame));
-        self.pending.push_back(Pending::CaughtUp(client));
+        self.pending.push_back(Pending::CaughtUp { client, is_resumed: false });
     }
 
     /// A client takes part without having asked for what was.
@@ -141,14 +142,13 @@ impl SessionMachine {
         self.take_part(client.id);
     }
 
-    /// The client was told what it missed.
-    pub(super) fn seated(&mut self, client: ClientId) {
+    /// The client was told what it missed. One that resumed may know prompts that do not wait any more.
+    pub(super) fn seated(&mut self, client: ClientId, is_resumed: bool) {
         let took_part = self.session.takes_part(client);
         self.take_part(client);
-        if took_part
-            && self.seats.get(&client).is_some_and(|seat| seat.client.is_driver)
-            && !self.session.held().is_empty()
-        {
+        let is_empty = self.session.held().is_empty();
+        let is_news = if is_empty { is_resumed } else { took_part };
+        if is_news && self.seats.get(&client).is_some_and(|seat| seat.client.is_driver) {
             self.tell_held_to(client);
         }
     }
@@ -366,7 +366,8 @@ impl SessionMachine {
                 );
             }
             if !requests.is_empty() {
-                self.pending.push_back(Pending::CaughtUp(id));
+                let is_resumed = requests.iter().any(|request| request.is_resumed);
+                self.pending.push_back(Pending::CaughtUp { client: id, is_resumed });
             }
             let upto = leaves_after.unwrap_or(transcript.seq());
             if leaves_after.is_some_and(|last| told >= last) {

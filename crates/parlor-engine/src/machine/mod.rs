@@ -141,8 +141,8 @@ pub enum SessionEnd {
 enum Pending {
     /// An event that came earlier.
     Event(Event),
-    /// A client was sent all that it missed and its response.
-    CaughtUp(ClientId),
+    /// A client was sent all that it missed and its response; whether it resumed from a change that it knew.
+    CaughtUp { client: ClientId, is_resumed: bool },
 }
 
 /// Offsets in the broadcast buffers at points of one step.
@@ -309,7 +309,7 @@ impl SessionMachine {
             match next {
                 next if self.end.is_some() => self.pending.push_back(next),
                 Pending::Event(event) => self.on_event(event),
-                Pending::CaughtUp(client) => self.seated(client),
+                Pending::CaughtUp { client, is_resumed } => self.seated(client, is_resumed),
             }
         }
         // Before the agent is sent anything that is not in the forks.
@@ -359,7 +359,7 @@ impl SessionMachine {
             }
             let pending = std::mem::take(&mut self.pending).into_iter().filter_map(|pending| match pending {
                 Pending::Event(event) => Some(event),
-                Pending::CaughtUp(_) => None,
+                Pending::CaughtUp { .. } => None,
             });
             let deferred = std::mem::take(&mut self.leaving.deferred);
             for event in pending.chain(deferred).chain(rest) {

@@ -60,6 +60,8 @@ pub(crate) struct Answer {
     pub(crate) is_new: bool,
     /// Whether the client wants to know nothing of what was.
     pub(crate) is_blank: bool,
+    /// Whether the client knows the session up to a change.
+    pub(crate) is_resumed: bool,
     /// What is to be noted in the metadata of the answer.
     pub(crate) notes: Vec<(&'static str, Json)>,
 }

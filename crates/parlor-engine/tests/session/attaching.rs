@@ -1,7 +1,8 @@
 //! Clients that attach, fall behind and catch up.
 
 use parlor_dialect::Dialect::{V1, V2};
-use parlor_engine::ReplayFrom;
+use parlor_engine::{Event, ReplayFrom};
+use parlor_session::session::{ClientId, Scope};
 
 use crate::stage::{Stage, attaches, prompts, said};
 
@@ -56,4 +57,21 @@ fn the_last_number_that_a_client_is_sent_when_it_caught_up_is_that_of_the_last_c
 fn seq_of(line: &str) -> Option<u64> {
     let (_, rest) = line.split_once(r#""parlor/seq":"#)?;
     rest.trim_end_matches(['}', '\n']).parse().ok()
+}
+
+#[test]
+fn a_driver_that_resumes_is_told_that_no_prompt_waits_any_more() {
+    let mut stage = Stage::new(V1);
+    stage.happens([attaches(1, V2, 1, ReplayFrom::New)]);
+    stage.happens([prompts(1, V2, 2, "one"), prompts(1, V2, 3, "two")]);
+    let seq = stage.machine.transcript().seq();
+    let queues = |stage: &mut Stage, client| -> Vec<String> {
+        stage.take_sent(client).into_iter().filter(|line| line.contains("parlor/queue")).collect()
+    };
+    assert!(queues(&mut stage, 1)[0].contains("two"));
+    stage.happens([Event::Disconnected(ClientId(1))]);
+    stage.happens([Event::CancelTurn { by: ClientId(9), scope: Scope::Session }]);
+    stage.happens([attaches(2, V2, 1, ReplayFrom::After(seq))]);
+    let told = queues(&mut stage, 2);
+    assert!(told.len() == 1 && told[0].contains(r#""parlor/queue":[]"#), "{told:?}");
 }
