@@ -97,13 +97,11 @@ impl Replica {
             Phase::Attaching { was_attached, .. } => *was_attached = false,
             Phase::Attached | Phase::Detached => self.phase = Phase::Detached,
         }
-        self.queue = None;
     }
 
     /// The connection is gone.
     pub(super) fn detach(&mut self) {
         self.phase = Phase::Detached;
-        self.queue = None;
     }
 
     fn blank(&self) -> Fold {
