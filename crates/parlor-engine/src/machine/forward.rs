@@ -83,7 +83,7 @@ impl SessionMachine {
 
     fn refuse(&mut self, forward: &Forward, error: &RpcError) {
         if let Some(id) = &forward.id {
-            self.say(forward.client.id, Frame::error(id, error));
+            self.say_to(forward.client.id, Frame::error(id, error));
         }
     }
 

@@ -1,11 +1,12 @@
 //! Clients that close the session.
 
 use parlor_dialect::Dialect::{V1, V2};
-use parlor_engine::{AgentCall, AgentEpoch, AgentEvent, ClientCall, Event, ReplayFrom, json};
+use parlor_engine::stored::StoredSession;
+use parlor_engine::{AgentCall, AgentEpoch, AgentEvent, ClientCall, Event, QueueLimits, ReplayFrom, json};
 use parlor_session::session::{ClientId, PromptId};
-use parlor_wire::RequestId;
+use parlor_wire::{RequestId, RpcError, code};
 
-use crate::stage::{Stage, attaches, calls, prompts};
+use crate::stage::{Stage, attaches, calls, object, prompts, row};
 
 #[test]
 fn a_prompt_that_the_agent_accepts_after_the_last_client_closed_is_answered_before_the_close() {
@@ -36,4 +37,16 @@ fn calls_after_a_close_by_a_client_that_is_not_attached_are_answered() {
     let ended = AgentEvent::Response(AgentCall::Prompt(PromptId(1)), ended);
     stage.happens([Event::Agent(AgentEpoch(1), ended)]);
     assert_eq!(stage.responses(2), ["1", "2"]);
+}
+
+#[test]
+fn a_call_that_waits_for_the_agent_is_answered_also_if_its_client_closed_the_session() {
+    let mut stage = Stage::stored(StoredSession::new(row()), QueueLimits::default());
+    stage.happens([attaches(1, V2, 1, ReplayFrom::Start)]);
+    let (id, method) = (Some(RequestId::from(2)), "_vendor/ask".to_owned());
+    stage.happens([calls(1, V2, ClientCall::Forward { id, method, params: object("{}") })]);
+    stage.happens([calls(1, V2, ClientCall::Close { id: RequestId::from(3) })]);
+    let error = RpcError::new(code::INTERNAL_ERROR, "the agent cannot be started");
+    stage.happens([Event::AgentReady(Err(error))]);
+    assert_eq!(stage.responses(1), ["1", "3", "2"]);
 }
