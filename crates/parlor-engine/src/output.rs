@@ -98,6 +98,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether these are updates.
+    pub fn is_update(&self) -> bool {
+        matches!(self, Self::Frame(frame) if *frame.kind() == FrameKind::Updates)
+    }
+
     /// Whether this takes no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

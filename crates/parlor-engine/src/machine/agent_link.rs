@@ -40,8 +40,10 @@ impl SessionMachine {
         self.decoder = Decoder::new(link.agent.dialect);
         if let Some(replay) = replay {
             // The agent replayed an adopted session.
+            self.is_adopting = true;
             replay.iter().for_each(|lines| self.on_updates(lines));
             std::mem::take(&mut early).into_iter().for_each(|event| self.on_agent_event(event));
+            self.is_adopting = false;
             self.flush_info();
             self.decoder.turn_boundary();
         }
@@ -192,6 +194,11 @@ impl SessionMachine {
                 return self.on_info(upsert, line);
             }
             update if live::is_notice(&update) => return self.broadcast_unstored(update, Some(line)),
+            Update::State(state) if self.is_released() && state.activity.is_busy() => {
+                // Nothing can end a turn of an agent that the session has not got.
+                self.losses.add(LossKind::UpdateRefused);
+                return;
+            }
             Update::State(_) => self.flush_info(),
             Update::Upsert { .. }
             | Update::Append { .. }
@@ -200,6 +207,11 @@ impl SessionMachine {
             | Update::Note { .. } => {}
         }
         self.step_update(decoded.update, decoded.naming, Some(line));
+    }
+
+    /// Whether an event of the agent comes after the session released it.
+    fn is_released(&self) -> bool {
+        self.agent.is_none() && !self.is_adopting
     }
 
     /// Decides the effects of the steps of this batch.

@@ -83,6 +83,7 @@ impl SessionMachine {
             id,
             is_new: matches!(from, ReplayFrom::New | ReplayFrom::Forked(_)),
             is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
+            is_resumed: matches!(from, ReplayFrom::After(_)),
             notes: if let ReplayFrom::Forked(notes) = from { notes.clone() } else { Vec::new() },
         };
         if *from == ReplayFrom::Now
@@ -125,7 +126,7 @@ impl SessionMachine {
             &mut self.ids,
         );
         frames.into_iter().for_each(|frame| self.send(client, frame));
-        self.pending.push_back(Pending::CaughtUp(client));
+        self.pending.push_back(Pending::CaughtUp { client, is_resumed: false });
     }
 
     /// Attaches a client without a replay, unless it is attached.
@@ -142,14 +143,13 @@ impl SessionMachine {
         self.subscribe(client.id);
     }
 
-    /// A client was sent its replay and the response.
-    pub(super) fn on_caught_up(&mut self, client: ClientId) {
+    /// A client was sent its replay and the response. One that resumed may know prompts that are not queued any more.
+    pub(super) fn on_caught_up(&mut self, client: ClientId, is_resumed: bool) {
         let took_part = self.session.takes_part(client);
         self.subscribe(client);
-        if took_part
-            && self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver)
-            && !self.session.held().is_empty()
-        {
+        let is_empty = self.session.held().is_empty();
+        let is_news = if is_empty { is_resumed } else { took_part };
+        if is_news && self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver) {
             self.send_queue_to(client);
         }
     }
@@ -241,7 +241,9 @@ impl SessionMachine {
         let line = Frame::response(&id, &Object::default());
         if !self.subscribers.contains_key(&client) {
             self.unattached_responses.push((client, line));
+            self.resume_deferred(client);
         } else if closes {
+            self.withdraw_prompts(client);
             self.send_last(client, line, Some(ended));
         } else {
             self.send_at(client, line, Some(ended));
@@ -267,6 +269,11 @@ impl SessionMachine {
         self.subscribers.remove(&client);
         self.answer_without_client(client);
         self.prompts.retain(|_, (by, _)| *by != client);
+        self.resume_deferred(client);
+    }
+
+    /// A client is told that the session is closed: its calls since then are handled next.
+    fn resume_deferred(&mut self, client: ClientId) {
         let deferred = self.closing.deferred.extract_if(.., |event| event.is_of(client));
         self.pending.extend(deferred.map(Pending::Event));
     }
@@ -375,11 +382,8 @@ impl SessionMachine {
                 );
             }
             if !requests.is_empty() {
-                self.pending.push_back(Pending::CaughtUp(id));
-            } else if wants_seq {
-                // Only now it has all up to this change.
-                let line = live::update_line(&self.id, NOTHING_NEW, Some(told));
-                self.output.sends.push(Delivery::new(id, Frame::updates(line)));
+                let is_resumed = requests.iter().any(|request| request.is_resumed);
+                self.pending.push_back(Pending::CaughtUp { client: id, is_resumed });
             }
             let upto = leaves_after.unwrap_or(transcript.seq());
             if leaves_after.is_some_and(|last| told >= last) {
@@ -396,9 +400,15 @@ impl SessionMachine {
                 *reading = Reading::new(told, upto).without(in_answer);
             }
             let due = subscriber.take_due(told);
+            let has_updates = due.iter().any(Outgoing::is_update);
             self.output
                 .sends
                 .extend(due.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
+            if wants_seq && (requests.is_empty() || has_updates) {
+                // Only now it has all up to this change, and what was said to it alone has no number.
+                let line = live::update_line(&self.id, NOTHING_NEW, Some(told));
+                self.output.sends.push(Delivery::new(id, Frame::updates(line)));
+            }
         }
     }
 }

@@ -83,7 +83,7 @@ impl SessionMachine {
 
     fn refuse_call(&mut self, forward: &WaitingCall, error: &RpcError) {
         if let Some(id) = &forward.id {
-            self.send(forward.client.id, Frame::error(id, error));
+            self.respond_to(forward.client.id, Frame::error(id, error));
         }
     }
 

@@ -51,6 +51,7 @@ use crate::{
 };
 
 /// One live session.
+#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
 pub struct SessionMachine {
     id: SessionId,
     session: Session,
@@ -72,6 +73,8 @@ pub struct SessionMachine {
     agent: Option<AgentLink>,
     /// The incarnation of the agent that is there, or was there last.
     epoch: AgentEpoch,
+    /// Whether the updates of an adopted session are being taken, before the session has its agent.
+    is_adopting: bool,
     /// Since when the agent's session is being restored.
     starting: Option<Duration>,
     /// The settings that the agent refused when it was restored, until a prompt was answered with that error.
@@ -139,11 +142,12 @@ pub enum SessionEnd {
 enum Pending {
     /// An event that came earlier.
     Event(Event),
-    /// A client was sent all that it missed and its response.
-    CaughtUp(ClientId),
+    /// A client was sent all that it missed and its response; whether it resumed from a change that it knew.
+    CaughtUp { client: ClientId, is_resumed: bool },
 }
 
 /// Offsets in the broadcast buffers at points of one step.
+#[derive(Default)]
 struct StepOffsets {
     /// Before all changes.
     before: BufferOffsets,
@@ -182,6 +186,7 @@ impl SessionMachine {
             stream: None,
             agent: None,
             epoch: AgentEpoch::NONE,
+            is_adopting: false,
             starting: None,
             refused_settings: None,
             needs_context: false,
@@ -306,7 +311,7 @@ impl SessionMachine {
             match next {
                 next if self.end.is_some() => self.pending.push_back(next),
                 Pending::Event(event) => self.on_event(event),
-                Pending::CaughtUp(client) => self.on_caught_up(client),
+                Pending::CaughtUp { client, is_resumed } => self.on_caught_up(client, is_resumed),
             }
         }
         // Before the agent is sent anything that is not in the forks.
@@ -356,7 +361,7 @@ impl SessionMachine {
             }
             let pending = std::mem::take(&mut self.pending).into_iter().filter_map(|pending| match pending {
                 Pending::Event(event) => Some(event),
-                Pending::CaughtUp(_) => None,
+                Pending::CaughtUp { .. } => None,
             });
             let deferred = std::mem::take(&mut self.closing.deferred);
             for event in pending.chain(deferred).chain(rest) {
@@ -413,6 +418,15 @@ impl SessionMachine {
             Event::Agent(epoch, event) if epoch < self.epoch => {
                 let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
                 self.refuse_event(&Event::Agent(epoch, event), &error);
+            }
+            Event::Agent(
+                epoch,
+                AgentEvent::Request { id, method, .. } | AgentEvent::FileAllowed { id, method, .. },
+            ) if self.agent.is_none() && method != live::SETTLED => {
+                // The session released the agent before it got the request. The next agent must not get the answer.
+                let error = RpcError::new(code::INTERNAL_ERROR, "the session has released the agent");
+                let reply = Err(json::error_object(&error));
+                self.output.agent.push((epoch, AgentCommand::Respond { id, reply }));
             }
             Event::Agent(_, event) => self.on_agent_event(event),
             Event::Begun { agent, replay } => self.on_begun(*agent, replay),

@@ -14,7 +14,7 @@ use super::{SessionEnd, SessionMachine};
 use crate::opening::RefusedSetting;
 use crate::rows::{Batch, SessionRow, Write};
 use crate::stored::{self, ALIASES, KEPT, OPENED};
-use crate::{Delivery, Frame, Output, json};
+use crate::{AgentCall, AgentCommand, Delivery, Frame, Output, json};
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
@@ -221,9 +221,14 @@ impl SessionMachine {
                 self.output.sends.push(Delivery::new(owed.0, Frame::error(id, &error)));
             }
         }
-        // The agent is sent nothing that is not stored.
-        let commands = std::mem::take(&mut output.agent).into_iter();
-        self.output.agent = commands.filter(|(_, command)| command.is_due_if_not_stored()).collect();
+        // The agent is sent nothing that is not stored, and no calls of clients.
+        for (epoch, command) in std::mem::take(&mut output.agent) {
+            if command.is_due_if_not_stored() {
+                self.output.agent.push((epoch, command));
+            } else if let AgentCommand::Call { call: AgentCall::Forwarded(call), .. } = &command {
+                self.output.sends.push(Delivery::new(call.client, Frame::error(&call.id, &error)));
+            }
+        }
         self.notify_agent("session/cancel");
         self.refuse_forks(output.forks, &error);
         // A server that stops goes on doing so.

@@ -173,6 +173,21 @@ impl SessionMachine {
         self.send_at(client, line, place);
     }
 
+    /// Answers the prompts of a client that closes the session and whose turns go on: an agent may take a prompt that was
+    /// withdrawn.
+    pub(super) fn withdraw_prompts(&mut self, client: ClientId) {
+        let left = self.prompts.iter().filter(|(_, (by, _))| *by == client);
+        let left: Vec<_> = left.map(|(prompt, _)| *prompt).collect();
+        for prompt in left {
+            self.respond_prompt(
+                prompt,
+                client,
+                &Settled::Withdrawn { by: Some(client) },
+                &StepOffsets::default(),
+            );
+        }
+    }
+
     /// The message for the sender of a withdrawn prompt.
     fn withdrawn_by(&self, by: Option<ClientId>, sender: ClientId) -> String {
         let Some(by) = by.filter(|by| *by != sender) else { return "the prompt was withdrawn".to_owned() };
@@ -241,8 +256,12 @@ impl SessionMachine {
             r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/queue":[{}]}}}}"#,
             list.join(",")
         );
-        let wants_seq = self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.wants_seq);
-        let seq = wants_seq.then(|| self.session.transcript().seq());
+        // A client that catches up is sent this when it knows more than it would say.
+        let is_numbered = self
+            .subscribers
+            .get(&client)
+            .is_some_and(|subscriber| subscriber.client.wants_seq && subscriber.is_live());
+        let seq = is_numbered.then(|| self.session.transcript().seq());
         self.send(client, Frame::updates(live::update_line(&self.id, &update, seq)));
     }
 }

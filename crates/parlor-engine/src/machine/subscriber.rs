@@ -60,6 +60,8 @@ pub(crate) struct AttachRequest {
     pub(crate) is_new: bool,
     /// Whether the client asked for no replay.
     pub(crate) is_blank: bool,
+    /// Whether the client knows the session up to a change.
+    pub(crate) is_resumed: bool,
     /// Keys for the metadata of the response.
     pub(crate) notes: Vec<(&'static str, Json)>,
 }

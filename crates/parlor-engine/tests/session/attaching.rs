@@ -6,7 +6,7 @@ use parlor_engine::{ClientCall, Event, ReplayFrom};
 use parlor_session::session::ClientId;
 use parlor_wire::RequestId;
 
-use crate::harness::{IDLE, RUNNING, Script, attach, chunk, lines, updates_of};
+use crate::harness::{IDLE, RUNNING, Script, chunk, lines};
 
 /// A session with one finished turn.
 fn with_a_turn() -> Script {
@@ -153,51 +153,4 @@ fn a_client_with_seqs_sees_them_grow() {
         agent_message_chunk {"messageId":"b","content":{"type":"text","text":"x"}} seq 8
     "#]]
     .assert_eq(&lines(&script.sent(2)));
-}
-
-/// The ids of the requests that were answered.
-fn responses(sent: &[String]) -> Vec<&str> {
-    sent.iter().filter_map(|line| line.split_once(" -> ")).map(|(id, _)| id).collect()
-}
-
-// Found by the simulation.
-#[test]
-fn a_client_that_attaches_again_before_its_first_response_gets_both_responses() {
-    for dialect in [Dialect::V1, Dialect::V2] {
-        for again in [ReplayFrom::Now, ReplayFrom::Start] {
-            let mut script = Script::new(Dialect::V2);
-            script.connect(1, dialect, "{}");
-            let first = script.client_event(1, attach(1, ReplayFrom::New));
-            let second = script.client_event(1, attach(2, again));
-            script.handle([first, second]);
-            assert_eq!(responses(&script.sent(1)), ["1", "2"]);
-        }
-    }
-}
-
-// Found by the simulation.
-#[test]
-fn a_live_client_that_attaches_again_is_sent_what_happened_right_before() {
-    for dialect in [Dialect::V1, Dialect::V2] {
-        let mut script = with_a_turn();
-        script.attach(2, dialect);
-        let said = Event::Agent(script.epoch, updates_of(&[&chunk("b", "right before")]));
-        let again = script.client_event(2, attach(9, ReplayFrom::Now));
-        script.handle([said, again]);
-        let sent = script.sent(2);
-        assert!(sent[0].contains("right before"), "{sent:?}");
-        assert_eq!(responses(&sent), ["9"]);
-    }
-}
-
-// Found by the simulation.
-#[test]
-fn a_prompt_that_the_agent_accepts_after_the_last_client_closed_is_answered_before_the_close() {
-    let mut script = Script::new(Dialect::V2);
-    script.attach(1, Dialect::V1);
-    script.prompt(1, 2, "Hello");
-    script.sent(1);
-    script.call(1, ClientCall::Close { id: RequestId::from(3) });
-    script.responds(0, r#"{"messageId":"u"}"#);
-    assert_eq!(responses(&script.sent(1)), ["2", "3"]);
 }

@@ -76,7 +76,10 @@ pub(super) struct Tag {
 pub(super) struct Made {
     pub(super) session: Option<SessionId>,
     pub(super) what: What,
+    /// Whether its response was sent.
     pub(super) is_answered: bool,
+    /// Whether the client has read its response.
+    pub(super) is_read: bool,
 }
 
 /// What a client asked for.
@@ -122,9 +125,14 @@ impl Connection {
         self.made.iter().filter(|(_, made)| !made.is_answered).map(|(id, made)| (*id, made))
     }
 
-    /// Whether a request about a session has no answer.
+    /// The requests that have no response as far as the client knows.
+    pub(super) fn open(&self) -> impl Iterator<Item = (u64, &Made)> {
+        self.made.iter().filter(|(_, made)| !made.is_read).map(|(id, made)| (*id, made))
+    }
+
+    /// Whether a request about a session has no response as far as the client knows.
     pub(super) fn waits_for(&self, session: &SessionId) -> bool {
-        self.unanswered().any(|(_, made)| made.session.as_ref() == Some(session))
+        self.open().any(|(_, made)| made.session.as_ref() == Some(session))
     }
 }
 
@@ -160,7 +168,7 @@ impl World {
         let connection = self.connections.get_mut(&client).expect("it is connected");
         connection.next_request += 1;
         let id = connection.next_request;
-        let made = Made { session: session.cloned(), what, is_answered: false };
+        let made = Made { session: session.cloned(), what, is_answered: false, is_read: false };
         connection.made.insert(id, made);
         connection.sessions.extend(session.cloned());
         id
@@ -329,10 +337,10 @@ impl World {
         is_error: bool,
         (frame, tag): (&Frame, Tag),
     ) {
-        let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
-        let Some((session, what)) = made.map(|made| (made.session.clone(), made.what.clone())) else {
-            return;
-        };
+        let made = self.connections.get_mut(&client).and_then(|connection| connection.made.get_mut(&id));
+        let Some(made) = made else { return };
+        made.is_read = true;
+        let (session, what) = (made.session.clone(), made.what.clone());
         let value: Value = serde_json::from_str(frame.as_str()).unwrap_or_default();
         let result = &value["result"];
         match (what, session) {
@@ -362,7 +370,7 @@ impl World {
                     replica.attached(result, tag.incarnation, floor);
                 }
             }
-            (What::Close, Some(session)) => self.people[person].replica(&session).detach(),
+            (What::Close, Some(session)) => self.people[person].replica(&session).closed(),
             (What::New | What::Attach(_) | What::Prompt(_) | What::Close | What::Other(_), _) => {}
         }
     }

@@ -107,8 +107,8 @@ impl World {
         let connection = self.connections.get(&client);
         let is_waiting = connection.is_some_and(|to| to.waits_for(&session));
         let is_close = |made: &Made| made.what == What::Close && made.session.as_ref() == Some(&session);
-        let is_closing = connection.is_some_and(|to| to.unanswered().any(|(_, made)| is_close(made)));
-        let is_begun = connection.is_some_and(|to| to.unanswered().any(|(_, made)| made.what == What::New));
+        let is_closing = connection.is_some_and(|to| to.open().any(|(_, made)| is_close(made)));
+        let is_begun = connection.is_some_and(|to| to.open().any(|(_, made)| made.what == What::New));
         let replica = self.people[person].replica(&session);
         if replica.is_attaching() {
             return;
@@ -209,7 +209,7 @@ impl World {
 
     fn cancel_request(&mut self, client: ClientId) {
         let Some(connection) = self.connections.get(&client) else { return };
-        let open: Vec<_> = connection.unanswered().map(|(id, made)| (id, made.what.clone())).collect();
+        let open: Vec<_> = connection.open().map(|(id, made)| (id, made.what.clone())).collect();
         let sessions: Vec<_> = connection.sessions.iter().cloned().collect();
         let Some((id, what)) = self.random.pick(&open) else { return };
         if let What::Prompt(token) = what {

@@ -79,7 +79,7 @@ impl World {
 
     /// A client is sent updates.
     pub(super) fn check_client_was_sent_stored(&mut self, client: ClientId, text: &str) {
-        if let Some(token) = tokens_in(text).find(|token| !self.tokens.is_stored(*token)) {
+        if let Some(token) = tokens_in(text).find(|token| !self.tokens.may_be_sent(*token)) {
             let message = format!("client {} is sent «{token}», which is not stored: {text}", client.0);
             self.fail(Invariant::StoredFirst, message);
         }
@@ -87,7 +87,7 @@ impl World {
 
     /// An agent is sent a request.
     pub(super) fn check_agent_was_sent_stored(&mut self, session: &SessionId, text: &str) {
-        if let Some(token) = tokens_in(text).find(|token| !self.tokens.is_stored(*token)) {
+        if let Some(token) = tokens_in(text).find(|token| !self.tokens.may_be_sent(*token)) {
             let message = format!("the agent of {session} is sent «{token}», which is not stored: {text}");
             self.fail(Invariant::StoredFirst, message);
         }

@@ -17,11 +17,15 @@ pub(super) struct Replica {
     pub(super) floor: u64,
     /// The change up to which all is known, if that is known.
     pub(super) seq: Option<u64>,
+    /// The last number of a change that it was told since it was attached.
+    last_seq: u64,
     phase: Phase,
     /// Which task of the session it was told by.
     pub(super) incarnation: u64,
     /// The queue of prompts, as it was last told.
     pub(super) queue: Option<Value>,
+    /// The same, as it is told with a replay that is not over.
+    queue_anew: Option<Value>,
     /// The text marks of each message since it was last sent as a whole, to find text that is sent twice.
     chunks: Vec<(String, u64)>,
     /// The messages that were sent as a whole since the replay began.
@@ -61,9 +65,11 @@ impl Replica {
             fold,
             floor: u64::MAX,
             seq: None,
+            last_seq: 0,
             phase: Phase::Detached,
             incarnation: 0,
             queue: None,
+            queue_anew: None,
             chunks: Vec::new(),
             wholes: Vec::new(),
         }
@@ -85,10 +91,17 @@ impl Replica {
         matches!(self.phase, Phase::Detached)
     }
 
-    /// The connection is gone, or the session was closed.
+    /// The session was closed. A request to be attached that was made since then is still to be answered.
+    pub(super) fn closed(&mut self) {
+        match &mut self.phase {
+            Phase::Attaching { was_attached, .. } => *was_attached = false,
+            Phase::Attached | Phase::Detached => self.phase = Phase::Detached,
+        }
+    }
+
+    /// The connection is gone.
     pub(super) fn detach(&mut self) {
         self.phase = Phase::Detached;
-        self.queue = None;
     }
 
     fn blank(&self) -> Fold {
@@ -106,6 +119,7 @@ impl Replica {
         let was_attached = self.is_attached();
         let anew = matches!(from, From::Start | From::Message(_)).then(|| Box::new(self.blank()));
         self.wholes.clear();
+        self.queue_anew = None;
         if anew.is_some() {
             self.chunks.clear();
         }
@@ -120,15 +134,21 @@ impl Replica {
 
     /// The request to be attached was answered. `floor` is the change before the message that was asked for.
     pub(super) fn attached(&mut self, result: &Value, incarnation: u64, floor: Option<u64>) {
-        let Phase::Attaching { from, was_attached, anew, .. } =
-            std::mem::replace(&mut self.phase, Phase::Attached)
-        else {
+        if !self.is_attaching() {
             return;
-        };
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Attached);
+        let Phase::Attaching { from, was_attached, anew, .. } = phase else { return };
         let told = result["_meta"]["parlor/seq"].as_u64();
         match (from, anew) {
-            (From::Start, Some(fold)) => self.reset(*fold, 0),
-            (From::Message(_), Some(fold)) => self.reset(*fold, floor.unwrap_or(u64::MAX)),
+            (From::Start, Some(fold)) => {
+                self.reset(*fold, 0);
+                self.queue = self.queue_anew.take();
+            }
+            (From::Message(_), Some(fold)) => {
+                self.reset(*fold, floor.unwrap_or(u64::MAX));
+                self.queue = self.queue_anew.take();
+            }
             (From::After(_), _) => {}
             (From::Now, _) if was_attached && self.incarnation == incarnation => {}
             (From::Now, _) => {
@@ -140,6 +160,7 @@ impl Replica {
         }
         self.incarnation = incarnation;
         self.seq = told.filter(|_| self.wants_seq);
+        self.last_seq = told.unwrap_or_default();
         self.wholes.clear();
         if self.dialect != Dialect::V1 {
             for (member, kind) in [
@@ -168,8 +189,10 @@ impl Replica {
             // It is attached because it said something, and knows nothing of what was.
             let blank = self.blank();
             self.chunks.clear();
+            self.queue = None;
             self.reset(blank, seq.unwrap_or(u64::MAX));
             self.phase = Phase::Attached;
+            self.last_seq = 0;
             self.incarnation = tag.incarnation;
         }
         let is_replay =
@@ -177,28 +200,33 @@ impl Replica {
         let fold = match &mut self.phase {
             Phase::Attaching { anew: Some(fold), .. } if is_replay => fold,
             // What happened before it was attached will be told again.
-            Phase::Attaching { anew: Some(_), .. } => return None,
             Phase::Attaching { from: From::After(_), request, .. } if *request != tag.attach => return None,
             Phase::Attaching { .. } | Phase::Attached | Phase::Detached => &mut self.fold,
         };
         if let Some(queue) = queue {
-            self.queue = Some(queue.clone());
-            self.seq = if self.is_attached() { seq } else { self.seq };
-            return None;
+            let known = if is_replay { &mut self.queue_anew } else { &mut self.queue };
+            *known = Some(queue.clone());
+            return self.number(seq);
         }
         let taken = fold.line(line);
-        let problem = self.sent_twice(update, is_replay);
+        let is_before = matches!(self.phase, Phase::Attaching { anew: Some(_), .. }) && !is_replay;
+        let problem = if is_before { None } else { self.sent_twice(update, is_replay) };
         if let Err(error) = taken {
             return Some(format!("the update cannot be read: {error}"));
         }
-        let back = self.seq.zip(seq).filter(|(before, now)| now < before);
-        if self.is_attached() {
-            self.seq = seq;
+        self.number(seq).or(problem)
+    }
+
+    /// Takes the number of a change. Returns what is wrong with it, if anything is.
+    fn number(&mut self, seq: Option<u64>) -> Option<String> {
+        if !self.is_attached() {
+            return None;
         }
-        if let Some((before, now)) = back {
-            return Some(format!("the number of the change went from {before} back to {now}"));
-        }
-        problem
+        let last = self.last_seq;
+        self.seq = seq;
+        self.last_seq = seq.unwrap_or(last).max(last);
+        let now = seq.filter(|now| *now < last)?;
+        Some(format!("the number of the change went from {last} back to {now}"))
     }
 
     /// Looks whether an update repeats text of a message that the client has.

@@ -162,7 +162,7 @@ impl World {
         let Some(mut output) = shell.in_flight.take() else { return };
         match result {
             Ok(()) => {
-                self.tokens.stored(&std::mem::take(&mut shell.tokens));
+                self.tokens.handled(&std::mem::take(&mut shell.tokens));
                 shell.machine.on_stored(output.seq);
             }
             Err(reason) => output = shell.machine.on_store_failed(output, reason),
@@ -258,6 +258,9 @@ impl World {
                 events.push(Event::AgentReady(Err(error)));
             }
             Message::AgentReady(Ok(restored)) => {
+                if restored.refused.is_some() {
+                    self.ledger.session_ended(key, "the agent did not accept the settings");
+                }
                 let (epoch, is_alive) = (restored.epoch, self.processes[restored.place.process].is_alive);
                 let opened = self.bind(key, restored);
                 events.push(Event::AgentReady(Ok(Box::new(opened))));

@@ -10,6 +10,8 @@ use parlor_engine::{AgentEvent, ClientCall, Event};
 pub(super) struct Tokens {
     last: u64,
     stored: HashSet<u64>,
+    /// Marks in events that were handled, if what came of them is stored.
+    handled: HashSet<u64>,
     /// Marks in events that must not change anything.
     forbidden: HashSet<u64>,
 }
@@ -35,8 +37,13 @@ impl Tokens {
 
     /// Events with these marks were handled, and what came of them is stored. It need not have the marks: what was said
     /// may have been replaced at once.
-    pub(super) fn stored(&mut self, tokens: &[u64]) {
-        self.stored.extend(tokens);
+    pub(super) fn handled(&mut self, tokens: &[u64]) {
+        self.handled.extend(tokens);
+    }
+
+    /// Whether peers may be sent a mark.
+    pub(super) fn may_be_sent(&self, token: u64) -> bool {
+        self.stored.contains(&token) || self.handled.contains(&token)
     }
 
     /// Whether a mark is or was in the store.
