@@ -53,6 +53,7 @@ fn a_client_that_resumes_after_a_seq_is_sent_only_the_text_that_it_lacks() {
         agent_message {"messageId":"b","content":[{"type":"text","text":"four"}]}
         state_update {"state":"idle","stopReason":"end_turn"}
         0 -> {"configOptions":[],"_meta":{"parlor/seq":10,"parlor/state":"idle"}}
+        session_info_update {"_meta":{"parlor/queue":[]}}
     "#]]
     .assert_eq(&lines(&script.sent(2)));
 }
