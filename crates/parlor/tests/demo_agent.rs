@@ -511,9 +511,11 @@ async fn a_server_with_nothing_configured_has_it() {
 
 #[test]
 fn a_file_that_is_none_is_named() {
-    let home = TempDir::new().unwrap();
-    let output = parlor(&["demo-agent", "--state", home.path().to_str().unwrap()], b"");
+    let dir = TempDir::new().unwrap();
+    let state = dir.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let output = parlor(&["demo-agent", "--state", state.to_str().unwrap()], b"");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(home.path().to_str().unwrap()), "{said}");
+    assert!(said.contains(state.to_str().unwrap()), "{said}");
 }
