@@ -18,6 +18,7 @@ use super::lines::{Bounds, Conversation, Incoming};
 use super::{DoorError, pause_after};
 use crate::data_dir::Lock;
 use crate::hub::{Door, Hub, Peer, Role};
+use crate::send_queue::SocketHalf;
 
 /// A socket that is listened to.
 #[derive(Debug)]
@@ -87,7 +88,8 @@ async fn receive(stream: UnixStream, hub: &Arc<Hub>, guest: Guest, patience: Dur
         }
         First::Hello(Err(why)) => return write.write_all(Welcome::refused(why).to_line().as_bytes()).await,
     };
-    conversation.go_on(incoming, write, Bounds { guest: Some(guest), patience: Some(patience) }).await;
+    let bounds = Bounds { guest: Some(guest), patience: Some(patience) };
+    conversation.go_on_at(incoming, SocketHalf::Unix(write), bounds).await;
     Ok(())
 }
 
