@@ -14,7 +14,7 @@ use parlor_wire::RequestId;
 use tokio::sync::Notify;
 
 use self::socket::SocketOutput;
-pub(crate) use self::socket::{SocketHalf, SocketWriter};
+pub(crate) use self::socket::{Encoded, RawSender, SocketHalf, SocketWriter};
 
 /// Frames for a peer that reads at its own pace.
 ///

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use parlor_engine::Frame;
-use tokio::net::unix;
+use tokio::net::{tcp, unix};
 use tokio::task::coop;
 
-use super::{Queue, ROOM, SendQueueReader, Shared, State};
+use super::{MOST, Queue, ROOM, SendQueueReader, Shared, State};
 
 /// How many bytes a socket is offered at once.
 const MAX_WRITE: usize = 256 << 10;
@@ -29,6 +29,8 @@ const KEPT_PARTS: usize = 64;
 pub(crate) enum SocketHalf {
     /// A Unix socket's.
     Unix(unix::OwnedWriteHalf),
+    /// A TCP connection's.
+    Tcp(tcp::OwnedWriteHalf),
 }
 
 /// Encodes a frame as the peer expects it.
@@ -71,6 +73,10 @@ pub(crate) struct SocketWriter {
     socket: Arc<SocketHalf>,
 }
 
+/// Sends what is encoded already, before frames that wait.
+#[derive(Debug, Clone)]
+pub(crate) struct RawSender(Arc<Shared>);
+
 impl SendQueueReader {
     /// Has frames written to a socket by whoever pushes them, and by the writer where that does not do.
     pub(crate) fn write_to(self, socket: SocketHalf, encode: Encode) -> SocketWriter {
@@ -111,6 +117,18 @@ impl SocketWriter {
         }
     }
 
+    /// A way to send what is encoded already.
+    pub(crate) fn raw_sender(&self) -> RawSender {
+        RawSender(Arc::clone(&self.reader.0))
+    }
+
+    /// Drops the frames that wait, and all that are pushed later. What is encoded already is still written by
+    /// [`drain`](Self::drain).
+    pub(crate) fn discard_frames(&self) {
+        self.shared().lock().abort();
+        self.shared().drained.notify_waiters();
+    }
+
     fn flush(&self) -> io::Result<(Progress, State)> {
         let mut queue = self.shared().lock();
         let progress = queue.write_once();
@@ -137,6 +155,21 @@ impl SocketWriter {
 
     fn shared(&self) -> &Shared {
         &self.reader.0
+    }
+}
+
+impl RawSender {
+    /// Sends bytes, also after the queue was closed.
+    pub(crate) fn send(&self, bytes: Bytes) {
+        let mut queue = self.0.lock();
+        let length = bytes.len();
+        if queue.bytes + queue.held + length > MOST {
+            queue.abort();
+        } else if let Some(output) = &mut queue.socket {
+            output.encoded.push(bytes);
+            queue.bytes += length;
+        }
+        self.0.on_pushed(queue);
     }
 }
 
@@ -246,12 +279,14 @@ impl SocketHalf {
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Unix(socket) => socket.try_write_vectored(slices),
+            Self::Tcp(socket) => socket.try_write_vectored(slices),
         }
     }
 
     async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Unix(socket) => socket.writable().await,
+            Self::Tcp(socket) => socket.writable().await,
         }
     }
 }
@@ -268,7 +303,7 @@ mod tests {
     use tokio::net::UnixStream;
     use tokio::time::timeout;
 
-    use super::super::{MOST, SendQueue, send_queue};
+    use super::super::{SendQueue, send_queue};
     use super::*;
 
     /// Longer than anything takes that works.
@@ -481,5 +516,49 @@ mod tests {
         queue.batch(Vec::new(), vec![response(3)]).unwrap();
         let only = Frame::batch(&[response(3)]);
         assert_eq!(read(&mut peer, only.len()).await, only.as_str());
+    }
+
+    #[tokio::test]
+    async fn raw_bytes_are_sent_after_a_message_that_has_begun_and_before_those_that_wait() {
+        let (queue, mut writer, mut peer) = connected().await;
+        let filled = fill(&queue);
+        queue.push(update("waits\n"));
+        writer.raw_sender().send(Bytes::from_static(b"raw\n"));
+        let (drained, received) = tokio::join!(timeout(LONG, writer.drain()), read(&mut peer, filled + 10));
+        drained.unwrap().unwrap();
+        assert_eq!(&received[filled..], "raw\nwaits\n");
+        // While nothing waits they are written at once.
+        writer.raw_sender().send(Bytes::from_static(b"raw\n"));
+        assert_eq!(read(&mut peer, 4).await, "raw\n");
+    }
+
+    #[tokio::test]
+    async fn raw_bytes_are_the_last_that_is_sent_when_frames_are_discarded() {
+        let (queue, mut writer, mut peer) = connected().await;
+        let filled = fill(&queue);
+        queue.push(update("waits\n"));
+        queue.close();
+        writer.discard_frames();
+        assert!(queue.has_room());
+        queue.push(update("later\n"));
+        writer.raw_sender().send(Bytes::from_static(b"raw\n"));
+        let (drained, received) = tokio::join!(timeout(LONG, writer.drain()), read(&mut peer, filled + 4));
+        drained.unwrap().unwrap();
+        assert_eq!(&received[filled..], "raw\n");
+        drop(writer);
+        assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_reads_no_raw_bytes_is_disconnected_when_too_much_waits() {
+        let (queue, mut writer, _peer) = connected().await;
+        let sender = writer.raw_sender();
+        let mut running = pin!(writer.run());
+        assert!(running.as_mut().now_or_never().is_none());
+        for _ in 0..=(MOST >> 20) + 1 {
+            sender.send(Bytes::from(vec![b'x'; 1 << 20]));
+        }
+        assert!(queue.is_closed());
+        timeout(LONG, running).await.unwrap().unwrap();
     }
 }
