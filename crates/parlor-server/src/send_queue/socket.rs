@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use parlor_engine::Frame;
-use tokio::net::{tcp, unix};
+use tokio::net::tcp;
 use tokio::task::coop;
 
 use super::{MOST, Queue, ROOM, SendQueueReader, Shared, State};
+use crate::doors::unix_socket::UnixSocket;
 
 /// How many bytes a socket is offered at once.
 const MAX_WRITE: usize = 256 << 10;
@@ -24,11 +25,11 @@ const MAX_PARTS: usize = 1024;
 /// For how many parts memory is kept while nothing waits.
 const KEPT_PARTS: usize = 64;
 
-/// The half of a socket that can be written to from any thread without waiting.
+/// The half of a socket to which any thread can write without waiting.
 #[derive(Debug)]
 pub(crate) enum SocketHalf {
     /// A Unix socket's.
-    Unix(unix::OwnedWriteHalf),
+    Unix(UnixSocket),
     /// A TCP connection's.
     Tcp(tcp::OwnedWriteHalf),
 }
@@ -313,15 +314,12 @@ mod tests {
     const MUCH: usize = 4 << 20;
 
     /// A queue that writes to a socket, and the peer at its other end.
-    async fn connected() -> (SendQueue, SocketWriter, UnixStream) {
+    fn connected() -> (SendQueue, SocketWriter, UnixStream) {
         let (ours, peer) = UnixStream::pair().unwrap();
-        // What a socket that is not known to be writable gets is left to the writer.
-        ours.writable().await.unwrap();
-        let (read, write) = ours.into_split();
-        drop(read);
+        let socket = SocketHalf::Unix(UnixSocket::new(ours).unwrap());
         let (queue, reader) = send_queue();
         let encode = |frame: &Frame, encoded: &mut Encoded| encoded.push(frame.bytes().clone());
-        (queue, reader.write_to(SocketHalf::Unix(write), Box::new(encode)), peer)
+        (queue, reader.write_to(socket, Box::new(encode)), peer)
     }
 
     fn update(text: impl Into<String>) -> Frame {
@@ -343,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_push_writes_to_the_socket_itself() {
-        let (queue, _writer, mut peer) = connected().await;
+        let (queue, _writer, mut peer) = connected();
         queue.push_all([update("a\n"), update("b\n")]);
         queue.push(update("c\n"));
         // The writer does not run.
@@ -354,11 +352,11 @@ mod tests {
     #[tokio::test]
     async fn frames_pushed_before_the_socket_is_known_are_written_first() {
         let (ours, mut peer) = UnixStream::pair().unwrap();
-        let (_read, write) = ours.into_split();
+        let socket = SocketHalf::Unix(UnixSocket::new(ours).unwrap());
         let (queue, reader) = send_queue();
         queue.push(update("a\n"));
         let encode = |frame: &Frame, encoded: &mut Encoded| encoded.push(frame.bytes().clone());
-        let mut writer = reader.write_to(SocketHalf::Unix(write), Box::new(encode));
+        let mut writer = reader.write_to(socket, Box::new(encode));
         queue.push(update("b\n"));
         queue.close();
         timeout(LONG, writer.run()).await.unwrap().unwrap();
@@ -367,7 +365,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_socket_does_not_take_is_written_by_the_writer() {
-        let (queue, mut writer, mut peer) = connected().await;
+        let (queue, mut writer, mut peer) = connected();
         let sent: String = (0..MUCH / 8).map(|number| format!("{number:7}\n")).collect();
         // One frame that is cut where the socket is full, and many after it.
         queue.push(update(&sent[..MUCH / 2]));
@@ -393,7 +391,7 @@ mod tests {
     async fn pushes_from_several_threads_are_written_whole_and_in_order() {
         const THREADS: usize = 4;
         const LINES: usize = 5000;
-        let (queue, mut writer, peer) = connected().await;
+        let (queue, mut writer, peer) = connected();
         let pushing: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let queue = queue.clone();
@@ -424,7 +422,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_stops_reading_and_comes_back_gets_everything() {
-        let (queue, mut writer, mut peer) = connected().await;
+        let (queue, mut writer, mut peer) = connected();
         let mut running = pin!(writer.run());
         assert!(running.as_mut().now_or_never().is_none(), "it waits for something to write");
         let filled = fill(&queue);
@@ -444,7 +442,7 @@ mod tests {
 
     #[tokio::test]
     async fn after_the_writer_has_caught_up_a_push_writes_itself_again() {
-        let (queue, mut writer, mut peer) = connected().await;
+        let (queue, mut writer, mut peer) = connected();
         let filled = fill(&queue);
         let (drained, _) = tokio::join!(timeout(LONG, writer.drain()), read(&mut peer, filled));
         drained.unwrap().unwrap();
@@ -454,7 +452,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_queue_that_is_closed_while_the_peer_does_not_read_is_written_to_its_end() {
-        let (queue, mut writer, mut peer) = connected().await;
+        let (queue, mut writer, mut peer) = connected();
         let filled = fill(&queue);
         queue.push(update("last\n"));
         queue.close();
@@ -476,7 +474,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_does_not_read_is_disconnected_when_too_much_waits() {
-        let (queue, mut writer, _peer) = connected().await;
+        let (queue, mut writer, _peer) = connected();
         let running = tokio::spawn(async move { writer.run().await });
         for _ in 0..=(MOST >> 20) + 1 {
             queue.push(update("x".repeat(1 << 20)));
@@ -487,14 +485,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_is_gone_ends_the_writer_and_all_waiting() {
-        let (queue, mut writer, peer) = connected().await;
+        let (queue, mut writer, peer) = connected();
         fill(&queue);
         drop(peer);
         timeout(LONG, writer.run()).await.unwrap().unwrap_err();
         assert!(queue.is_closed());
         timeout(LONG, queue.drained()).await.unwrap();
 
-        let (queue, mut writer, peer) = connected().await;
+        let (queue, mut writer, peer) = connected();
         drop(peer);
         // Here the one who pushes finds out.
         queue.push(update("x"));
@@ -504,7 +502,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_responses_to_a_batch_are_written_when_they_are_complete() {
-        let (queue, _writer, mut peer) = connected().await;
+        let (queue, _writer, mut peer) = connected();
         let response = |id| Frame::response(&RequestId::from(id), &Object::default());
         queue.batch(vec![RequestId::from(1), RequestId::from(2)], Vec::new()).unwrap();
         queue.push(response(2));
@@ -520,7 +518,7 @@ mod tests {
 
     #[tokio::test]
     async fn raw_bytes_are_sent_after_a_message_that_has_begun_and_before_those_that_wait() {
-        let (queue, mut writer, mut peer) = connected().await;
+        let (queue, mut writer, mut peer) = connected();
         let filled = fill(&queue);
         queue.push(update("waits\n"));
         writer.raw_sender().send(Bytes::from_static(b"raw\n"));
@@ -534,7 +532,7 @@ mod tests {
 
     #[tokio::test]
     async fn raw_bytes_are_the_last_that_is_sent_when_frames_are_discarded() {
-        let (queue, mut writer, mut peer) = connected().await;
+        let (queue, mut writer, mut peer) = connected();
         let filled = fill(&queue);
         queue.push(update("waits\n"));
         queue.close();
@@ -551,7 +549,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_reads_no_raw_bytes_is_disconnected_when_too_much_waits() {
-        let (queue, mut writer, _peer) = connected().await;
+        let (queue, mut writer, _peer) = connected();
         let sender = writer.raw_sender();
         let mut running = pin!(writer.run());
         assert!(running.as_mut().now_or_never().is_none());
