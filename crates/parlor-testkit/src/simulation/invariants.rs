@@ -250,8 +250,16 @@ impl World {
                 if shell.incarnation != link.incarnation || shell.machine.epoch() != link.epoch {
                     continue;
                 }
+                // A form waits for a client that can show it.
+                let elicits = |client: ClientId| {
+                    let connection = self.connections.get(&client);
+                    connection.is_some_and(|connection| self.people[connection.person].plan.elicits)
+                };
+                let has_forms = shell.machine.session().drivers().any(elicits);
                 let open = session.requests.iter().filter(|(_, request)| {
-                    request.answers == 0 && !request.is_excused && request.epoch == link.epoch
+                    let is_open = request.answers == 0 && !request.is_excused;
+                    let can_answer = has_forms || request.method != "elicitation/create";
+                    is_open && can_answer && request.epoch == link.epoch
                 });
                 for (id, request) in open {
                     problem = Some(format!(
