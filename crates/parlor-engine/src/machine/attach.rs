@@ -144,12 +144,9 @@ impl SessionMachine {
 
     /// The client was told what it missed. One that resumed may know prompts that do not wait any more.
     pub(super) fn seated(&mut self, client: ClientId, is_resumed: bool) {
-        let took_part = self.session.takes_part(client);
         self.take_part(client);
-        let is_empty = self.session.held().is_empty();
-        let is_news = if is_empty { is_resumed } else { took_part };
-        if is_news && self.seats.get(&client).is_some_and(|seat| seat.client.is_driver) {
-            self.tell_held_to(client);
+        if self.seats.get(&client).is_some_and(|seat| seat.client.is_driver) {
+            self.held_wanted.push((client, is_resumed));
         }
     }
 
@@ -164,8 +161,8 @@ impl SessionMachine {
         let drives = part.drives;
         self.command(AgentCommand::AddClient(client));
         self.step(Input::Joined(client, part));
-        if drives && !self.session.held().is_empty() {
-            self.tell_held_to(client);
+        if drives {
+            self.held_wanted.push((client, false));
         }
     }
 

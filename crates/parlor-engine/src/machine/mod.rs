@@ -94,6 +94,8 @@ pub struct SessionMachine {
     /// The queued prompts, as drivers were last told.
     held: Vec<Held>,
     held_changed: bool,
+    /// Drivers that attached in this batch and are told which prompts wait; whether also if none does.
+    held_wanted: Vec<(ClientId, bool)>,
     questions: BTreeMap<QuestionId, Asked>,
     next_question: u64,
     forks: fork::Forks,
@@ -196,6 +198,7 @@ impl SessionMachine {
             unasked: HashSet::new(),
             next_prompt,
             held_changed: false,
+            held_wanted: Vec::new(),
             questions: BTreeMap::new(),
             next_question: 0,
             forks: fork::Forks::default(),

@@ -212,18 +212,23 @@ impl SessionMachine {
         }
     }
 
-    /// Tells all drivers which prompts wait, if that is news.
+    /// Tells all drivers which prompts wait, if that is news, else those that attached.
     pub(super) fn tell_held(&mut self) {
         let held = self.session.held();
-        if !std::mem::take(&mut self.held_changed) || held == self.held {
-            return;
-        }
+        let mut wanted = std::mem::take(&mut self.held_wanted);
+        let mut clients: Vec<_> = if std::mem::take(&mut self.held_changed) && held != self.held {
+            self.session.drivers().collect()
+        } else {
+            wanted.retain(|(_, also_if_empty)| *also_if_empty || !held.is_empty());
+            wanted.into_iter().map(|(client, _)| client).collect()
+        };
         self.held = held;
-        let drivers: Vec<_> = self.session.drivers().collect();
-        drivers.into_iter().for_each(|client| self.tell_held_to(client));
+        clients.sort_unstable();
+        clients.dedup();
+        clients.into_iter().for_each(|client| self.tell_held_to(client));
     }
 
-    pub(super) fn tell_held_to(&mut self, client: ClientId) {
+    fn tell_held_to(&mut self, client: ClientId) {
         if self.config.is_embedded {
             return;
         }
