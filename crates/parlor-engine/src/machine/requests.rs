@@ -56,7 +56,7 @@ impl SessionMachine {
             }
             let id = seat.client.id;
             self.output.sends.push(Delivery::new(id, Frame::updates(lines)));
-            self.output.sends.extend(seat.due(u64::MAX).into_iter().map(|frame| Delivery::new(id, frame)));
+            self.output.sends.extend(seat.last().into_iter().map(|frame| Delivery::new(id, frame)));
             self.output.sends.extend(
                 seat.asked().into_iter().map(|request| Delivery::new(id, Frame::error(&request.id, error))),
             );
