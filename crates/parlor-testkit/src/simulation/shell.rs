@@ -265,6 +265,7 @@ impl World {
                 let opened = self.bind(key, restored);
                 events.push(Event::AgentReady(Ok(Box::new(opened))));
                 if !is_alive {
+                    self.ledger.agent_lost(key);
                     events.push(Event::Agent(epoch, AgentEvent::Gone(gone())));
                 }
             }
