@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::runtime::Handle;
 
-use processes::soon;
+use parlor_testkit::wait::within_timeout;
 
 /// A v1 agent that answers each prompt with a word.
 const AGENT: &str = r#"
@@ -70,7 +70,7 @@ impl Server {
 
     async fn stop(self) {
         let stopping = self.runtime.spawn(async move { self.hub.stop().await });
-        soon("the end of the server", stopping).await.unwrap();
+        within_timeout(stopping).await.unwrap();
     }
 }
 
@@ -104,7 +104,7 @@ impl Place {
             hold.wait();
             hold
         });
-        soon("the store to be called", waiting).await.unwrap()
+        within_timeout(waiting).await.unwrap()
     }
 
     /// Checks that the server works, apart from what hangs: for a client that is there and for one that connects.
@@ -119,7 +119,7 @@ impl Place {
         }
         // Each worker is free, whichever one a task is given to.
         for _ in 0..100 {
-            soon("a task", self.server.runtime.spawn(tokio::task::yield_now())).await.unwrap();
+            within_timeout(self.server.runtime.spawn(tokio::task::yield_now())).await.unwrap();
         }
     }
 }
@@ -168,7 +168,7 @@ impl Client {
 
     async fn answer(&mut self, id: u64) -> Result<Value, Value> {
         loop {
-            let line = soon("an answer", self.read.next_line()).await.unwrap().expect("the hub goes on");
+            let line = within_timeout(self.read.next_line()).await.unwrap().expect("the hub goes on");
             let line: Value = serde_json::from_str(&line).unwrap();
             if line["method"].is_null() && line["id"] == id {
                 let error = line.get("error").cloned();

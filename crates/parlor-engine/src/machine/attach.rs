@@ -145,12 +145,9 @@ impl SessionMachine {
 
     /// A client was sent its replay and the response. One that resumed may know prompts that are not queued any more.
     pub(super) fn on_caught_up(&mut self, client: ClientId, is_resumed: bool) {
-        let took_part = self.session.takes_part(client);
         self.subscribe(client);
-        let is_empty = self.session.held().is_empty();
-        let is_news = if is_empty { is_resumed } else { took_part };
-        if is_news && self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver) {
-            self.send_queue_to(client);
+        if self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver) {
+            self.held_wanted.push((client, is_resumed));
         }
     }
 
@@ -168,8 +165,8 @@ impl SessionMachine {
         let drives = part.drives;
         self.command(AgentCommand::AddClient(client));
         self.step(Input::Joined(client, part));
-        if drives && !self.session.held().is_empty() {
-            self.send_queue_to(client);
+        if drives {
+            self.held_wanted.push((client, false));
         }
     }
 

@@ -95,6 +95,8 @@ pub struct SessionMachine {
     /// The queued prompts, as they were last sent to drivers.
     queue: Vec<Held>,
     queue_changed: bool,
+    /// Drivers that attached in this batch and are told which prompts wait; whether also if none does.
+    held_wanted: Vec<(ClientId, bool)>,
     requests: BTreeMap<QuestionId, PeerRequest>,
     next_question: u64,
     forks: fork::Forks,
@@ -198,6 +200,7 @@ impl SessionMachine {
             prompts_without_request: HashSet::new(),
             next_prompt,
             queue_changed: false,
+            held_wanted: Vec::new(),
             requests: BTreeMap::new(),
             next_question: 0,
             forks: fork::Forks::default(),

@@ -226,18 +226,23 @@ impl SessionMachine {
         }
     }
 
-    /// Sends the prompt queue to all drivers if it changed.
+    /// Sends the prompt queue to all drivers if it changed, else to those that attached.
     pub(super) fn send_queue_changes(&mut self) {
         let held = self.session.held();
-        if !std::mem::take(&mut self.queue_changed) || held == self.queue {
-            return;
-        }
+        let mut wanted = std::mem::take(&mut self.held_wanted);
+        let mut clients: Vec<_> = if std::mem::take(&mut self.queue_changed) && held != self.queue {
+            self.session.drivers().collect()
+        } else {
+            wanted.retain(|(_, also_if_empty)| *also_if_empty || !held.is_empty());
+            wanted.into_iter().map(|(client, _)| client).collect()
+        };
         self.queue = held;
-        let drivers: Vec<_> = self.session.drivers().collect();
-        drivers.into_iter().for_each(|client| self.send_queue_to(client));
+        clients.sort_unstable();
+        clients.dedup();
+        clients.into_iter().for_each(|client| self.send_queue_to(client));
     }
 
-    pub(super) fn send_queue_to(&mut self, client: ClientId) {
+    fn send_queue_to(&mut self, client: ClientId) {
         if self.config.is_embedded {
             return;
         }

@@ -59,7 +59,7 @@ impl SessionMachine {
             self.output.sends.push(Delivery::new(id, Frame::updates(lines)));
             self.output
                 .sends
-                .extend(subscriber.take_due(u64::MAX).into_iter().map(|frame| Delivery::new(id, frame)));
+                .extend(subscriber.take_remaining().into_iter().map(|frame| Delivery::new(id, frame)));
             self.output.sends.extend(
                 subscriber
                     .take_open_requests()

@@ -50,3 +50,16 @@ fn a_call_that_waits_for_the_agent_is_answered_also_if_its_client_closed_the_ses
     stage.happens([Event::AgentReady(Err(error))]);
     assert_eq!(stage.responses(1), ["1", "3", "2"]);
 }
+
+#[test]
+fn a_client_that_catches_up_and_closed_a_session_that_is_deleted_gets_its_response() {
+    let mut stage = Stage::new(V2);
+    stage.happens([attaches(1, V2, 1, ReplayFrom::New), attaches(2, V2, 1, ReplayFrom::Now)]);
+    stage.take_sent(1);
+    stage.fills(1, true);
+    let close = calls(1, V2, ClientCall::Close { id: RequestId::from(2) });
+    let delete = calls(2, V2, ClientCall::Delete { id: RequestId::from(2) });
+    stage.happens([close, delete]);
+    stage.ends();
+    assert_eq!(stage.responses(1), ["2"]);
+}

@@ -6,3 +6,4 @@ mod agents;
 mod attaching;
 mod closing;
 mod failing;
+mod queue;

@@ -68,7 +68,7 @@ impl Stage {
         self.machine.on_stored(output.seq);
         self.batches.push(std::mem::take(&mut output.batch));
         self.release(output);
-        if self.machine.has_pending() {
+        if self.machine.has_pending() && self.machine.end().is_none() {
             self.happens([]);
         }
     }
@@ -78,6 +78,11 @@ impl Stage {
         let output = self.handle(events);
         let output = self.machine.on_store_failed(output, "the disk is full");
         self.release(output);
+        self.ends();
+    }
+
+    /// The session is not live any more.
+    pub(crate) fn ends(&mut self) {
         let output = self.machine.finish([]);
         self.release(output);
     }

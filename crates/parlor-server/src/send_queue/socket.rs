@@ -369,7 +369,7 @@ mod tests {
         let sent: String = (0..MUCH / 8).map(|number| format!("{number:7}\n")).collect();
         // One frame that is cut where the socket is full, and many after it.
         queue.push(update(&sent[..MUCH / 2]));
-        for line in sent[MUCH / 2..].as_bytes().chunks(8 * 100) {
+        for line in sent.as_bytes()[MUCH / 2..].chunks(8 * 100) {
             queue.push(update(str::from_utf8(line).unwrap()));
         }
         queue.close();

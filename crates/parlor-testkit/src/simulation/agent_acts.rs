@@ -471,7 +471,13 @@ impl World {
             7 if nonsense => vec![r#"{"sessionUpdate":"agent_message_chunk","content":7}"#.to_owned(), "[]".to_owned()],
             8 if nonsense => vec![r#"{"sessionUpdate":"notice","severity":"info","title":"hey"}"#.to_owned()],
             9 if nonsense => vec![r#"{"sessionUpdate":"session_info_update","_meta":{"parlor/seq":1,"parlor/x":2}}"#.to_owned()],
-            10 if nonsense => vec![r#"{"sessionUpdate":"state_update","state":"dreaming"}"#.to_owned()],
+            10 if nonsense => {
+                // Whatever it is, it ends like a turn.
+                if let Some(session) = self.session_mut(place) {
+                    session.is_running = !is_v1;
+                }
+                vec![r#"{"sessionUpdate":"state_update","state":"dreaming"}"#.to_owned()]
+            }
             11 if nonsense => {
                 let line = format!(r#"{{"jsonrpc":"2.0","method":"_vendor/note","params":{{"sessionId":"{}"}}}}"#, place.session);
                 return self.emit(place, AgentEvent::Notification(line));

@@ -72,6 +72,11 @@ impl World {
             self.ledger.power_cut();
         }
         self.forget_server();
+        if cuts_power {
+            // Changes that were lost had numbers, which other changes get now: no client can go on from one of them.
+            let replicas = self.people.iter_mut().flat_map(|person| person.replicas.values_mut());
+            replicas.for_each(|replica| replica.seq = None);
+        }
         self.restart();
     }
 

@@ -265,6 +265,7 @@ impl World {
                 let opened = self.bind(key, restored);
                 events.push(Event::AgentReady(Ok(Box::new(opened))));
                 if !is_alive {
+                    self.ledger.agent_lost(key);
                     events.push(Event::Agent(epoch, AgentEvent::Gone(gone())));
                 }
             }
@@ -390,7 +391,7 @@ impl World {
         let link = Link { session: key.clone(), incarnation, epoch };
         match command {
             AgentCommand::Call { call, method, params } => {
-                self.call_agent(&place, link, call, &method, &params)
+                self.call_agent(&place, link, call, &method, &params);
             }
             AgentCommand::CancelPrompt(prompt) => {
                 let id = shell.sent_prompts.get(&prompt).copied();
