@@ -2,8 +2,9 @@
 //!
 //! - [`test_agent`] is a scripted agent that speaks every dialect and misbehaves on request; `parlor-test-agent` runs it.
 //! - [`programs`] locates and builds the programs of this workspace that tests start.
-//! - [`server`] starts servers, each with a directory of its own; [`scenario`] is a test of commands; [`client`] is a client that checks all that it receives,
-//!   over each [`transport`]; [`async_client`] is one for servers in the process of the test.
+//! - [`server`] starts servers, each with a directory of its own; [`scenario`] is a test of commands.
+//! - [`client`] is a client that checks all that it receives, over each [`transport`]; [`async_client`] is one for servers
+//!   in the process of the test.
 //! - [`wait`] waits for conditions, with a deadline; [`process`] and [`output`] are about processes.
 //! - [`simulation`] runs whole servers from a seed and checks what must always hold.
 //! - [`schema`] checks lines against the published types of the protocol.

@@ -112,22 +112,25 @@ fn beside_this_program(name: &str) -> Option<PathBuf> {
     // Tests are in a folder of their own.
     let folder = if folder.ends_with("deps") { folder.parent()? } else { folder };
     let path = folder.join(name);
-    is_up_to_date(&path).ok().filter(|is| *is).map(|_| path)
+    let root = Path::new(WORKSPACE).canonicalize().ok()?;
+    is_up_to_date(&path, &root).unwrap_or(false).then_some(path)
 }
 
-/// Whether a program is newer than all that it was made of, as far as cargo lists it.
-fn is_up_to_date(program: &Path) -> io::Result<bool> {
+/// Whether a program was made of the sources below `root` and is newer than all of them, as far as cargo lists them.
+fn is_up_to_date(program: &Path, root: &Path) -> io::Result<bool> {
     let built = modified(program)?;
     // One line: the program, a colon, and the sources with a space before each; spaces in paths have a backslash.
     let list = fs::read_to_string(program.with_extension("d"))?.replace("\\ ", "\0");
-    let sources = list.split_whitespace().skip(1).map(|source| source.replace('\0', " "));
-    let manifests = ["Cargo.toml", "Cargo.lock"].map(|name| format!("{WORKSPACE}/{name}"));
-    for source in sources.chain(manifests) {
-        if modified(Path::new(&source))? > built {
-            return Ok(false);
-        }
+    let sources: Vec<_> = list.split_whitespace().skip(1).map(|source| source.replace('\0', " ")).collect();
+    // Another checkout may share the target directory.
+    let mut is_up_to_date = sources.iter().any(|source| Path::new(source).starts_with(root));
+    for source in sources {
+        is_up_to_date &= modified(Path::new(&source))? <= built;
     }
-    Ok(true)
+    for manifest in ["Cargo.toml", "Cargo.lock"] {
+        is_up_to_date &= modified(&root.join(manifest))? <= built;
+    }
+    Ok(is_up_to_date)
 }
 
 fn modified(path: &Path) -> io::Result<SystemTime> {
@@ -146,24 +149,32 @@ mod tests {
     fn a_program_is_up_to_date_until_one_of_its_sources_changes() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let (program, [first, second]) = (at("program"), ["a source.rs", "other.rs"].map(at));
-        assert!(is_up_to_date(&program).is_err(), "there is no program");
-        for path in [&first, &second, &program] {
+        let sources = ["a source.rs", "other.rs", "Cargo.toml", "Cargo.lock"].map(at);
+        let program = at("program");
+        let is_fresh = || is_up_to_date(&program, folder.path());
+        assert!(is_fresh().is_err(), "there is no program");
+        for path in sources.iter().chain([&program]) {
             fs::write(path, "").unwrap();
         }
-        assert!(is_up_to_date(&program).is_err(), "nobody knows its sources");
-        let escaped = first.to_str().unwrap().replace(' ', "\\ ");
-        let list = format!("{}: {escaped} {}\n", program.display(), second.display());
-        fs::write(at("program.d"), list).unwrap();
-        assert!(is_up_to_date(&program).unwrap());
-        for source in [&first, &second] {
-            let later = modified(&program).unwrap() + std::time::Duration::from_secs(1);
-            fs::File::open(source).unwrap().set_modified(later).unwrap();
-            assert!(!is_up_to_date(&program).unwrap());
-            fs::File::open(source).unwrap().set_modified(modified(&program).unwrap()).unwrap();
-            assert!(is_up_to_date(&program).unwrap());
+        assert!(is_fresh().is_err(), "nobody knows its sources");
+        let escaped = sources[0].to_str().unwrap().replace(' ', "\\ ");
+        fs::write(at("program.d"), format!("program: {escaped} {}\n", sources[1].display())).unwrap();
+        assert!(is_fresh().unwrap());
+        let built = modified(&program).unwrap();
+        for source in &sources {
+            let touch = |at| fs::File::open(source).unwrap().set_modified(at).unwrap();
+            touch(built + std::time::Duration::from_secs(1));
+            assert!(!is_fresh().unwrap(), "{}", source.display());
+            touch(built);
+            assert!(is_fresh().unwrap());
         }
-        fs::remove_file(&second).unwrap();
-        assert!(is_up_to_date(&program).is_err(), "a source is gone");
+        fs::create_dir(at("elsewhere")).unwrap();
+        for manifest in ["elsewhere/Cargo.toml", "elsewhere/Cargo.lock"] {
+            fs::write(at(manifest), "").unwrap();
+            fs::File::open(at(manifest)).unwrap().set_modified(built).unwrap();
+        }
+        assert!(!is_up_to_date(&program, &at("elsewhere")).unwrap(), "it was built in another checkout");
+        fs::remove_file(&sources[1]).unwrap();
+        assert!(is_fresh().is_err(), "a source is gone");
     }
 }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use parlor_server::process::{Command, Watcher};
+use parlor_testkit::wait::TIMEOUT;
 
 /// A watcher whose helper is this test program, in which only the test called `as_watcher` runs.
 pub(crate) fn watcher() -> Watcher {
@@ -33,6 +34,11 @@ pub(crate) fn shell(script: &str, cwd: &Path) -> Command {
         env: environment(),
         cwd: cwd.into(),
     }
+}
+
+/// The result of something that must not take for ever.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("still waiting for {what}"))
 }
 
 /// Starts a process that cannot be found: it left the group and has no mark. It holds the streams that it was given.
