@@ -320,14 +320,14 @@ fn tokens_of(transcript: &Transcript) -> BTreeSet<u64> {
     entries.flat_map(|entry| tokens_in(entry.body().content.to_json().as_str()).collect::<Vec<_>>()).collect()
 }
 
-/// How a fork differs from the beginning of its parent.
+/// How a fork differs from the beginning of its parent. Plans that come and go in the batch that makes the fork may differ.
 fn not_a_prefix(parent: &Transcript, fork: &Transcript) -> Option<String> {
     let shown = |entry: &Entry| {
         let id = match entry.id() {
             EntryId::Note(_) => "note".to_owned(),
             other => format!("{other:?}"),
         };
-        (id, entry.body().content.to_json().as_str().to_owned(), entry.body().removed)
+        (id, entry.body().content.to_json().as_str().to_owned())
     };
     let all: Vec<_> = parent.entries().iter().map(shown).collect();
     let own: Vec<_> = fork.entries().iter().map(shown).collect();
