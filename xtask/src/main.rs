@@ -3,6 +3,7 @@
 mod bench;
 mod failure;
 mod release;
+mod simulate;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -27,11 +28,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::BenchCommand),
+    Simulate(simulate::Simulate),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Bench(bench)) => bench.run(),
+        Some(Command::Simulate(simulate)) => simulate.run(),
         None => list(),
     };
     done.unwrap_or_else(|failure| failure.report())

@@ -205,7 +205,7 @@ impl SessionMachine {
         known: Option<&KnownAgent>,
     ) -> Option<Native> {
         let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
-        if !self.knows_conversation() || self.forks.waiting.len() >= self.config.limits.waiting_forks {
+        if !self.knows_conversation() {
             return None;
         }
         let (capability, message) = match &fork.agents {
@@ -320,7 +320,9 @@ impl SessionMachine {
     /// Decides how the agents of forks get the conversation: by a native fork, for which an agent that is not there is
     /// restored, or with the first prompt.
     pub(super) fn decide_forks(&mut self) {
-        for planned in std::mem::take(&mut self.forks.planned) {
+        for mut planned in std::mem::take(&mut self.forks.planned) {
+            let has_room = self.forks.waiting.len() < self.config.limits.waiting_forks;
+            planned.native.take_if(|_| self.agent.is_none() && !has_room);
             if planned.native.is_some() && self.agent.is_none() {
                 self.forks.waiting.push(planned);
                 self.start_agent();

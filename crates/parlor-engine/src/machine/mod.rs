@@ -166,11 +166,11 @@ impl SessionMachine {
         let StoredSession { row, transcript, kept, aliases, opened } = stored;
         let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
         let dialect = stored::dialect_of(&row).unwrap_or(Dialect::V1);
-        let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
         let was_busy = row.busy;
         let index_backlog =
             if was_busy { IndexBacklog::of_last_turn(&transcript) } else { IndexBacklog::default() };
         let session = Session::new(transcript, live::WORDS, kept.as_ref());
+        let next_prompt = session.last_prompt().0 + 1;
         let mut machine = Self {
             id,
             // A client that attaches is sent these; from then on it is sent changes.
@@ -666,10 +666,4 @@ pub fn no_session(id: &SessionId) -> RpcError {
     let mut data = Object::default();
     data.set("sessionId", id.as_json());
     RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such session").with_data(data.to_json())
-}
-
-/// The highest number of a queued prompt that was stored.
-fn highest_prompt(kept: &Object) -> Option<u64> {
-    let held = parlor_json::elements(kept.get("held")?.raw())?;
-    held.into_iter().filter_map(|held| json::object(Some(held)).get("id")?.as_str().parse().ok()).max()
 }

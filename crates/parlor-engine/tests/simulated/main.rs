@@ -6,4 +6,5 @@ mod agents;
 mod attaching;
 mod closing;
 mod failing;
+mod forks;
 mod queue;

@@ -27,6 +27,8 @@ pub(crate) struct Stage {
     pub(crate) sent: Vec<(u64, String)>,
     /// What the agent was to do.
     pub(crate) commands: Vec<(AgentEpoch, AgentCommand)>,
+    /// How many forks are opened.
+    pub(crate) forks: usize,
     /// The batches that were stored.
     pub(crate) batches: Vec<Batch>,
     /// The clients whose send queues are full.
@@ -55,6 +57,7 @@ impl Stage {
             now: Duration::ZERO,
             sent: Vec::new(),
             commands: Vec::new(),
+            forks: 0,
             batches: Vec::new(),
             full: RefCell::default(),
         };
@@ -109,6 +112,7 @@ impl Stage {
             }
         }
         self.commands.extend(output.agent);
+        self.forks += output.forks.len();
     }
 
     /// The send queue of a client is full, or has room again.

@@ -357,7 +357,7 @@ pub struct Inserted {
 
 impl Session {
     /// A session that goes on from a transcript and what was kept beside it. Prompts that waited keep their names:
-    /// later ones must have others than those that are [`held`](Self::held).
+    /// later ones must have greater names than [`last_prompt`](Self::last_prompt).
     pub fn new(transcript: Transcript, words: Words, kept: Option<&Object>) -> Self {
         let turn_began = transcript.seq();
         Self {
@@ -426,6 +426,11 @@ impl Session {
     /// The prompts that wait.
     pub fn held(&self) -> Vec<Held> {
         self.prompts.held()
+    }
+
+    /// The greatest name that a prompt of the session ever had, 0 if there was none.
+    pub fn last_prompt(&self) -> PromptId {
+        self.prompts.last()
     }
 
     /// Whether a turn runs or something waits for an agent.

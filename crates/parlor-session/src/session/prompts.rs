@@ -173,6 +173,8 @@ struct Past {
 pub(super) struct Prompts {
     open: Vec<Open>,
     past: VecDeque<Past>,
+    /// The greatest name that one ever had. No other one gets a name that somebody may still use for an earlier one.
+    last: u64,
 }
 
 /// How many prompts may wait in one session, and how many may ask for the same one.
@@ -186,8 +188,14 @@ const MAX_RETURNED: u8 = 2;
 
 const KEPT: &str = "held";
 const KEYS: &str = "keys";
+const LAST: &str = "lastPrompt";
 
 impl Prompts {
+    /// The greatest name that a prompt ever had, 0 if there was none.
+    pub(super) fn last(&self) -> PromptId {
+        PromptId(self.last)
+    }
+
     pub(super) fn add(&mut self, prompt: Prompt, waits: bool, out: &mut Step) {
         let asker = Asker { id: prompt.id, by: prompt.by, waits };
         if let Some(key) = &prompt.key {
@@ -205,6 +213,7 @@ impl Prompts {
             asker.settle(Settled::TooMany { limit: MAX_HELD }, out);
             return;
         }
+        self.last = self.last.max(prompt.id.0);
         self.open.push(Open::new(prompt, vec![asker]));
         out.upkeep = true;
     }
@@ -541,6 +550,9 @@ impl Prompts {
         if !held.is_empty() {
             kept.set(KEPT, Json::parse(format!("[{}]", held.join(","))).expect("it is made of JSON"));
         }
+        if self.last > 0 {
+            kept.set(LAST, Json::parse(self.last.to_string()).expect("a number is JSON"));
+        }
         let past: Vec<_> = self.past.iter().map(Past::keep).collect();
         if !past.is_empty() {
             kept.set(KEYS, Json::parse(format!("[{}]", past.join(","))).expect("it is made of JSON"));
@@ -560,7 +572,10 @@ impl Prompts {
             Some(Open::new(prompt, Vec::new()))
         });
         let past = list(KEYS).unwrap_or_default().into_iter().filter_map(Past::restored);
-        Self { open: open.collect(), past: past.collect() }
+        let open: Vec<_> = open.collect();
+        let last = kept.and_then(|kept| kept.get(LAST)?.as_str().parse().ok()).unwrap_or_default();
+        let last = open.iter().map(|open: &Open| open.prompt.id.0).fold(last, u64::max);
+        Self { open, past: past.collect(), last }
     }
 }
 

@@ -219,6 +219,10 @@ impl Replica {
     /// Takes the number of a change. Returns what is wrong with it, if anything is.
     fn number(&mut self, seq: Option<u64>) -> Option<String> {
         if !self.is_attached() {
+            // In the middle of a replay it could not go on from here.
+            if let Phase::Attaching { from: From::After(_), .. } = self.phase {
+                self.seq = None;
+            }
             return None;
         }
         let last = self.last_seq;

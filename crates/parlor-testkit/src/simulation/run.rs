@@ -259,7 +259,7 @@ impl fmt::Display for Outcome {
         }
         writeln!(f, "\nseed {} fails at step {}: {}", self.seed, self.step, self.failure.invariant)?;
         writeln!(f, "{}", self.failure.message)?;
-        write!(f, "replay it with: simulate --seed {} --steps {}", self.seed, self.step)?;
+        write!(f, "replay it with: cargo xtask simulate --seed {} --steps {}", self.seed, self.step)?;
         if !self.skip.is_empty() {
             write!(f, " --skip {}", ranges(&self.skip))?;
         }
