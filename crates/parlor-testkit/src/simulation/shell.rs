@@ -425,6 +425,7 @@ impl World {
             AgentCommand::Retire => {
                 self.note(|| format!("  {key} retires its agent"));
                 self.processes[place.process].is_retired = true;
+                self.ledger.agent_lost(key);
             }
             AgentCommand::Release => {
                 self.forget_calls(key);
