@@ -141,6 +141,9 @@ impl World {
         let clients: Vec<_> = self.connections.keys().copied().collect();
         clients.into_iter().for_each(|client| self.drop_connection(client));
         self.ledger.server_ended();
+        for session in self.known_sessions.clone() {
+            self.ledger.agent_lost(&session);
+        }
         (self.next_client, self.next_epoch) = (0, 0);
     }
 
