@@ -72,7 +72,7 @@ impl World {
         let ServerCall { link, call, .. } = call;
         let event = Event::Agent(link.epoch, AgentEvent::Response(call, reply));
         let Err(back) = self.send_to(&link.session, link.incarnation, Message::Event(event)) else { return };
-        if let Message::Event(Event::Agent(_, AgentEvent::Response(AgentCall::Forwarded(call), _))) = back {
+        if let Message::Event(Event::Agent(_, AgentEvent::Response(AgentCall::Forwarded(call), _))) = *back {
             let error = RpcError::new(code::INTERNAL_ERROR, "the session was closed");
             self.push(call.client, Frame::error(&call.id, &error), Tag::default());
         }

@@ -45,7 +45,6 @@ pub(super) struct PeerRequest {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) person: usize,
-    pub(super) info: Arc<ClientInfo>,
     pub(super) is_open: bool,
     /// Frames on their way to the client.
     queue: VecDeque<(Frame, Tag)>,
@@ -144,11 +143,10 @@ impl World {
         let info = ClientInfo::new(id, plan.dialect, plan.initialize(), plan.is_driver, true);
         let info = Arc::new(info);
         self.note(|| format!("person {person} connects as client {} ({:?})", id.0, info.dialect));
-        self.ledger.add_client(Arc::clone(&info));
+        self.ledger.add_client(info);
         self.people[person].connection = Some(id);
         let connection = Connection {
             person,
-            info,
             is_open: true,
             queue: VecDeque::new(),
             bytes: 0,

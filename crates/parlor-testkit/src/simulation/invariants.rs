@@ -8,9 +8,10 @@ use parlor_engine::rows::{Batch, Write};
 use parlor_engine::stored::ALIASES;
 use parlor_engine::{AgentEvent, Event, Output};
 use parlor_session::session::{ClientId, Session};
-use parlor_session::{Entry, EntryId, SessionId, Transcript};
+use parlor_session::{Entry, SessionId, Transcript};
 
 use super::agent::Receiver;
+use super::compare::name_of;
 use super::ledger::PromptStage;
 use super::tokens::tokens_in;
 use super::world::World;
@@ -125,17 +126,14 @@ impl World {
             }
             return;
         };
-        let problem = if stored.transcript != *machine.transcript() {
-            Some(format!(
-                "the transcript of {key} is stored as\n{:?}\nand is\n{:?}",
-                stored.transcript,
-                machine.transcript()
-            ))
-        } else {
+        let problem = if stored.transcript == *machine.transcript() {
             let again = Session::new(stored.transcript.clone(), live::WORDS, stored.kept.as_ref());
             let (stored, live) = (again.kept(), machine.session().kept());
             (stored != live)
                 .then(|| format!("beside the transcript, {key} has\n{live:?}\nand stored\n{stored:?}"))
+        } else {
+            let (stored, live) = (&stored.transcript, machine.transcript());
+            Some(format!("the transcript of {key} is stored as\n{stored:?}\nand is\n{live:?}"))
         };
         if let Some(problem) = problem {
             self.fail(Invariant::StoredState, problem);
@@ -182,12 +180,11 @@ impl World {
             self.fail(Invariant::Epochs, format!("an event of an earlier agent changed {key}"));
         }
         // Whatever happens, words are handed to the search index in time, and clients that catch up get aliases.
-        let is_due = |write: &&Write| match write {
-            Write::Words { .. } => false,
-            Write::Slot { name, .. } => name != ALIASES,
-            _ => true,
+        let is_due = |write: &&Write| {
+            let is_alias = matches!(write, Write::Slot { name, .. } if name == ALIASES);
+            is_alias || matches!(write, Write::Words { .. })
         };
-        let writes: Vec<_> = output.batch.writes.iter().filter(is_due).collect();
+        let writes: Vec<_> = output.batch.writes.iter().filter(|write| !is_due(write)).collect();
         if !writes.is_empty() {
             self.fail(Invariant::Epochs, format!("an event of an earlier agent made {key} store {writes:?}"));
         }
@@ -322,13 +319,7 @@ fn tokens_of(transcript: &Transcript) -> BTreeSet<u64> {
 
 /// How a fork differs from the beginning of its parent. Plans that come and go in the batch that makes the fork may differ.
 fn not_a_prefix(parent: &Transcript, fork: &Transcript) -> Option<String> {
-    let shown = |entry: &Entry| {
-        let id = match entry.id() {
-            EntryId::Note(_) => "note".to_owned(),
-            other => format!("{other:?}"),
-        };
-        (id, entry.body().content.to_json().as_str().to_owned())
-    };
+    let shown = |entry: &Entry| (name_of(entry), entry.body().content.to_json().as_str().to_owned());
     let all: Vec<_> = parent.entries().iter().map(shown).collect();
     let own: Vec<_> = fork.entries().iter().map(shown).collect();
     if all.starts_with(&own) {

@@ -65,7 +65,7 @@ impl World {
                     self.unlink(&place, epoch);
                 }
             }
-            Job::Fork { start, asked, error } => self.open_fork(*start, asked, error),
+            Job::Fork { start, asked, error } => self.open_fork(*start, asked, error.as_ref()),
             Job::Serve { link, id } => {
                 let _ = self.send_to(&link.session, link.incarnation, Message::Served(link.epoch, id));
             }
@@ -262,14 +262,14 @@ impl World {
     }
 
     /// The agent has forked, or not: the fork is announced to the client that wanted it.
-    fn open_fork(&mut self, start: ForkStart, asked: Option<(Place, Object)>, error: Option<RpcError>) {
+    fn open_fork(&mut self, start: ForkStart, asked: Option<(Place, Object)>, error: Option<&RpcError>) {
         let ForkStart { client, id, row, answer, prompt, .. } = start;
         let fork = session_id(&row.id);
         let is_forked = asked.as_ref().is_some_and(|(place, _)| {
             self.processes[place.process].is_alive && !self.shells.contains_key(&fork)
         }) && self.random.percent(85);
         let Some((place, _)) = asked.filter(|_| is_forked) else {
-            return self.announce_transcript(client, &id, &fork, answer, prompt, error.as_ref());
+            return self.announce_transcript(client, &id, &fork, answer, prompt, error);
         };
         let Some(stored) = self.disk.open(&row.id) else {
             return self.refuse(client, number(&id), false, &parlor_engine::no_session(&fork));

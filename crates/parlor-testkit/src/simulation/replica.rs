@@ -149,14 +149,12 @@ impl Replica {
                 self.reset(*fold, floor.unwrap_or(u64::MAX));
                 self.queue = self.queue_anew.take();
             }
-            (From::After(_), _) => {}
-            (From::Now, _) if was_attached && self.incarnation == incarnation => {}
-            (From::Now, _) => {
+            (From::Now, _) if !was_attached || self.incarnation != incarnation => {
                 let blank = self.blank();
                 self.reset(blank, told.unwrap_or(u64::MAX));
                 self.queue = None;
             }
-            (From::Start | From::Message(_), None) => {}
+            (From::Now | From::After(_), _) | (From::Start | From::Message(_), None) => {}
         }
         self.incarnation = incarnation;
         self.seq = told.filter(|_| self.wants_seq);

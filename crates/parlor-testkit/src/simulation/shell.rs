@@ -235,21 +235,20 @@ impl World {
             }
             Message::Event(event) => {
                 let Some(shell) = self.shells.get_mut(key) else { return };
-                match &event {
-                    Event::Disconnected(client) => shell.requests.retain(|(by, _), _| by != client),
-                    Event::Answered { question, by, .. } => {
-                        shell.requests.remove(&(*by, *question));
-                    }
-                    Event::Agent(epoch, AgentEvent::Response(call, _)) if shell.ties.contains_key(epoch) => {
-                        match call {
-                            AgentCall::Prompt(prompt) => drop(shell.sent_prompts.remove(prompt)),
-                            AgentCall::Forwarded(call) => {
-                                shell.sent_calls.remove(&(call.client, number(&call.id)));
-                            }
-                            AgentCall::SetTitle => {}
+                if let Event::Disconnected(client) = &event {
+                    shell.requests.retain(|(by, _), _| by != client);
+                } else if let Event::Answered { question, by, .. } = &event {
+                    shell.requests.remove(&(*by, *question));
+                } else if let Event::Agent(epoch, AgentEvent::Response(call, _)) = &event
+                    && shell.ties.contains_key(epoch)
+                {
+                    match call {
+                        AgentCall::Prompt(prompt) => drop(shell.sent_prompts.remove(prompt)),
+                        AgentCall::Forwarded(call) => {
+                            shell.sent_calls.remove(&(call.client, number(&call.id)));
                         }
+                        AgentCall::SetTitle => {}
                     }
-                    _ => {}
                 }
                 events.push(event);
             }
@@ -391,7 +390,7 @@ impl World {
         let link = Link { session: key.clone(), incarnation, epoch };
         match command {
             AgentCommand::Call { call, method, params } => {
-                self.call_agent(&place, link, call, &method, &params)
+                self.call_agent(&place, link, call, &method, &params);
             }
             AgentCommand::CancelPrompt(prompt) => {
                 let id = shell.sent_prompts.get(&prompt).copied();
@@ -602,15 +601,18 @@ fn last_block(blocks: &str) -> String {
 
 /// An event for the trace.
 fn shown(event: &Event) -> String {
-    match event {
-        Event::Client { client, call, .. } => format!("client {}: {call:?}", client.id.0),
-        Event::AgentReady(Ok(opened)) => format!(
-            "agent ready: {:?} as {}, without history: {}, early: {:?}",
-            opened.link.epoch, opened.link.session, opened.without_history, opened.early
-        ),
-        Event::Begun { agent, replay } => {
-            format!("begun: {:?} as {}, replay: {replay:?}", agent.link.epoch, agent.link.session)
-        }
-        other => format!("{other:?}"),
+    if let Event::Client { client, call, .. } = event {
+        return format!("client {}: {call:?}", client.id.0);
     }
+    if let Event::AgentReady(Ok(opened)) = event {
+        let OpenedAgent { link, without_history, early, .. } = &**opened;
+        let (epoch, session) = (link.epoch, &link.session);
+        return format!(
+            "agent ready: {epoch:?} as {session}, without history: {without_history}, early: {early:?}"
+        );
+    }
+    if let Event::Begun { agent, replay } = event {
+        return format!("begun: {:?} as {}, replay: {replay:?}", agent.link.epoch, agent.link.session);
+    }
+    format!("{event:?}")
 }

@@ -193,10 +193,10 @@ impl World {
         key: &SessionId,
         incarnation: u64,
         message: Message,
-    ) -> Result<(), Message> {
+    ) -> Result<(), Box<Message>> {
         match self.shells.get_mut(key).filter(|shell| shell.incarnation == incarnation) {
             Some(shell) => shell.inbox.push_back(message),
-            None => return Err(message),
+            None => return Err(Box::new(message)),
         }
         Ok(())
     }
