@@ -216,11 +216,10 @@ impl World {
         let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
         let Some(What::Prompt(token)) = made.map(|made| made.what.clone()) else { return };
         let is_cancelled = frame.as_str().contains(r#""stopReason":"cancelled""#);
+        let is_accepted = !is_error && !is_cancelled;
+        self.count(if is_accepted { "prompts accepted" } else { "prompts refused" });
         if let Some(prompt) = self.ledger.prompts.get_mut(&token) {
-            prompt.stage = match (is_error, is_cancelled) {
-                (false, false) => PromptStage::Accepted,
-                (true, _) | (_, true) => PromptStage::Refused,
-            };
+            prompt.stage = if is_accepted { PromptStage::Accepted } else { PromptStage::Refused };
         }
     }
 

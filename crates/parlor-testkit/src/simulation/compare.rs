@@ -15,6 +15,7 @@ impl World {
     /// Everything is delivered and read: every subscriber knows what is stored.
     pub(super) fn check_replicas(&mut self) {
         let mut problem = None;
+        let mut counts = Vec::new();
         for (key, shell) in &self.shells {
             let Some(stored) = self.disk.open(key.as_json().as_literal()) else { continue };
             for client in shell.machine.subscribers() {
@@ -30,6 +31,15 @@ impl World {
                 });
                 let own: Vec<_> = own.collect();
                 let dialect = stored_dialect(&stored.row);
+                counts.push(match (person.plan.dialect, replica.floor) {
+                    (_, u64::MAX) => "replicas of unknown beginning",
+                    (Dialect::V1, 0) => "replicas compared, v1",
+                    (Dialect::V2, 0) => "replicas compared, v2",
+                    (Dialect::Draft, 0) => "replicas compared, draft",
+                    (Dialect::V1, _) => "replicas compared in part, v1",
+                    (Dialect::V2, _) => "replicas compared in part, v2",
+                    (Dialect::Draft, _) => "replicas compared in part, draft",
+                });
                 let found = match person.plan.dialect {
                     Dialect::V1 => v1_differs(key, dialect, &stored.transcript, person, replica, &own),
                     Dialect::V2 | Dialect::Draft => v2_differs(&stored.transcript, person, replica),
@@ -51,6 +61,7 @@ impl World {
                 }
             }
         }
+        counts.into_iter().for_each(|what| self.count(what));
         if let Some(problem) = problem {
             self.fail(Invariant::Replicas, problem);
         }

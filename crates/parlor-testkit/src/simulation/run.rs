@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::random::Random;
 use super::world::World;
-use super::{Failure, Invariant};
+use super::{Counts, Failure, Invariant};
 
 /// What is simulated.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ pub struct Report {
     pub seeds: u64,
     /// How many steps they took.
     pub steps: u64,
+    /// What happened in them, and how often.
+    pub counts: Counts,
     /// The first failure.
     pub failure: Option<Outcome>,
 }
@@ -64,16 +66,19 @@ const TRACE: usize = 120;
 /// Runs seeds until one fails, or all are done.
 pub fn run(options: &Options) -> Report {
     let started = Instant::now();
-    let mut report = Report { seeds: 0, steps: 0, failure: None };
+    let mut report = Report { seeds: 0, steps: 0, counts: Counts::default(), failure: None };
     let is_over = |report: &Report| match options.duration {
         Some(duration) => started.elapsed() >= duration,
         None => report.seeds >= options.seeds,
     };
     while !is_over(&report) {
         let seed = options.seed.wrapping_add(report.seeds);
-        let (steps, failure) = simulate(seed, options.steps, &options.skip, None);
+        let (steps, failure, counts) = simulate(seed, options.steps, &options.skip, None);
         report.seeds += 1;
         report.steps += steps as u64;
+        for (what, count) in counts {
+            *report.counts.entry(what).or_default() += count;
+        }
         if let Some(failure) = failure {
             report.failure = Some(explain(options, seed, steps, failure));
             break;
@@ -84,7 +89,7 @@ pub fn run(options: &Options) -> Report {
 
 /// Runs one seed for so many steps; returns what failed, and at which step.
 pub fn run_seed(seed: u64, steps: usize) -> Option<(usize, Failure)> {
-    let (step, failure) = simulate(seed, steps, &BTreeSet::new(), None);
+    let (step, failure, _) = simulate(seed, steps, &BTreeSet::new(), None);
     failure.map(|failure| (step, failure))
 }
 
@@ -96,7 +101,7 @@ fn explain(options: &Options, seed: u64, step: usize, failure: Failure) -> Outco
         (step, skip) = shrink(seed, step, skip, failure.invariant);
     }
     let mut trace = Vec::new();
-    let (steps, found) = simulate(seed, step, &skip, Some(&mut trace));
+    let (steps, found, _) = simulate(seed, step, &skip, Some(&mut trace));
     if let Some(found) = found {
         (step, failure) = (steps, found);
     }
@@ -114,7 +119,7 @@ fn shrink(seed: u64, last: usize, skip: BTreeSet<usize>, invariant: Invariant) -
         while from < last {
             let more: BTreeSet<_> = skip.iter().copied().chain(from..(from + size).min(last)).collect();
             if more.len() > skip.len() {
-                let (step, failure) = simulate(seed, last, &more, None);
+                let (step, failure, _) = simulate(seed, last, &more, None);
                 if failure.is_some_and(|failure| failure.invariant == invariant) {
                     skip = more;
                     last = step;
@@ -133,7 +138,7 @@ fn simulate(
     steps: usize,
     skip: &BTreeSet<usize>,
     trace: Option<&mut Vec<String>>,
-) -> (usize, Option<Failure>) {
+) -> (usize, Option<Failure>, Counts) {
     let mut world = World::new(seed, trace.is_some());
     let mut taken = 0;
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -162,7 +167,7 @@ fn simulate(
     if let Some(trace) = trace {
         *trace = world.take_trace();
     }
-    (taken, failure)
+    (taken, failure, world.counts)
 }
 
 impl World {
@@ -247,6 +252,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(outcome) = &self.failure {
             writeln!(f, "{outcome}")?;
+        }
+        for (what, count) in &self.counts {
+            writeln!(f, "{count:>12} {what}")?;
         }
         write!(f, "{} seeds, {} steps", self.seeds, self.steps)
     }
