@@ -1,4 +1,4 @@
-//! Simulates servers: `simulate [--seconds N] [--seed S] [--seeds N] [--steps N] [--skip 1,4-9] [--no-shrink]`.
+//! Simulates servers: `simulate [--seconds N] [--seed S] [--seeds N] [--steps N] [--skip 1,4-9] [--no-shrink] [--trace]`.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -39,6 +39,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                 options.skip = skipped(&list).ok_or_else(|| format!("no list of steps: {list}"))?;
             }
             "--no-shrink" => options.shrinks = false,
+            "--trace" => options.is_traced = true,
             _ => return Err(format!("no such option: {name}")),
         }
     }

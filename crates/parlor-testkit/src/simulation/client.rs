@@ -280,6 +280,7 @@ impl World {
             let Some(connection) = self.connections.get_mut(&client) else { return };
             let Some((frame, tag)) = connection.queue.pop_front() else { break };
             connection.bytes -= frame.len();
+            self.note(|| format!("client {} reads {} bytes", client.0, frame.len()));
             self.take_frame(client, &frame, tag);
         }
         let room = self.plan.room;

@@ -24,11 +24,21 @@ pub struct Options {
     pub skip: BTreeSet<usize>,
     /// Whether steps are left out that a failure does not need.
     pub shrinks: bool,
+    /// Whether all that happens is written down, also if nothing fails.
+    pub is_traced: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, steps: 2000, seeds: 1, duration: None, skip: BTreeSet::new(), shrinks: true }
+        Self {
+            seed: 1,
+            steps: 2000,
+            seeds: 1,
+            duration: None,
+            skip: BTreeSet::new(),
+            shrinks: true,
+            is_traced: false,
+        }
     }
 }
 
@@ -41,6 +51,8 @@ pub struct Report {
     pub steps: u64,
     /// What happened in them, and how often.
     pub counts: Counts,
+    /// All that happened, if that was wanted.
+    pub trace: Vec<String>,
     /// The first failure.
     pub failure: Option<Outcome>,
 }
@@ -66,14 +78,18 @@ const TRACE: usize = 120;
 /// Runs seeds until one fails, or all are done.
 pub fn run(options: &Options) -> Report {
     let started = Instant::now();
-    let mut report = Report { seeds: 0, steps: 0, counts: Counts::default(), failure: None };
+    let mut report =
+        Report { seeds: 0, steps: 0, counts: Counts::default(), trace: Vec::new(), failure: None };
     let is_over = |report: &Report| match options.duration {
         Some(duration) => started.elapsed() >= duration,
         None => report.seeds >= options.seeds,
     };
     while !is_over(&report) {
         let seed = options.seed.wrapping_add(report.seeds);
-        let (steps, failure, counts) = simulate(seed, options.steps, &options.skip, None);
+        let mut trace = Vec::new();
+        let wanted = options.is_traced.then_some(&mut trace);
+        let (steps, failure, counts) = simulate(seed, options.steps, &options.skip, wanted);
+        report.trace.append(&mut trace);
         report.seeds += 1;
         report.steps += steps as u64;
         for (what, count) in counts {
@@ -250,6 +266,9 @@ impl World {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.trace {
+            writeln!(f, "{line}")?;
+        }
         if let Some(outcome) = &self.failure {
             writeln!(f, "{outcome}")?;
         }
