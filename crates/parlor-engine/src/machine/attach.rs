@@ -151,7 +151,11 @@ impl SessionMachine {
     }
 
     fn take_part(&mut self, client: ClientId) {
-        let Some(seat) = self.seats.get(&client).filter(|_| !self.session.takes_part(client)) else { return };
+        // One that closed the session before it was told what it missed does not come back.
+        if self.session.takes_part(client) || self.is_leaving(client) {
+            return;
+        }
+        let Some(seat) = self.seats.get(&client) else { return };
         let part = Part {
             name: seat.client.decider().name,
             drives: seat.client.is_driver,
