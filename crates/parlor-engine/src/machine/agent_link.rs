@@ -92,8 +92,11 @@ impl SessionMachine {
         }
         self.bind(link, without_history, early);
         self.go_on_with_calls(None);
-        for id in std::mem::take(&mut self.unsettled) {
-            self.settled(&id);
+        for (epoch, id) in std::mem::take(&mut self.unsettled) {
+            // A request of an earlier incarnation is not for this one to be answered.
+            if epoch == self.epoch {
+                self.settled(&id);
+            }
         }
     }
 
@@ -495,7 +498,7 @@ impl SessionMachine {
         if self.agent.is_some() {
             self.respond(id.clone(), Ok(Object::default().to_json()));
         } else {
-            self.unsettled.push(id.clone());
+            self.unsettled.push((self.epoch, id.clone()));
         }
     }
 

@@ -101,8 +101,8 @@ pub struct SessionMachine {
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
     waiting_calls: Vec<Forward>,
-    /// `_parlor/settled` requests that are answered once the agent is bound.
-    unsettled: Vec<RequestId>,
+    /// `_parlor/settled` requests that are answered once that incarnation of the agent is bound.
+    unsettled: Vec<(AgentEpoch, RequestId)>,
     aliases: Aliases,
     unsaved: Unsaved,
     unworded: Unworded,
