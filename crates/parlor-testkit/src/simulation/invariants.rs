@@ -266,9 +266,13 @@ impl World {
                     is_open && can_answer && request.epoch == link.epoch
                 });
                 for (id, request) in open {
+                    let drivers: Vec<_> = shell.machine.session().drivers().collect();
                     problem = Some(format!(
-                        "request {id} ({}) of agent session {name} (process {process}, {}) has no answer",
-                        request.method, link.session
+                        "request {id} ({}) of agent session {name} (process {process}, {}) has no answer; {:?}, {:?}",
+                        request.method,
+                        link.session,
+                        drivers,
+                        shell.machine.queues()
                     ));
                 }
             }

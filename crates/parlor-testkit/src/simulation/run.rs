@@ -5,7 +5,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use parlor_session::session::ClientId;
+
 use super::random::Random;
+use super::shell::Shell;
 use super::world::World;
 use super::{Counts, Failure, Invariant};
 
@@ -193,22 +196,27 @@ impl World {
             return self.settle();
         }
         let faults = self.plan.faults;
-        let rare = |is_on: bool, weight: usize| if is_on { weight } else { 0 };
+        let on = |is_on: bool, weight: usize| if is_on { weight } else { 0 };
+        let has_frames = self
+            .connections
+            .values()
+            .any(|connection| !self.people[connection.person].is_stalled && !connection.is_drained());
+        let has_agents = self.processes.iter().any(|process| process.is_alive && !process.is_hung);
         let weights = [
-            1000,
-            900,
-            700,
+            on(self.shells.values().any(Shell::is_ready), 1000),
+            on(self.disk.is_busy(), 900),
+            on(has_frames, 700),
             450,
-            900,
-            500,
-            200,
-            rare(faults.crashes || faults.hangs, 40),
-            rare(faults.store, 12),
-            rare(faults.kills, 5),
-            rare(faults.power_cuts, 3),
-            rare(faults.kills, 3),
-            rare(faults.evictions, 30),
-            rare(faults.stale_events, 40),
+            on(has_agents, 1100),
+            on(!self.jobs.is_empty(), 400),
+            120,
+            on(faults.crashes || faults.hangs, 30),
+            on(faults.store, 12),
+            on(faults.kills, 4),
+            on(faults.power_cuts, 3),
+            on(faults.kills, 3),
+            on(faults.evictions, 30),
+            on(faults.stale_events, 40),
         ];
         match self.random.weighted(&weights) {
             0 => self.run_any_session(),
@@ -217,10 +225,8 @@ impl World {
             3 => self.client_acts(),
             4 => self.agent_acts(),
             5 => {
-                if !self.jobs.is_empty() {
-                    let place = self.random.below(self.jobs.len());
-                    self.run_job(place);
-                }
+                let place = self.random.below(self.jobs.len());
+                self.run_job(place);
             }
             6 => self.pass_time(),
             7 => self.hurt_agent(),
@@ -257,6 +263,8 @@ impl World {
     fn any_client_reads(&mut self) {
         let people = self.people.iter().filter(|person| !person.is_stalled);
         let clients: Vec<_> = people.filter_map(|person| person.connection).collect();
+        let has_frames = |client: &ClientId| self.connections.get(client).is_some_and(|to| !to.is_drained());
+        let clients: Vec<_> = clients.into_iter().filter(has_frames).collect();
         if let Some(client) = self.random.pick(&clients) {
             let count = self.random.between(1, 12);
             self.read(client, count);
