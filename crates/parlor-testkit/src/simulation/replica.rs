@@ -204,7 +204,7 @@ impl Replica {
         if let Some(queue) = queue {
             let known = if is_replay { &mut self.queue_anew } else { &mut self.queue };
             *known = Some(queue.clone());
-            return self.number(seq);
+            return self.number(seq, is_replay);
         }
         let taken = fold.line(line);
         let is_before = matches!(self.phase, Phase::Attaching { anew: Some(_), .. }) && !is_replay;
@@ -212,15 +212,15 @@ impl Replica {
         if let Err(error) = taken {
             return Some(format!("the update cannot be read: {error}"));
         }
-        self.number(seq).or(problem)
+        self.number(seq, is_replay).or(problem)
     }
 
     /// Takes the number of a change. Returns what is wrong with it, if anything is.
-    fn number(&mut self, seq: Option<u64>) -> Option<String> {
+    fn number(&mut self, seq: Option<u64>, is_replay: bool) -> Option<String> {
         if !self.is_attached() {
-            // In the middle of a replay it could not go on from here.
-            if let Phase::Attaching { from: From::After(_), .. } = self.phase {
-                self.seq = None;
+            // In the middle of a replay it could not go on from here, but it could from what came before.
+            if !is_replay {
+                self.seq = seq;
             }
             return None;
         }
