@@ -28,6 +28,8 @@ pub(super) struct Replica {
     queue_anew: Option<Value>,
     /// The text marks of each message since it was last sent as a whole, to find text that is sent twice.
     chunks: Vec<(String, u64)>,
+    /// The same of a replay that is not over.
+    chunks_anew: Vec<(String, u64)>,
     /// The messages that were sent as a whole since the replay began.
     wholes: Vec<String>,
 }
@@ -71,6 +73,7 @@ impl Replica {
             queue: None,
             queue_anew: None,
             chunks: Vec::new(),
+            chunks_anew: Vec::new(),
             wholes: Vec::new(),
         }
     }
@@ -120,9 +123,7 @@ impl Replica {
         let anew = matches!(from, From::Start | From::Message(_)).then(|| Box::new(self.blank()));
         self.wholes.clear();
         self.queue_anew = None;
-        if anew.is_some() {
-            self.chunks.clear();
-        }
+        self.chunks_anew.clear();
         self.phase = Phase::Attaching { request, from, was_attached, anew };
     }
 
@@ -144,10 +145,12 @@ impl Replica {
             (From::Start, Some(fold)) => {
                 self.reset(*fold, 0);
                 self.queue = self.queue_anew.take();
+                self.chunks = std::mem::take(&mut self.chunks_anew);
             }
             (From::Message(_), Some(fold)) => {
                 self.reset(*fold, floor.unwrap_or(u64::MAX));
                 self.queue = self.queue_anew.take();
+                self.chunks = std::mem::take(&mut self.chunks_anew);
             }
             (From::Now, _) if !was_attached || self.incarnation != incarnation => {
                 let blank = self.blank();
@@ -207,8 +210,7 @@ impl Replica {
             return self.number(seq, is_replay);
         }
         let taken = fold.line(line);
-        let is_before = matches!(self.phase, Phase::Attaching { anew: Some(_), .. }) && !is_replay;
-        let problem = if is_before { None } else { self.sent_twice(update, is_replay) };
+        let problem = self.sent_twice(update, is_replay);
         if let Err(error) = taken {
             return Some(format!("the update cannot be read: {error}"));
         }
@@ -235,9 +237,10 @@ impl Replica {
     fn sent_twice(&mut self, update: &Value, is_replay: bool) -> Option<String> {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default();
         let id = format!("{} {}", kind.trim_end_matches("_chunk"), update["messageId"]);
+        let chunks = if is_replay { &mut self.chunks_anew } else { &mut self.chunks };
         match kind {
             "user_message" | "agent_message" | "agent_thought" if update.get("content").is_some() => {
-                self.chunks.retain(|(message, _)| *message != id);
+                chunks.retain(|(message, _)| *message != id);
                 if is_replay {
                     if self.wholes.contains(&id) {
                         return Some(format!("the replay has {id} twice"));
@@ -249,10 +252,10 @@ impl Replica {
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
                 let text = update["content"].to_string();
                 for token in super::tokens::tokens_in(&text) {
-                    if self.chunks.contains(&(id.clone(), token)) {
+                    if chunks.contains(&(id.clone(), token)) {
                         return Some(format!("the text «{token}» of {id} was sent twice"));
                     }
-                    self.chunks.push((id.clone(), token));
+                    chunks.push((id.clone(), token));
                 }
                 None
             }
