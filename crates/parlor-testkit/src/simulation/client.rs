@@ -214,6 +214,14 @@ impl World {
     /// Notes what the sender of a prompt is told.
     fn note_outcome(&mut self, client: ClientId, id: u64, is_error: bool, frame: &Frame) {
         let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
+        if let Some(made) = made
+            && matches!(made.what, What::Close | What::Other("archive"))
+            && let Some(session) = made.session.clone()
+        {
+            // It may have waited, and then it took prompts along that came later.
+            self.ledger.session_ended(&session, "the session was closed or archived");
+        }
+        let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
         let Some(What::Prompt(token)) = made.map(|made| made.what.clone()) else { return };
         let is_cancelled = frame.as_str().contains(r#""stopReason":"cancelled""#);
         let is_accepted = !is_error && !is_cancelled;
