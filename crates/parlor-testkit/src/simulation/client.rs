@@ -38,7 +38,6 @@ pub(super) struct PeerRequest {
     pub(super) incarnation: u64,
     pub(super) question: QuestionId,
     pub(super) method: String,
-    pub(super) is_cancelled: bool,
 }
 
 /// One connection.
@@ -198,10 +197,8 @@ impl World {
             }
             FrameKind::Updates => self.check_client_was_sent_stored(client, frame.as_str()),
             FrameKind::Cancel(id) => {
-                let asked = self.connections.get_mut(&client).and_then(|to| to.asked.get_mut(&number(id)));
-                if let Some(asked) = asked {
-                    asked.is_cancelled = true;
-                }
+                // An answer that crosses this is none to a later request about the same question.
+                self.connections.get_mut(&client).map(|to| to.asked.remove(&number(id)));
             }
             FrameKind::Request(_) | FrameKind::Notification | FrameKind::Batch(_) => {}
         }
@@ -245,16 +242,9 @@ impl World {
         if connection.asked.len() >= MAX_ASKED {
             return None;
         }
-        let request = PeerRequest {
-            session: session.clone(),
-            incarnation,
-            question,
-            method: method.to_owned(),
-            is_cancelled: false,
-        };
-        let is_open = |open: &&PeerRequest| {
-            open.incarnation == incarnation && open.question == question && !open.is_cancelled
-        };
+        let request =
+            PeerRequest { session: session.clone(), incarnation, question, method: method.to_owned() };
+        let is_open = |open: &&PeerRequest| open.incarnation == incarnation && open.question == question;
         if connection.asked.values().find(is_open).is_some() {
             self.fail(
                 Invariant::PeerRequests,
@@ -318,7 +308,7 @@ impl World {
             }
             FrameKind::Request(id) => {
                 let request = self.connections.get(&client).and_then(|to| to.asked.get(&number(id)));
-                if let Some(request) = request.filter(|request| !request.is_cancelled).cloned() {
+                if let Some(request) = request.cloned() {
                     self.people[person].requests.insert(number(id), request);
                 }
             }

@@ -224,7 +224,7 @@ impl World {
     pub(super) fn check_open_requests(&mut self) {
         let mut problem = None;
         for (client, connection) in &self.connections {
-            for (id, request) in connection.asked.iter().filter(|(_, request)| !request.is_cancelled) {
+            for (id, request) in &connection.asked {
                 let shell = self.shells.get(&request.session);
                 let shell = shell.filter(|shell| shell.incarnation == request.incarnation);
                 let is_known =
