@@ -202,6 +202,8 @@ impl Replica {
             Phase::Attaching { anew: Some(fold), .. } if is_replay => fold,
             // What happened before it was attached will be told again.
             Phase::Attaching { from: From::After(_), request, .. } if *request != tag.attach => return None,
+            // It was attached because it said something, and knows nothing of what was.
+            Phase::Attaching { was_attached: false, request, .. } if *request != tag.attach => return None,
             Phase::Attaching { .. } | Phase::Attached | Phase::Detached => &mut self.fold,
         };
         if let Some(queue) = queue {
