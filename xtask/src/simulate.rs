@@ -34,6 +34,9 @@ pub(crate) struct Simulate {
     /// Do not look for steps that a failing seed does not need
     #[arg(long)]
     no_shrink: bool,
+    /// Print every step
+    #[arg(long)]
+    trace: bool,
 }
 
 /// Steps of a simulation.
@@ -42,10 +45,10 @@ struct Steps(BTreeSet<usize>);
 
 impl Simulate {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self { seconds, seed, seeds, steps, skip, no_shrink } = self;
+        let Self { seconds, seed, seeds, steps, skip, no_shrink, trace } = self;
         let duration = seconds.map(Duration::from_secs);
         let skip = skip.map(|Steps(steps)| steps).unwrap_or_default();
-        let options = Options { seed, steps, seeds, duration, skip, shrinks: !no_shrink };
+        let options = Options { seed, steps, seeds, duration, skip, shrinks: !no_shrink, is_traced: trace };
         // A panic of the engine is a failure like any other, and is reported as one.
         std::panic::set_hook(Box::new(|_| {}));
         let report = run(&options);

@@ -50,9 +50,14 @@ impl Delivery {
         Self { to, what: what.into(), is_stored: false }
     }
 
-    /// What is sent instead when changes could not be stored: of what is about them only responses, as errors.
+    /// What is sent instead when changes could not be stored: of what is about them only responses, as errors. A client for
+    /// which too much waits is disconnected all the same: it has lost what waited.
     pub fn if_not_stored(self, error: &RpcError) -> Option<Self> {
-        let Outgoing::Frame(frame) = &self.what else { return None };
+        let frame = match &self.what {
+            Outgoing::Frame(frame) => frame,
+            Outgoing::Disconnect => return Some(self),
+            Outgoing::Request { .. } | Outgoing::CancelRequest(_) | Outgoing::AwaitDrain => return None,
+        };
         match frame.kind() {
             FrameKind::Response { is_error, .. } if *is_error || self.is_stored => Some(self),
             FrameKind::Response { id, .. } => Some(Self::new(self.to, Frame::error(id, error))),

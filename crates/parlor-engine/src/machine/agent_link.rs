@@ -92,8 +92,11 @@ impl SessionMachine {
         }
         self.bind(link, without_history, early);
         self.resume_calls(None);
-        for id in std::mem::take(&mut self.settled_requests) {
-            self.on_settled_request(&id);
+        for (epoch, id) in std::mem::take(&mut self.settled_requests) {
+            // A request of an earlier incarnation is not answered to this one.
+            if epoch == self.epoch {
+                self.on_settled_request(&id);
+            }
         }
     }
 
@@ -495,7 +498,7 @@ impl SessionMachine {
         if self.agent.is_some() {
             self.respond_to_agent(id.clone(), Ok(Object::default().to_json()));
         } else {
-            self.settled_requests.push(id.clone());
+            self.settled_requests.push((self.epoch, id.clone()));
         }
     }
 

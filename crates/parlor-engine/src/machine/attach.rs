@@ -152,10 +152,11 @@ impl SessionMachine {
     }
 
     fn subscribe(&mut self, client: ClientId) {
-        let Some(subscriber) = self.subscribers.get(&client).filter(|_| !self.session.takes_part(client))
-        else {
+        // A client that closed the session before it caught up does not become a subscriber again.
+        if self.session.takes_part(client) || self.is_closing(client) {
             return;
-        };
+        }
+        let Some(subscriber) = self.subscribers.get(&client) else { return };
         let part = Part {
             name: subscriber.client.decider().name,
             drives: subscriber.client.is_driver,

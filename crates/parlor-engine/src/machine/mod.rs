@@ -102,8 +102,8 @@ pub struct SessionMachine {
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
     waiting_calls: Vec<WaitingCall>,
-    /// `_parlor/settled` requests that are answered once the agent is bound.
-    settled_requests: Vec<RequestId>,
+    /// `_parlor/settled` requests that are answered once the incarnation of the agent that sent them is bound.
+    settled_requests: Vec<(AgentEpoch, RequestId)>,
     aliases: Aliases,
     dirty_rows: Unsaved,
     index_backlog: IndexBacklog,

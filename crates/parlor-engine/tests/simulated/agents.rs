@@ -39,3 +39,19 @@ fn an_agent_that_was_released_cannot_make_the_session_busy() {
     stage.happens([calls(1, V2, ClientCall::Close { id: RequestId::from(3) })]);
     assert_eq!(stage.responses(1), ["3"]);
 }
+
+#[test]
+fn a_settled_request_of_a_released_agent_is_answered_only_in_the_same_incarnation() {
+    for (epoch, answers) in [(1, 1), (2, 0)] {
+        let mut stage = Stage::new(V2);
+        stage.happens([attaches(1, V2, 1, ReplayFrom::New)]);
+        stage.happens([calls(1, V2, ClientCall::Close { id: RequestId::from(2) })]);
+        let (id, params) = (RequestId::from(1), object(r#"{"sessionId":"theirs"}"#));
+        let request = AgentEvent::Request { id, method: "_parlor/settled".to_owned(), params };
+        stage.happens([prompts(1, V2, 3, "go on"), Event::Agent(AgentEpoch(1), request)]);
+        stage.happens([Event::AgentReady(Ok(Box::new(opened(V2, epoch))))]);
+        let is_answer =
+            |(_, command): &&(AgentEpoch, AgentCommand)| matches!(command, AgentCommand::Respond { .. });
+        assert_eq!(stage.commands.iter().filter(is_answer).count(), answers);
+    }
+}

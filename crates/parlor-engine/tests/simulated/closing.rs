@@ -63,3 +63,20 @@ fn a_client_that_catches_up_and_closed_a_session_that_is_deleted_gets_its_respon
     stage.ends();
     assert_eq!(stage.responses(1), ["2"]);
 }
+
+#[test]
+fn a_client_that_closes_the_session_before_it_caught_up_does_not_stay_in_it() {
+    let mut stage = Stage::new(V1);
+    stage.happens([attaches(1, V1, 1, ReplayFrom::New)]);
+    stage.happens([prompts(1, V1, 2, "hi")]);
+    stage.happens([Event::Disconnected(ClientId(1))]);
+    // It closes the session while it is attached and the turn of another client runs.
+    let close = calls(2, V2, ClientCall::Close { id: RequestId::from(2) });
+    stage.happens([attaches(2, V2, 1, ReplayFrom::Start), close]);
+    assert_eq!(stage.responses(2), ["1"]);
+    let ended = Ok(json::json(r#"{"stopReason":"cancelled"}"#));
+    let ended = AgentEvent::Response(AgentCall::Prompt(PromptId(1)), ended);
+    stage.happens([Event::Agent(AgentEpoch(1), ended)]);
+    assert_eq!(stage.responses(2), ["2"]);
+    assert!(stage.machine.session().is_deserted());
+}

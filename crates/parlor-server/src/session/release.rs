@@ -77,8 +77,11 @@ impl SessionTask {
                     }
                 }
                 Outgoing::CancelRequest(question) => {
-                    let request = self.requests.remove(&(client.id, question));
-                    frames.extend(request.map(|request| Frame::cancel(&request)));
+                    if let Some(request) = self.requests.remove(&(client.id, question)) {
+                        // An answer that crosses this is none to a later request about the same question.
+                        client.answered(&request);
+                        frames.push(Frame::cancel(&request));
+                    }
                 }
                 Outgoing::AwaitDrain => awaits_drain = true,
                 Outgoing::Disconnect => client.queue.close(),

@@ -44,6 +44,8 @@ pub struct Session {
     questions: Questions,
     clients: Clients,
     agent: Option<TurnTaking>,
+    /// How the last agent took prompts. One that was released may still repeat the last of them.
+    last_taking: Option<TurnTaking>,
     /// Whether the agent said something before it was ready that is not taken yet: until then no prompt is sent.
     has_early_updates: bool,
     /// What an agent that takes prompts one by one says again of the one it has.
@@ -369,6 +371,7 @@ impl Session {
             questions: Questions::default(),
             clients: BTreeMap::new(),
             agent: None,
+            last_taking: None,
             has_early_updates: false,
             echo: None,
             echoes: Echoes::default(),
@@ -597,6 +600,7 @@ impl Session {
 
     fn agent_restored(&mut self, taking: TurnTaking, anew: bool, out: &mut Step) {
         self.agent = Some(taking);
+        self.last_taking = Some(taking);
         self.has_early_updates = true;
         self.echo = None;
         self.echoes = Echoes::default();
@@ -791,7 +795,7 @@ impl Session {
         fresh: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> Option<Update> {
-        if self.agent == Some(TurnTaking::Queueing) {
+        if self.last_taking == Some(TurnTaking::Queueing) {
             self.without_prompts(update, naming, fresh, out)
         } else {
             self.not_an_echo(update, naming, fresh, out)

@@ -22,14 +22,19 @@ impl World {
                 places.extend(linked.map(|(session, _)| Place { process, session: session.clone() }));
             }
         }
+        // Those that have something to do are busier than the others.
+        let has_prompts =
+            |place: &Place| self.session_of(place).is_some_and(|session| !session.prompts.is_empty());
+        let busy: Vec<_> = places.iter().filter(|place| has_prompts(place)).cloned().collect();
+        if let Some(place) = self.random.pick(&busy)
+            && self.random.percent(80)
+        {
+            return self.work(&place);
+        }
         let Some(place) = self.random.pick(&places) else { return };
-        let is_busy = self.session_of(&place).is_some_and(|session| !session.prompts.is_empty());
-        let is_calm = !is_busy && self.random.percent(75);
-        match self.random.weighted(&[30, 8, 4, 3]) {
-            0 if is_busy => self.work(&place),
-            0 | 1 if is_calm => {}
-            1 => self.say_info(&place),
-            2 => self.revise(&place),
+        match self.random.weighted(&[4, 4, 3]) {
+            0 => self.say_info(&place),
+            1 => self.revise(&place),
             _ => self.answer_calls(&place),
         }
     }
@@ -72,7 +77,7 @@ impl World {
         let ServerCall { link, call, .. } = call;
         let event = Event::Agent(link.epoch, AgentEvent::Response(call, reply));
         let Err(back) = self.send_to(&link.session, link.incarnation, Message::Event(event)) else { return };
-        if let Message::Event(Event::Agent(_, AgentEvent::Response(AgentCall::Forwarded(call), _))) = back {
+        if let Message::Event(Event::Agent(_, AgentEvent::Response(AgentCall::Forwarded(call), _))) = *back {
             let error = RpcError::new(code::INTERNAL_ERROR, "the session was closed");
             self.push(call.client, Frame::error(&call.id, &error), Tag::default());
         }
@@ -253,7 +258,7 @@ impl World {
 
     /// Says something in a turn.
     fn output(&mut self, place: &Place) {
-        match self.random.weighted(&[40, 10, 14, 6, 8, 4, 4, 4]) {
+        match self.random.weighted(&[36, 10, 14, 6, 14, 5, 4, 4]) {
             0 => self.chunks(place, "agent_message"),
             1 => self.chunks(place, "agent_thought"),
             2 => self.tool_call(place),

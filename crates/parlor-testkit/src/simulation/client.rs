@@ -38,7 +38,6 @@ pub(super) struct PeerRequest {
     pub(super) incarnation: u64,
     pub(super) question: QuestionId,
     pub(super) method: String,
-    pub(super) is_cancelled: bool,
 }
 
 /// One connection.
@@ -198,10 +197,8 @@ impl World {
             }
             FrameKind::Updates => self.check_client_was_sent_stored(client, frame.as_str()),
             FrameKind::Cancel(id) => {
-                let asked = self.connections.get_mut(&client).and_then(|to| to.asked.get_mut(&number(id)));
-                if let Some(asked) = asked {
-                    asked.is_cancelled = true;
-                }
+                // An answer that crosses this is none to a later request about the same question.
+                self.connections.get_mut(&client).map(|to| to.asked.remove(&number(id)));
             }
             FrameKind::Request(_) | FrameKind::Notification | FrameKind::Batch(_) => {}
         }
@@ -214,13 +211,20 @@ impl World {
     /// Notes what the sender of a prompt is told.
     fn note_outcome(&mut self, client: ClientId, id: u64, is_error: bool, frame: &Frame) {
         let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
+        if let Some(made) = made
+            && matches!(made.what, What::Close | What::Other("archive"))
+            && let Some(session) = made.session.clone()
+        {
+            // It may have waited, and then it took prompts along that came later.
+            self.ledger.session_ended(&session, "the session was closed or archived");
+        }
+        let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
         let Some(What::Prompt(token)) = made.map(|made| made.what.clone()) else { return };
         let is_cancelled = frame.as_str().contains(r#""stopReason":"cancelled""#);
+        let is_accepted = !is_error && !is_cancelled;
+        self.count(if is_accepted { "prompts accepted" } else { "prompts refused" });
         if let Some(prompt) = self.ledger.prompts.get_mut(&token) {
-            prompt.stage = match (is_error, is_cancelled) {
-                (false, false) => PromptStage::Accepted,
-                (true, _) | (_, true) => PromptStage::Refused,
-            };
+            prompt.stage = if is_accepted { PromptStage::Accepted } else { PromptStage::Refused };
         }
     }
 
@@ -238,16 +242,9 @@ impl World {
         if connection.asked.len() >= MAX_ASKED {
             return None;
         }
-        let request = PeerRequest {
-            session: session.clone(),
-            incarnation,
-            question,
-            method: method.to_owned(),
-            is_cancelled: false,
-        };
-        let is_open = |open: &&PeerRequest| {
-            open.incarnation == incarnation && open.question == question && !open.is_cancelled
-        };
+        let request =
+            PeerRequest { session: session.clone(), incarnation, question, method: method.to_owned() };
+        let is_open = |open: &&PeerRequest| open.incarnation == incarnation && open.question == question;
         if connection.asked.values().find(is_open).is_some() {
             self.fail(
                 Invariant::PeerRequests,
@@ -281,6 +278,7 @@ impl World {
             let Some(connection) = self.connections.get_mut(&client) else { return };
             let Some((frame, tag)) = connection.queue.pop_front() else { break };
             connection.bytes -= frame.len();
+            self.note(|| format!("client {} reads {} bytes", client.0, frame.len()));
             self.take_frame(client, &frame, tag);
         }
         let room = self.plan.room;
@@ -310,7 +308,7 @@ impl World {
             }
             FrameKind::Request(id) => {
                 let request = self.connections.get(&client).and_then(|to| to.asked.get(&number(id)));
-                if let Some(request) = request.filter(|request| !request.is_cancelled).cloned() {
+                if let Some(request) = request.cloned() {
                     self.people[person].requests.insert(number(id), request);
                 }
             }

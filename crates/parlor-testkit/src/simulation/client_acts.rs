@@ -149,9 +149,9 @@ impl World {
     fn message_ids(&self, session: &SessionId) -> Vec<String> {
         let Some(shell) = self.shells.get(session) else { return Vec::new() };
         let entries = shell.machine.transcript().entries().iter();
-        let messages = entries.filter_map(|entry| match entry.id() {
-            EntryId::Message(_, id) => Some(id.as_json().to_text().into_owned()),
-            _ => None,
+        let messages = entries.filter_map(|entry| {
+            let EntryId::Message(_, id) = entry.id() else { return None };
+            Some(id.as_json().to_text().into_owned())
         });
         messages.collect()
     }

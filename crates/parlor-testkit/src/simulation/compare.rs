@@ -15,6 +15,7 @@ impl World {
     /// Everything is delivered and read: every subscriber knows what is stored.
     pub(super) fn check_replicas(&mut self) {
         let mut problem = None;
+        let mut counts = Vec::new();
         for (key, shell) in &self.shells {
             let Some(stored) = self.disk.open(key.as_json().as_literal()) else { continue };
             for client in shell.machine.subscribers() {
@@ -24,15 +25,21 @@ impl World {
                 if !replica.is_attached() || replica.incarnation != shell.incarnation {
                     continue;
                 }
-                let own: Vec<_> = connection
-                    .made
-                    .values()
-                    .filter_map(|made| match made.what {
-                        What::Prompt(token) => Some(token),
-                        _ => None,
-                    })
-                    .collect();
+                let own = connection.made.values().filter_map(|made| {
+                    let What::Prompt(token) = made.what else { return None };
+                    Some(token)
+                });
+                let own: Vec<_> = own.collect();
                 let dialect = stored_dialect(&stored.row);
+                counts.push(match (person.plan.dialect, replica.floor) {
+                    (_, u64::MAX) => "replicas of unknown beginning",
+                    (Dialect::V1, 0) => "replicas compared, v1",
+                    (Dialect::V2, 0) => "replicas compared, v2",
+                    (Dialect::Draft, 0) => "replicas compared, draft",
+                    (Dialect::V1, _) => "replicas compared in part, v1",
+                    (Dialect::V2, _) => "replicas compared in part, v2",
+                    (Dialect::Draft, _) => "replicas compared in part, draft",
+                });
                 let found = match person.plan.dialect {
                     Dialect::V1 => v1_differs(key, dialect, &stored.transcript, person, replica, &own),
                     Dialect::V2 | Dialect::Draft => v2_differs(&stored.transcript, person, replica),
@@ -54,6 +61,7 @@ impl World {
                 }
             }
         }
+        counts.into_iter().for_each(|what| self.count(what));
         if let Some(problem) = problem {
             self.fail(Invariant::Replicas, problem);
         }
@@ -101,10 +109,7 @@ fn v2_differs(stored: &Transcript, person: &Person, replica: &Replica) -> Option
 
 /// An entry with its id, in a form that does not depend on how its content came.
 fn shown(entry: &Entry) -> (String, Value) {
-    let id = match entry.id() {
-        EntryId::Note(_) => "note".to_owned(),
-        other => format!("{other:?}"),
-    };
+    let id = name_of(entry);
     let mut value: Value = serde_json::from_str(view::entry(entry).as_str()).unwrap_or_default();
     let content = entry.body().content.joined().to_json();
     if let Some(member) = value.get_mut("content") {
@@ -118,6 +123,11 @@ fn shown(entry: &Entry) -> (String, Value) {
         value.as_object_mut().map(|object| object.remove("_meta"));
     }
     (id, value)
+}
+
+/// The id of an entry. Those of notes are numbers of changes, which are different for each who counts them.
+pub(super) fn name_of(entry: &Entry) -> String {
+    if let EntryId::Note(_) = entry.id() { "note".to_owned() } else { format!("{:?}", entry.id()) }
 }
 
 fn is_notice(entry: &Entry) -> bool {

@@ -52,6 +52,7 @@ impl World {
 
     /// The server is killed, perhaps by a power cut, and starts again.
     pub(super) fn kill(&mut self, cuts_power: bool) {
+        self.count(if cuts_power { "power cuts" } else { "kills" });
         let committed = self.random.below(self.disk.waiting() + 1);
         let lost = self.random.below(self.disk.losable() + committed + 1);
         self.note(|| {

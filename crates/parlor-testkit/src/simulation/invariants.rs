@@ -8,9 +8,10 @@ use parlor_engine::rows::{Batch, Write};
 use parlor_engine::stored::ALIASES;
 use parlor_engine::{AgentEvent, Event, Output};
 use parlor_session::session::{ClientId, Session};
-use parlor_session::{Entry, EntryId, SessionId, Transcript};
+use parlor_session::{Entry, SessionId, Transcript};
 
 use super::agent::Receiver;
+use super::compare::name_of;
 use super::ledger::PromptStage;
 use super::tokens::tokens_in;
 use super::world::World;
@@ -131,11 +132,8 @@ impl World {
             (stored != live)
                 .then(|| format!("beside the transcript, {key} has\n{live:?}\nand stored\n{stored:?}"))
         } else {
-            Some(format!(
-                "the transcript of {key} is stored as\n{:?}\nand is\n{:?}",
-                stored.transcript,
-                machine.transcript()
-            ))
+            let (stored, live) = (&stored.transcript, machine.transcript());
+            Some(format!("the transcript of {key} is stored as\n{stored:?}\nand is\n{live:?}"))
         };
         if let Some(problem) = problem {
             self.fail(Invariant::StoredState, problem);
@@ -182,12 +180,11 @@ impl World {
             self.fail(Invariant::Epochs, format!("an event of an earlier agent changed {key}"));
         }
         // Whatever happens, words are handed to the search index in time, and clients that catch up get aliases.
-        let is_due = |write: &&Write| match write {
-            Write::Words { .. } => false,
-            Write::Slot { name, .. } => name != ALIASES,
-            _ => true,
+        let is_due = |write: &&Write| {
+            let is_alias = matches!(write, Write::Slot { name, .. } if name == ALIASES);
+            is_alias || matches!(write, Write::Words { .. })
         };
-        let writes: Vec<_> = output.batch.writes.iter().filter(is_due).collect();
+        let writes: Vec<_> = output.batch.writes.iter().filter(|write| !is_due(write)).collect();
         if !writes.is_empty() {
             self.fail(Invariant::Epochs, format!("an event of an earlier agent made {key} store {writes:?}"));
         }
@@ -227,7 +224,7 @@ impl World {
     pub(super) fn check_open_requests(&mut self) {
         let mut problem = None;
         for (client, connection) in &self.connections {
-            for (id, request) in connection.asked.iter().filter(|(_, request)| !request.is_cancelled) {
+            for (id, request) in &connection.asked {
                 let shell = self.shells.get(&request.session);
                 let shell = shell.filter(|shell| shell.incarnation == request.incarnation);
                 let is_known =
@@ -269,9 +266,13 @@ impl World {
                     is_open && can_answer && request.epoch == link.epoch
                 });
                 for (id, request) in open {
+                    let drivers: Vec<_> = shell.machine.session().drivers().collect();
                     problem = Some(format!(
-                        "request {id} ({}) of agent session {name} (process {process}, {}) has no answer",
-                        request.method, link.session
+                        "request {id} ({}) of agent session {name} (process {process}, {}) has no answer; {:?}, {:?}",
+                        request.method,
+                        link.session,
+                        drivers,
+                        shell.machine.queues()
                     ));
                 }
             }
@@ -322,13 +323,7 @@ fn tokens_of(transcript: &Transcript) -> BTreeSet<u64> {
 
 /// How a fork differs from the beginning of its parent. Plans that come and go in the batch that makes the fork may differ.
 fn not_a_prefix(parent: &Transcript, fork: &Transcript) -> Option<String> {
-    let shown = |entry: &Entry| {
-        let id = match entry.id() {
-            EntryId::Note(_) => "note".to_owned(),
-            other => format!("{other:?}"),
-        };
-        (id, entry.body().content.to_json().as_str().to_owned())
-    };
+    let shown = |entry: &Entry| (name_of(entry), entry.body().content.to_json().as_str().to_owned());
     let all: Vec<_> = parent.entries().iter().map(shown).collect();
     let own: Vec<_> = fork.entries().iter().map(shown).collect();
     if all.starts_with(&own) {

@@ -268,6 +268,7 @@ impl World {
         let is_forked = asked.as_ref().is_some_and(|(place, _)| {
             self.processes[place.process].is_alive && !self.shells.contains_key(&fork)
         }) && self.random.percent(85);
+        self.count(if is_forked { "forks by the agent" } else { "forks by transcript" });
         let Some((place, _)) = asked.filter(|_| is_forked) else {
             return self.announce_transcript(client, &id, &fork, answer, prompt, error);
         };
@@ -315,6 +316,7 @@ impl World {
             return;
         }
         self.note(|| format!("process {process} ends"));
+        self.count("agent processes ended");
         let calls = std::mem::take(&mut self.processes[process].calls);
         for call in calls.into_values() {
             if let parlor_engine::AgentCall::Forwarded(_) = &call.call {

@@ -32,6 +32,9 @@ mod world;
 pub use invariants::Invariant;
 pub use run::{Options, Outcome, Report, run, run_seed};
 
+/// How often something happened.
+pub type Counts = std::collections::BTreeMap<&'static str, u64>;
+
 /// An invariant that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {

@@ -111,7 +111,7 @@ impl Plan {
         let limits = QueueLimits {
             catch_up_bytes: if small { random.between(60, 1500) } else { 256 << 10 },
             line_bytes: if small { random.between(20, 600) } else { 1 << 20 },
-            unsent_bytes: if random.percent(20) { random.between(800, 4000) } else { 64 << 20 },
+            unsent_bytes: if random.percent(30) { random.between(200, 1500) } else { 64 << 20 },
             deferred_calls: random.between(1, 4),
             waiting_calls: random.between(1, 4),
             waiting_forks: random.between(1, 3),

@@ -28,6 +28,8 @@ pub(super) struct Replica {
     queue_anew: Option<Value>,
     /// The text marks of each message since it was last sent as a whole, to find text that is sent twice.
     chunks: Vec<(String, u64)>,
+    /// The same of a replay that is not over.
+    chunks_anew: Vec<(String, u64)>,
     /// The messages that were sent as a whole since the replay began.
     wholes: Vec<String>,
 }
@@ -71,6 +73,7 @@ impl Replica {
             queue: None,
             queue_anew: None,
             chunks: Vec::new(),
+            chunks_anew: Vec::new(),
             wholes: Vec::new(),
         }
     }
@@ -120,9 +123,7 @@ impl Replica {
         let anew = matches!(from, From::Start | From::Message(_)).then(|| Box::new(self.blank()));
         self.wholes.clear();
         self.queue_anew = None;
-        if anew.is_some() {
-            self.chunks.clear();
-        }
+        self.chunks_anew.clear();
         self.phase = Phase::Attaching { request, from, was_attached, anew };
     }
 
@@ -144,18 +145,19 @@ impl Replica {
             (From::Start, Some(fold)) => {
                 self.reset(*fold, 0);
                 self.queue = self.queue_anew.take();
+                self.chunks = std::mem::take(&mut self.chunks_anew);
             }
             (From::Message(_), Some(fold)) => {
                 self.reset(*fold, floor.unwrap_or(u64::MAX));
                 self.queue = self.queue_anew.take();
+                self.chunks = std::mem::take(&mut self.chunks_anew);
             }
-            (From::Now, _) if was_attached && self.incarnation == incarnation => {}
-            (From::Now, _) => {
+            (From::Now, _) if !was_attached || self.incarnation != incarnation => {
                 let blank = self.blank();
                 self.reset(blank, told.unwrap_or(u64::MAX));
                 self.queue = None;
             }
-            (From::After(_), _) | (From::Start | From::Message(_), None) => {}
+            (From::Now | From::After(_), _) | (From::Start | From::Message(_), None) => {}
         }
         self.incarnation = incarnation;
         self.seq = told.filter(|_| self.wants_seq);
@@ -200,28 +202,29 @@ impl Replica {
             Phase::Attaching { anew: Some(fold), .. } if is_replay => fold,
             // What happened before it was attached will be told again.
             Phase::Attaching { from: From::After(_), request, .. } if *request != tag.attach => return None,
+            // It was attached because it said something, and knows nothing of what was.
+            Phase::Attaching { was_attached: false, request, .. } if *request != tag.attach => return None,
             Phase::Attaching { .. } | Phase::Attached | Phase::Detached => &mut self.fold,
         };
         if let Some(queue) = queue {
             let known = if is_replay { &mut self.queue_anew } else { &mut self.queue };
             *known = Some(queue.clone());
-            return self.number(seq);
+            return self.number(seq, is_replay);
         }
         let taken = fold.line(line);
-        let is_before = matches!(self.phase, Phase::Attaching { anew: Some(_), .. }) && !is_replay;
-        let problem = if is_before { None } else { self.sent_twice(update, is_replay) };
+        let problem = self.sent_twice(update, is_replay);
         if let Err(error) = taken {
             return Some(format!("the update cannot be read: {error}"));
         }
-        self.number(seq).or(problem)
+        self.number(seq, is_replay).or(problem)
     }
 
     /// Takes the number of a change. Returns what is wrong with it, if anything is.
-    fn number(&mut self, seq: Option<u64>) -> Option<String> {
+    fn number(&mut self, seq: Option<u64>, is_replay: bool) -> Option<String> {
         if !self.is_attached() {
-            // In the middle of a replay it could not go on from here.
-            if let Phase::Attaching { from: From::After(_), .. } = self.phase {
-                self.seq = None;
+            // In the middle of a replay it could not go on from here, but it could from what came before.
+            if !is_replay {
+                self.seq = seq;
             }
             return None;
         }
@@ -236,9 +239,10 @@ impl Replica {
     fn sent_twice(&mut self, update: &Value, is_replay: bool) -> Option<String> {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default();
         let id = format!("{} {}", kind.trim_end_matches("_chunk"), update["messageId"]);
+        let chunks = if is_replay { &mut self.chunks_anew } else { &mut self.chunks };
         match kind {
             "user_message" | "agent_message" | "agent_thought" if update.get("content").is_some() => {
-                self.chunks.retain(|(message, _)| *message != id);
+                chunks.retain(|(message, _)| *message != id);
                 if is_replay {
                     if self.wholes.contains(&id) {
                         return Some(format!("the replay has {id} twice"));
@@ -250,10 +254,10 @@ impl Replica {
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
                 let text = update["content"].to_string();
                 for token in super::tokens::tokens_in(&text) {
-                    if self.chunks.contains(&(id.clone(), token)) {
+                    if chunks.contains(&(id.clone(), token)) {
                         return Some(format!("the text «{token}» of {id} was sent twice"));
                     }
-                    self.chunks.push((id.clone(), token));
+                    chunks.push((id.clone(), token));
                 }
                 None
             }

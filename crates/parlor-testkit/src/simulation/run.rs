@@ -5,9 +5,12 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use parlor_session::session::ClientId;
+
 use super::random::Random;
+use super::shell::Shell;
 use super::world::World;
-use super::{Failure, Invariant};
+use super::{Counts, Failure, Invariant};
 
 /// What is simulated.
 #[derive(Debug, Clone)]
@@ -24,11 +27,21 @@ pub struct Options {
     pub skip: BTreeSet<usize>,
     /// Whether steps are left out that a failure does not need.
     pub shrinks: bool,
+    /// Whether all that happens is written down, also if nothing fails.
+    pub is_traced: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, steps: 2000, seeds: 1, duration: None, skip: BTreeSet::new(), shrinks: true }
+        Self {
+            seed: 1,
+            steps: 2000,
+            seeds: 1,
+            duration: None,
+            skip: BTreeSet::new(),
+            shrinks: true,
+            is_traced: false,
+        }
     }
 }
 
@@ -39,6 +52,10 @@ pub struct Report {
     pub seeds: u64,
     /// How many steps they took.
     pub steps: u64,
+    /// What happened in them, and how often.
+    pub counts: Counts,
+    /// All that happened, if that was wanted.
+    pub trace: Vec<String>,
     /// The first failure.
     pub failure: Option<Outcome>,
 }
@@ -64,16 +81,23 @@ const TRACE: usize = 120;
 /// Runs seeds until one fails, or all are done.
 pub fn run(options: &Options) -> Report {
     let started = Instant::now();
-    let mut report = Report { seeds: 0, steps: 0, failure: None };
+    let mut report =
+        Report { seeds: 0, steps: 0, counts: Counts::default(), trace: Vec::new(), failure: None };
     let is_over = |report: &Report| match options.duration {
         Some(duration) => started.elapsed() >= duration,
         None => report.seeds >= options.seeds,
     };
     while !is_over(&report) {
         let seed = options.seed.wrapping_add(report.seeds);
-        let (steps, failure) = simulate(seed, options.steps, &options.skip, None);
+        let mut trace = Vec::new();
+        let wanted = options.is_traced.then_some(&mut trace);
+        let (steps, failure, counts) = simulate(seed, options.steps, &options.skip, wanted);
+        report.trace.append(&mut trace);
         report.seeds += 1;
         report.steps += steps as u64;
+        for (what, count) in counts {
+            *report.counts.entry(what).or_default() += count;
+        }
         if let Some(failure) = failure {
             report.failure = Some(explain(options, seed, steps, failure));
             break;
@@ -84,7 +108,7 @@ pub fn run(options: &Options) -> Report {
 
 /// Runs one seed for so many steps; returns what failed, and at which step.
 pub fn run_seed(seed: u64, steps: usize) -> Option<(usize, Failure)> {
-    let (step, failure) = simulate(seed, steps, &BTreeSet::new(), None);
+    let (step, failure, _) = simulate(seed, steps, &BTreeSet::new(), None);
     failure.map(|failure| (step, failure))
 }
 
@@ -96,7 +120,7 @@ fn explain(options: &Options, seed: u64, step: usize, failure: Failure) -> Outco
         (step, skip) = shrink(seed, step, skip, failure.invariant);
     }
     let mut trace = Vec::new();
-    let (steps, found) = simulate(seed, step, &skip, Some(&mut trace));
+    let (steps, found, _) = simulate(seed, step, &skip, Some(&mut trace));
     if let Some(found) = found {
         (step, failure) = (steps, found);
     }
@@ -114,7 +138,7 @@ fn shrink(seed: u64, last: usize, skip: BTreeSet<usize>, invariant: Invariant) -
         while from < last {
             let more: BTreeSet<_> = skip.iter().copied().chain(from..(from + size).min(last)).collect();
             if more.len() > skip.len() {
-                let (step, failure) = simulate(seed, last, &more, None);
+                let (step, failure, _) = simulate(seed, last, &more, None);
                 if failure.is_some_and(|failure| failure.invariant == invariant) {
                     skip = more;
                     last = step;
@@ -133,7 +157,7 @@ fn simulate(
     steps: usize,
     skip: &BTreeSet<usize>,
     trace: Option<&mut Vec<String>>,
-) -> (usize, Option<Failure>) {
+) -> (usize, Option<Failure>, Counts) {
     let mut world = World::new(seed, trace.is_some());
     let mut taken = 0;
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -162,7 +186,7 @@ fn simulate(
     if let Some(trace) = trace {
         *trace = world.take_trace();
     }
-    (taken, failure)
+    (taken, failure, world.counts)
 }
 
 impl World {
@@ -172,22 +196,27 @@ impl World {
             return self.settle();
         }
         let faults = self.plan.faults;
-        let rare = |is_on: bool, weight: usize| if is_on { weight } else { 0 };
+        let on = |is_on: bool, weight: usize| if is_on { weight } else { 0 };
+        let has_frames = self
+            .connections
+            .values()
+            .any(|connection| !self.people[connection.person].is_stalled && !connection.is_drained());
+        let has_agents = self.processes.iter().any(|process| process.is_alive && !process.is_hung);
         let weights = [
-            1000,
-            900,
-            700,
+            on(self.shells.values().any(Shell::is_ready), 1000),
+            on(self.disk.is_busy(), 900),
+            on(has_frames, 700),
             450,
-            900,
-            500,
-            200,
-            rare(faults.crashes || faults.hangs, 40),
-            rare(faults.store, 12),
-            rare(faults.kills, 5),
-            rare(faults.power_cuts, 3),
-            rare(faults.kills, 3),
-            rare(faults.evictions, 30),
-            rare(faults.stale_events, 40),
+            on(has_agents, 1100),
+            on(!self.jobs.is_empty(), 400),
+            120,
+            on(faults.crashes || faults.hangs, 30),
+            on(faults.store, 12),
+            on(faults.kills, 4),
+            on(faults.power_cuts, 3),
+            on(faults.kills, 3),
+            on(faults.evictions, 30),
+            on(faults.stale_events, 40),
         ];
         match self.random.weighted(&weights) {
             0 => self.run_any_session(),
@@ -196,10 +225,8 @@ impl World {
             3 => self.client_acts(),
             4 => self.agent_acts(),
             5 => {
-                if !self.jobs.is_empty() {
-                    let place = self.random.below(self.jobs.len());
-                    self.run_job(place);
-                }
+                let place = self.random.below(self.jobs.len());
+                self.run_job(place);
             }
             6 => self.pass_time(),
             7 => self.hurt_agent(),
@@ -236,6 +263,8 @@ impl World {
     fn any_client_reads(&mut self) {
         let people = self.people.iter().filter(|person| !person.is_stalled);
         let clients: Vec<_> = people.filter_map(|person| person.connection).collect();
+        let has_frames = |client: &ClientId| self.connections.get(client).is_some_and(|to| !to.is_drained());
+        let clients: Vec<_> = clients.into_iter().filter(has_frames).collect();
         if let Some(client) = self.random.pick(&clients) {
             let count = self.random.between(1, 12);
             self.read(client, count);
@@ -245,8 +274,14 @@ impl World {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.trace {
+            writeln!(f, "{line}")?;
+        }
         if let Some(outcome) = &self.failure {
             writeln!(f, "{outcome}")?;
+        }
+        for (what, count) in &self.counts {
+            writeln!(f, "{count:>12} {what}")?;
         }
         write!(f, "{} seeds, {} steps", self.seeds, self.steps)
     }

@@ -136,6 +136,7 @@ impl World {
         let mut output = shell.machine.handle(events, now, &has_room);
         let incarnation = shell.incarnation;
         if stale {
+            self.count("stale events alone");
             self.check_nothing_changed(key, seq, &output);
         }
         self.check_queues(key);
@@ -162,10 +163,14 @@ impl World {
         let Some(mut output) = shell.in_flight.take() else { return };
         match result {
             Ok(()) => {
+                *self.counts.entry("batches").or_default() += 1;
                 self.tokens.handled(&std::mem::take(&mut shell.tokens));
                 shell.machine.on_stored(output.seq);
             }
-            Err(reason) => output = shell.machine.on_store_failed(output, reason),
+            Err(reason) => {
+                *self.counts.entry("batches that failed").or_default() += 1;
+                output = shell.machine.on_store_failed(output, reason);
+            }
         }
         if result.is_ok() {
             self.check_stored_state(key);
@@ -193,6 +198,12 @@ impl World {
     fn leave(&mut self, key: &SessionId) {
         let Some(shell) = self.shells.get(key) else { return };
         let end = shell.machine.end().cloned();
+        self.count(match &end {
+            Some(SessionEnd::Deleted) => "sessions deleted",
+            Some(SessionEnd::Failed(_)) => "sessions failed",
+            Some(SessionEnd::Unused) => "sessions evicted",
+            Some(SessionEnd::Stopped) | None => "sessions stopped",
+        });
         self.note(|| format!("  {key} ends: {end:?}"));
         let mut rest = Vec::new();
         if matches!(end, Some(SessionEnd::Deleted | SessionEnd::Failed(_)) | None) {
@@ -235,21 +246,20 @@ impl World {
             }
             Message::Event(event) => {
                 let Some(shell) = self.shells.get_mut(key) else { return };
-                match &event {
-                    Event::Disconnected(client) => shell.requests.retain(|(by, _), _| by != client),
-                    Event::Answered { question, by, .. } => {
-                        shell.requests.remove(&(*by, *question));
-                    }
-                    Event::Agent(epoch, AgentEvent::Response(call, _)) if shell.ties.contains_key(epoch) => {
-                        match call {
-                            AgentCall::Prompt(prompt) => drop(shell.sent_prompts.remove(prompt)),
-                            AgentCall::Forwarded(call) => {
-                                shell.sent_calls.remove(&(call.client, number(&call.id)));
-                            }
-                            AgentCall::SetTitle => {}
+                if let Event::Disconnected(client) = &event {
+                    shell.requests.retain(|(by, _), _| by != client);
+                } else if let Event::Answered { question, by, .. } = &event {
+                    shell.requests.remove(&(*by, *question));
+                } else if let Event::Agent(epoch, AgentEvent::Response(call, _)) = &event
+                    && shell.ties.contains_key(epoch)
+                {
+                    match call {
+                        AgentCall::Prompt(prompt) => drop(shell.sent_prompts.remove(prompt)),
+                        AgentCall::Forwarded(call) => {
+                            shell.sent_calls.remove(&(call.client, number(&call.id)));
                         }
+                        AgentCall::SetTitle => {}
                     }
-                    _ => {}
                 }
                 events.push(event);
             }
@@ -289,6 +299,7 @@ impl World {
     /// The session gets its agent, with what the agent said before.
     fn bind(&mut self, key: &SessionId, restored: Restored) -> OpenedAgent {
         let Restored { place, epoch, without_history, lost, result, settings, refused } = restored;
+        self.count(if without_history { "agents bound without history" } else { "agents bound" });
         let incarnation = self.shells.get(key).map_or(0, |shell| shell.incarnation);
         let process = &mut self.processes[place.process];
         let mut early = Vec::new();
@@ -371,11 +382,15 @@ impl World {
                 }
             }
             Outgoing::AwaitDrain => {
+                self.count("clients that fell behind");
                 if let Some(connection) = self.connections.get_mut(&to) {
                     connection.drains.push((key.clone(), incarnation));
                 }
             }
-            Outgoing::Disconnect => self.disconnect(to),
+            Outgoing::Disconnect => {
+                self.count("clients cut off");
+                self.disconnect(to);
+            }
         }
     }
 
@@ -424,7 +439,9 @@ impl World {
             AgentCommand::KillTerminal { .. } | AgentCommand::AddClient(_) | AgentCommand::Start => {}
             AgentCommand::Retire => {
                 self.note(|| format!("  {key} retires its agent"));
+                self.count("agents retired");
                 self.processes[place.process].is_retired = true;
+                self.ledger.agent_lost(key);
             }
             AgentCommand::Release => {
                 self.forget_calls(key);
@@ -513,7 +530,9 @@ impl World {
             );
         };
         request.answers += 1;
-        if request.answers > 1 {
+        let is_second = request.answers > 1;
+        *self.counts.entry("peer requests answered").or_default() += 1;
+        if is_second {
             let method = request.method.clone();
             self.fail(
                 Invariant::PeerRequests,
@@ -601,15 +620,18 @@ fn last_block(blocks: &str) -> String {
 
 /// An event for the trace.
 fn shown(event: &Event) -> String {
-    match event {
-        Event::Client { client, call, .. } => format!("client {}: {call:?}", client.id.0),
-        Event::AgentReady(Ok(opened)) => format!(
-            "agent ready: {:?} as {}, without history: {}, early: {:?}",
-            opened.link.epoch, opened.link.session, opened.without_history, opened.early
-        ),
-        Event::Begun { agent, replay } => {
-            format!("begun: {:?} as {}, replay: {replay:?}", agent.link.epoch, agent.link.session)
-        }
-        other => format!("{other:?}"),
+    if let Event::Client { client, call, .. } = event {
+        return format!("client {}: {call:?}", client.id.0);
     }
+    if let Event::AgentReady(Ok(opened)) = event {
+        let OpenedAgent { link, without_history, early, .. } = &**opened;
+        let (epoch, session) = (link.epoch, &link.session);
+        return format!(
+            "agent ready: {epoch:?} as {session}, without history: {without_history}, early: {early:?}"
+        );
+    }
+    if let Event::Begun { agent, replay } = event {
+        return format!("begun: {:?} as {}, replay: {replay:?}", agent.link.epoch, agent.link.session);
+    }
+    format!("{event:?}")
 }

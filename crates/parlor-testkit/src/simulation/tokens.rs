@@ -82,25 +82,30 @@ fn texts(write: &Write) -> Vec<&str> {
 
 /// The marks in an event.
 pub(super) fn tokens_of_event(event: &Event) -> Vec<u64> {
-    let of_agent = |event: &AgentEvent| match event {
-        AgentEvent::Updates(lines) => tokens_in(lines).collect(),
-        _ => Vec::new(),
+    let of_agent = |event: &AgentEvent| -> Vec<u64> {
+        let AgentEvent::Updates(lines) = event else { return Vec::new() };
+        tokens_in(lines).collect()
     };
-    match event {
-        Event::Agent(_, event) => of_agent(event),
-        Event::AgentReady(Ok(agent)) => agent.early.iter().flat_map(of_agent).collect(),
-        Event::Begun { agent, replay } => {
-            let replay = replay.iter().flatten().flat_map(|lines| tokens_in(lines));
-            replay.chain(agent.early.iter().flat_map(of_agent)).collect()
-        }
-        Event::Client { call: ClientCall::Prompt { params, .. }, .. } => {
-            tokens_in(params.to_json().as_str()).collect()
-        }
-        Event::Client { call: ClientCall::Say { content, .. }, .. } => tokens_in(content.as_str()).collect(),
-        Event::Client { call: ClientCall::SetTitle { title: Some(title), .. }, .. } => {
-            tokens_in(title.as_literal()).collect()
-        }
-        _ => Vec::new(),
+    if let Event::Agent(_, event) = event {
+        of_agent(event)
+    } else if let Event::AgentReady(Ok(agent)) = event {
+        agent.early.iter().flat_map(of_agent).collect()
+    } else if let Event::Begun { agent, replay } = event {
+        let replay = replay.iter().flatten().flat_map(|lines| tokens_in(lines));
+        replay.chain(agent.early.iter().flat_map(of_agent)).collect()
+    } else if let Event::Client { call, .. } = event {
+        let text = if let ClientCall::Prompt { params, .. } = call {
+            params.to_json().as_str().to_owned()
+        } else if let ClientCall::Say { content, .. } = call {
+            content.as_str().to_owned()
+        } else if let ClientCall::SetTitle { title: Some(title), .. } = call {
+            title.as_literal().to_owned()
+        } else {
+            String::new()
+        };
+        tokens_in(&text).collect()
+    } else {
+        Vec::new()
     }
 }
 

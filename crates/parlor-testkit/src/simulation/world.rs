@@ -21,7 +21,7 @@ use super::plan::Plan;
 use super::random::Random;
 use super::shell::{ArmedTimer, Message, Shell};
 use super::tokens::Tokens;
-use super::{Failure, Invariant};
+use super::{Counts, Failure, Invariant};
 
 /// A simulated server with all its peers.
 pub(super) struct World {
@@ -45,6 +45,8 @@ pub(super) struct World {
     /// The makers of forks that nobody opened yet.
     pub(super) expected: HashMap<SessionId, ClientId>,
     pub(super) ledger: Ledger,
+    /// How often something happened, to see that it does.
+    pub(super) counts: Counts,
     pub(super) is_settling: bool,
     next_client: u64,
     next_epoch: u64,
@@ -78,6 +80,7 @@ impl World {
             timers: Vec::new(),
             expected: HashMap::new(),
             ledger: Ledger::default(),
+            counts: Counts::default(),
             is_settling: false,
             next_client: 0,
             next_epoch: 0,
@@ -97,6 +100,11 @@ impl World {
 
     pub(super) fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
+    }
+
+    /// Counts something that happened.
+    pub(super) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
     }
 
     /// Adds a line to the trace, if there is one.
@@ -141,6 +149,9 @@ impl World {
         let clients: Vec<_> = self.connections.keys().copied().collect();
         clients.into_iter().for_each(|client| self.drop_connection(client));
         self.ledger.server_ended();
+        for session in self.known_sessions.clone() {
+            self.ledger.agent_lost(&session);
+        }
         (self.next_client, self.next_epoch) = (0, 0);
     }
 
@@ -190,10 +201,10 @@ impl World {
         key: &SessionId,
         incarnation: u64,
         message: Message,
-    ) -> Result<(), Message> {
+    ) -> Result<(), Box<Message>> {
         match self.shells.get_mut(key).filter(|shell| shell.incarnation == incarnation) {
             Some(shell) => shell.inbox.push_back(message),
-            None => return Err(message),
+            None => return Err(Box::new(message)),
         }
         Ok(())
     }
