@@ -2,7 +2,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anstream::eprintln;
 use clap::{Args, ValueEnum};
 use parlor_dialect::{Dialect, LineProblem, Loss, Recorded, Side, Translation, Translator};
 use parlor_wire::DEFAULT_LINE_LIMIT;
@@ -127,7 +126,7 @@ impl Work<'_> {
         }
         for loss in &translation.losses {
             self.losses += 1;
-            eprintln!("{}", loss_line(line.number, loss));
+            print_stderr!("{}", loss_line(line.number, loss));
         }
         for problem in &translation.problems {
             self.tell(line, problem);
