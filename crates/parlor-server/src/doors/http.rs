@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -26,7 +24,8 @@ use uuid::Uuid;
 
 use super::access::Access;
 use super::guests::{Guest, Guests};
-use super::{DoorError, Limits, pause_after, websocket};
+use super::websocket::{self, Handshake};
+use super::{DoorError, Limits, pause_after};
 use crate::data_dir::Tokens;
 use crate::hub::{AgentChoice, Door, Hub, Peer, Role};
 
@@ -237,7 +236,7 @@ async fn acp(
     Extension(visit): Extension<Visit>,
     headers: HeaderMap,
     wishes: Result<Query<Wishes>, QueryRejection>,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    mut request: Request,
 ) -> Response {
     let admitted = match house.access.admit(&headers) {
         Ok(admitted) => admitted,
@@ -253,26 +252,22 @@ async fn acp(
         Ok(peer) => peer,
         Err(why) => return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
     };
-    let mut upgrade = match upgrade {
-        Ok(upgrade) => upgrade,
-        Err(rejection) => return rejection.into_response(),
+    let handshake = match Handshake::accept(&mut request) {
+        Ok(handshake) => handshake,
+        Err(refusal) => return refusal.into_response(),
     };
     if !visit.guest.authenticate() {
         return NO_PLACE.into_response();
     }
-    if let Some(protocol) = admitted.protocol {
-        upgrade.set_selected_protocol(protocol);
-    }
-    let id = Uuid::new_v4().to_string();
-    let limits = house.limits;
-    let hub = Arc::clone(&house.hub);
-    let mut response = upgrade
-        .max_message_size(limits.message_bytes)
-        .max_frame_size(limits.message_bytes)
-        .on_upgrade(move |socket| websocket::converse(socket, hub, peer, visit.guest, limits));
-    if let Ok(id) = HeaderValue::try_from(id) {
+    let mut response = handshake.response(admitted.protocol);
+    if let Ok(id) = HeaderValue::try_from(Uuid::new_v4().to_string()) {
         response.headers_mut().insert("acp-connection-id", id);
     }
+    tokio::spawn(async move {
+        if let Some(upgraded) = handshake.upgraded().await {
+            websocket::serve(upgraded, Arc::clone(&house.hub), peer, visit.guest, house.limits).await;
+        }
+    });
     response
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::guests::Guest;
 use super::owed::Owed;
 use crate::hub::{Connection, Hub, Peer};
-use crate::send_queue::SendQueueReader;
+use crate::send_queue::{SendQueueReader, SocketHalf, SocketWriter};
 
 /// How much is read at once.
 const READ: usize = 64 << 10;
@@ -36,7 +36,7 @@ pub(super) struct Incoming<R> {
 pub(super) struct Conversation {
     connection: Connection,
     queue: SendQueueReader,
-    owed: Owed,
+    owed: Arc<Owed>,
 }
 
 /// When a conversation ends for other reasons than that one side has gone.
@@ -73,7 +73,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
 impl Conversation {
     pub(super) fn begin(hub: &Arc<Hub>, peer: Peer) -> Self {
         let (connection, queue) = hub.connect(peer);
-        Self { connection, queue, owed: Owed::new() }
+        Self { connection, queue, owed: Arc::new(Owed::new()) }
     }
 
     /// The client said something.
@@ -82,48 +82,120 @@ impl Conversation {
     }
 
     /// Goes on until the client has gone, or says no more and has its answers, or the hub ends it.
-    pub(super) async fn go_on<R, W>(self, mut incoming: Incoming<R>, mut write: W, bounds: Bounds)
+    pub(super) async fn go_on<R, W>(self, incoming: Incoming<R>, mut write: W, bounds: Bounds)
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let Self { mut connection, mut queue, owed } = self;
-        let said_all = Notify::new();
-        let reading = async {
-            loop {
-                while let Some(frame) = incoming.lines.next_line() {
-                    said(&mut connection, &owed, frame).await;
-                }
-                if !incoming.fill().await? {
-                    break;
-                }
-            }
-            said_all.notify_one();
-            match bounds.patience {
-                Some(patience) => tokio::time::sleep(patience).await,
-                None => std::future::pending().await,
-            }
-            io::Result::Ok(())
-        };
-        let finishing = async {
-            tokio::select! {
-                () = closing(bounds.guest.as_ref()) => {}
-                () = async { said_all.notified().await; owed.settled().await } => {}
-            }
-        };
-        let writing = write_all(&mut queue, &mut write, &owed, finishing);
-        let ended = tokio::select! {
-            read = reading => read,
-            written = writing => written,
-            () = cut(bounds.guest.as_ref()) => Ok(()),
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a client is gone");
-        }
+        let Self { connection, queue, owed } = self;
+        let output = StreamOutput { queue, write: &mut write, owed: &owed };
+        exchange(connection, incoming, output, &owed, bounds).await;
         // The client is gone for the hub now; a last word to the client itself can only fail.
-        drop(connection);
         let _ = write.shutdown().await;
     }
+
+    /// Does the same with a socket, to which those who have something for the client write themselves.
+    pub(super) async fn go_on_at<R>(self, incoming: Incoming<R>, socket: SocketHalf, bounds: Bounds)
+    where
+        R: AsyncRead + Unpin,
+    {
+        let Self { connection, queue, owed } = self;
+        let sent = Arc::clone(&owed);
+        let writer = queue.write_to(
+            socket,
+            Box::new(move |frame, encoded| {
+                sent.sent(frame);
+                encoded.push(frame.bytes().clone());
+            }),
+        );
+        exchange(connection, incoming, writer, &owed, bounds).await;
+    }
+}
+
+/// What a client's lines are written to.
+trait Output {
+    /// Writes what waits until it is closed, or until nothing waits after `finishing`.
+    async fn write_all(&mut self, finishing: impl Future<Output = ()>) -> io::Result<()>;
+}
+
+/// A stream that is written to by the task of the connection.
+struct StreamOutput<'a, W> {
+    queue: SendQueueReader,
+    write: &'a mut W,
+    owed: &'a Owed,
+}
+
+impl<W: AsyncWrite + Unpin> Output for StreamOutput<'_, W> {
+    async fn write_all(&mut self, finishing: impl Future<Output = ()>) -> io::Result<()> {
+        let mut finishing = pin!(finishing);
+        let mut gathered = Vec::new();
+        loop {
+            let ready = tokio::select! {
+                biased;
+                ready = self.queue.next() => ready,
+                () = &mut finishing => None,
+            };
+            let Some(ready) = ready else { return Ok(()) };
+            write_gathered(self.write, &ready, &mut gathered).await?;
+            for frame in &ready {
+                self.owed.sent(frame);
+            }
+        }
+    }
+}
+
+impl Output for SocketWriter {
+    async fn write_all(&mut self, finishing: impl Future<Output = ()>) -> io::Result<()> {
+        tokio::select! {
+            biased;
+            ended = self.run() => return ended,
+            () = finishing => {}
+        }
+        self.drain().await
+    }
+}
+
+/// Reads and writes until the client has gone, or says no more and has its answers, or the hub ends it.
+async fn exchange<R: AsyncRead + Unpin>(
+    mut connection: Connection,
+    mut incoming: Incoming<R>,
+    mut output: impl Output,
+    owed: &Owed,
+    bounds: Bounds,
+) {
+    let said_all = Notify::new();
+    let reading = async {
+        loop {
+            while let Some(frame) = incoming.lines.next_line() {
+                said(&mut connection, owed, frame).await;
+            }
+            if !incoming.fill().await? {
+                break;
+            }
+        }
+        said_all.notify_one();
+        match bounds.patience {
+            Some(patience) => tokio::time::sleep(patience).await,
+            None => std::future::pending().await,
+        }
+        io::Result::Ok(())
+    };
+    let finishing = async {
+        tokio::select! {
+            () = closing(bounds.guest.as_ref()) => {}
+            () = async { said_all.notified().await; owed.settled().await } => {}
+        }
+    };
+    let ended = tokio::select! {
+        read = reading => read,
+        written = output.write_all(finishing) => written,
+        () = cut(bounds.guest.as_ref()) => Ok(()),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a client is gone");
+    }
+    // The client has left for the hub before its place is free for another.
+    drop(connection);
 }
 
 async fn said(connection: &mut Connection, owed: &Owed, frame: InputLine<'_>) {
@@ -131,29 +203,6 @@ async fn said(connection: &mut Connection, owed: &Owed, frame: InputLine<'_>) {
         owed.heard(line);
     }
     connection.said(frame).await;
-}
-
-/// Writes what waits until it is closed, or until there is nothing ready after `finishing`.
-async fn write_all<W: AsyncWrite + Unpin>(
-    queue: &mut SendQueueReader,
-    write: &mut W,
-    owed: &Owed,
-    finishing: impl Future<Output = ()>,
-) -> io::Result<()> {
-    let mut finishing = pin!(finishing);
-    let mut gathered = Vec::new();
-    loop {
-        let ready = tokio::select! {
-            biased;
-            ready = queue.next() => ready,
-            () = &mut finishing => None,
-        };
-        let Some(ready) = ready else { return Ok(()) };
-        write_gathered(write, &ready, &mut gathered).await?;
-        for frame in &ready {
-            owed.sent(frame);
-        }
-    }
 }
 
 /// Writes lines together, because a system call for each would cost more than copying them.
@@ -230,14 +279,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_ready_is_written_together_also_when_it_is_time_to_go() {
-        let (queue, mut reader) = send_queue();
+        let (queue, reader) = send_queue();
         let lines: Vec<String> = (0..1000).map(|number| format!("{number}\n")).collect();
         for line in &lines {
             queue.push(Frame::updates(line.as_str()));
         }
         let mut written = Written::default();
-        let gone = async {};
-        write_all(&mut reader, &mut written, &Owed::new(), gone).await.unwrap();
+        let mut output = StreamOutput { queue: reader, write: &mut written, owed: &Owed::new() };
+        output.write_all(async {}).await.unwrap();
         assert_eq!(written.bytes, lines.concat().as_bytes());
         assert_eq!(written.writes, 1);
     }

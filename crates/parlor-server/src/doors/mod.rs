@@ -11,6 +11,7 @@ mod lines;
 mod owed;
 mod stdio;
 mod unix;
+pub(crate) mod unix_socket;
 mod websocket;
 
 use std::fmt;

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_wire::InputLine;
-use tokio::io::AsyncWriteExt;
-use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::guests::{Guest, Guests};
 use super::hello::{Hello, Welcome, to_peer};
 use super::lines::{Bounds, Conversation, Incoming};
+use super::unix_socket::UnixSocket;
 use super::{DoorError, pause_after};
 use crate::data_dir::Lock;
 use crate::hub::{Door, Hub, Peer, Role};
+use crate::send_queue::SocketHalf;
 
 /// A socket that is listened to.
 #[derive(Debug)]
@@ -68,8 +68,8 @@ impl UnixDoor {
 }
 
 async fn receive(stream: UnixStream, hub: &Arc<Hub>, guest: Guest, patience: Duration) -> io::Result<()> {
-    let (read, mut write) = stream.into_split();
-    let mut incoming = Incoming::new(read);
+    let socket = UnixSocket::new(stream)?;
+    let mut incoming = Incoming::new(socket.clone());
     let first = tokio::select! {
         first = first_words(&mut incoming, hub) => first?,
         () = guest.closing() => return Ok(()),
@@ -78,16 +78,14 @@ async fn receive(stream: UnixStream, hub: &Arc<Hub>, guest: Guest, patience: Dur
         First::Nothing => return Ok(()),
         First::Message(conversation) => *conversation,
         First::Hello(Ok(peer)) => {
-            write
-                .write_all(
-                    Welcome::come_in(env!("CARGO_PKG_VERSION"), std::process::id()).to_line().as_bytes(),
-                )
-                .await?;
+            let welcome = Welcome::come_in(env!("CARGO_PKG_VERSION"), std::process::id());
+            socket.write_all(welcome.to_line().as_bytes()).await?;
             Conversation::begin(hub, *peer)
         }
-        First::Hello(Err(why)) => return write.write_all(Welcome::refused(why).to_line().as_bytes()).await,
+        First::Hello(Err(why)) => return socket.write_all(Welcome::refused(why).to_line().as_bytes()).await,
     };
-    conversation.go_on(incoming, write, Bounds { guest: Some(guest), patience: Some(patience) }).await;
+    let bounds = Bounds { guest: Some(guest), patience: Some(patience) };
+    conversation.go_on_at(incoming, SocketHalf::Unix(socket), bounds).await;
     Ok(())
 }
 
@@ -97,7 +95,7 @@ enum First {
     Message(Box<Conversation>),
 }
 
-async fn first_words(incoming: &mut Incoming<OwnedReadHalf>, hub: &Arc<Hub>) -> io::Result<First> {
+async fn first_words(incoming: &mut Incoming<UnixSocket>, hub: &Arc<Hub>) -> io::Result<First> {
     loop {
         if let Some(frame) = incoming.lines.next_line() {
             let hello = match &frame {
