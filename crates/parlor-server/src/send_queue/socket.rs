@@ -1,8 +1,8 @@
 //! Frames that are written to a socket by whoever pushes them.
 //!
 //! There is one queue and one lock, so frames are written in the order in which they were pushed. A push that finds nothing
-//! waiting writes once. What the socket does not take then is left to the [`SocketWriter`], and until that has caught up a
-//! push only adds to the queue: it never spends more than one write of [`MAX_WRITE`] bytes.
+//! waiting writes at once, unless it is long. What is long, and what the socket does not take, is left to the
+//! [`SocketWriter`]; until that has caught up a push only adds to the queue.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -18,6 +18,10 @@ use crate::doors::unix_socket::UnixSocket;
 
 /// How many bytes a socket is offered at once.
 const MAX_WRITE: usize = 256 << 10;
+
+/// How many bytes are written by whoever pushes them. To copy more takes as long as to wake the writer, which does it beside
+/// the writers of other sockets.
+const MAX_DIRECT: usize = 16 << 10;
 
 /// How many parts a socket is offered at once; Linux takes no more.
 const MAX_PARTS: usize = 1024;
@@ -177,12 +181,18 @@ impl RawSender {
 impl Queue {
     /// Writes what was pushed, unless something waits before it. Returns whether the transport's task has to go on.
     pub(super) fn write_pushed(&mut self) -> bool {
-        match &self.socket {
-            Some(output) if self.state != State::Aborted => {
-                !output.is_behind && (self.write_once() != Progress::Done || self.state == State::Aborted)
-            }
-            Some(_) | None => true,
+        let Some(output) = &mut self.socket else { return true };
+        if self.state == State::Aborted {
+            return true;
         }
+        if output.is_behind {
+            return false;
+        }
+        if self.bytes > MAX_DIRECT {
+            output.is_behind = true;
+            return true;
+        }
+        self.write_once() != Progress::Done || self.state == State::Aborted
     }
 
     /// Offers the socket what waits, once.
@@ -332,11 +342,11 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    /// Pushes more than the socket takes. Returns how many bytes that is.
+    /// Pushes more than the socket takes, in pieces that are written at once while there is room. Returns how many bytes.
     fn fill(queue: &SendQueue) -> usize {
-        queue.push(update("x".repeat(MUCH)));
-        assert!(!queue.has_room(), "the socket takes only a part");
-        MUCH
+        const PIECE: usize = MAX_DIRECT - 1;
+        let pieces = std::iter::from_fn(|| queue.has_room().then(|| queue.push(update("x".repeat(PIECE)))));
+        PIECE * pieces.count()
     }
 
     #[tokio::test]
@@ -364,14 +374,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_long_push_is_left_to_the_writer() {
+        let (queue, mut writer, mut peer) = connected();
+        queue.push(update("x".repeat(MAX_DIRECT + 1)));
+        queue.push(update("y"));
+        assert_eq!(queue.0.lock().bytes, MAX_DIRECT + 2, "nothing is written yet");
+        writer.drain().await.unwrap();
+        assert!(read(&mut peer, MAX_DIRECT + 2).await.ends_with("xy"));
+    }
+
+    #[tokio::test]
     async fn what_the_socket_does_not_take_is_written_by_the_writer() {
         let (queue, mut writer, mut peer) = connected();
         let sent: String = (0..MUCH / 8).map(|number| format!("{number:7}\n")).collect();
-        // One frame that is cut where the socket is full, and many after it.
-        queue.push(update(&sent[..MUCH / 2]));
-        for line in sent.as_bytes()[MUCH / 2..].chunks(8 * 100) {
-            queue.push(update(str::from_utf8(line).unwrap()));
-        }
+        let push_pieces = |text: &str| {
+            for piece in text.as_bytes().chunks(8 * 99) {
+                queue.push(update(str::from_utf8(piece).unwrap()));
+            }
+        };
+        // Short frames, one of which is cut where the socket is full, and a long one between them.
+        push_pieces(&sent[..MUCH / 4]);
+        queue.push(update(&sent[MUCH / 4..MUCH / 2]));
+        push_pieces(&sent[MUCH / 2..]);
         queue.close();
         let reading = async {
             let mut text = String::new();
@@ -516,15 +540,21 @@ mod tests {
         assert_eq!(read(&mut peer, only.len()).await, only.as_str());
     }
 
+    /// Pushes a frame that is written in part.
+    fn begin_long(queue: &SendQueue, writer: &mut SocketWriter) {
+        queue.push(update("x".repeat(MUCH)));
+        assert!(writer.drain().now_or_never().is_none(), "the socket does not take all of it");
+    }
+
     #[tokio::test]
     async fn raw_bytes_are_sent_after_a_message_that_has_begun_and_before_those_that_wait() {
         let (queue, mut writer, mut peer) = connected();
-        let filled = fill(&queue);
+        begin_long(&queue, &mut writer);
         queue.push(update("waits\n"));
         writer.raw_sender().send(Bytes::from_static(b"raw\n"));
-        let (drained, received) = tokio::join!(timeout(LONG, writer.drain()), read(&mut peer, filled + 10));
+        let (drained, received) = tokio::join!(timeout(LONG, writer.drain()), read(&mut peer, MUCH + 10));
         drained.unwrap().unwrap();
-        assert_eq!(&received[filled..], "raw\nwaits\n");
+        assert_eq!(&received[MUCH..], "raw\nwaits\n");
         // While nothing waits they are written at once.
         writer.raw_sender().send(Bytes::from_static(b"raw\n"));
         assert_eq!(read(&mut peer, 4).await, "raw\n");
@@ -533,16 +563,16 @@ mod tests {
     #[tokio::test]
     async fn raw_bytes_are_the_last_that_is_sent_when_frames_are_discarded() {
         let (queue, mut writer, mut peer) = connected();
-        let filled = fill(&queue);
+        begin_long(&queue, &mut writer);
         queue.push(update("waits\n"));
         queue.close();
         writer.discard_frames();
         assert!(queue.has_room());
         queue.push(update("later\n"));
         writer.raw_sender().send(Bytes::from_static(b"raw\n"));
-        let (drained, received) = tokio::join!(timeout(LONG, writer.drain()), read(&mut peer, filled + 4));
+        let (drained, received) = tokio::join!(timeout(LONG, writer.drain()), read(&mut peer, MUCH + 4));
         drained.unwrap().unwrap();
-        assert_eq!(&received[filled..], "raw\n");
+        assert_eq!(&received[MUCH..], "raw\n");
         drop(writer);
         assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
     }
