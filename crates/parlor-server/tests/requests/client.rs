@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use parlor_dialect::Dialect;
-use parlor_server::doors::streams;
-use parlor_server::hub::{Door, Hub, Peer, Role};
+use parlor_server::hub::{Hub, Peer, Role, TransportKind};
+use parlor_server::transport::streams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf};
 use tokio::sync::mpsc;
@@ -23,8 +23,8 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) async fn connect(hub: &Arc<Hub>, dialect: Dialect, role: Role) -> Self {
         let (here, there) = tokio::io::duplex(1 << 20);
-        let door = Door::Unix;
-        let peer = Peer { door, role, agent: None, dialect: None, env: Vec::new(), cwd: None };
+        let transport = TransportKind::Unix;
+        let peer = Peer { transport, role, agent: None, dialect: None, env: Vec::new(), cwd: None };
         let hub = Arc::clone(hub);
         tokio::spawn(async move {
             let (read, write) = tokio::io::split(there);
