@@ -33,8 +33,8 @@ use crate::stored::{self, StoredSession};
 /// Who connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// By which door it came.
-    pub door: Door,
+    /// How it is connected.
+    pub transport: TransportKind,
     /// What it may do.
     pub role: Role,
     /// Which agent it wants; the default one if it names none.
@@ -47,9 +47,9 @@ pub struct Peer {
     pub cwd: Option<PathBuf>,
 }
 
-/// How a client came in.
+/// How a client is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum TransportKind {
     /// The standard streams of this process.
     Stdio,
     /// The Unix socket.
@@ -95,7 +95,7 @@ pub struct Options {
 /// How many sessions are in memory at a time, unless somebody says otherwise.
 pub const LIVE_SESSIONS: usize = 4096;
 
-/// All of a server but its doors.
+/// All of a server but its transports.
 pub struct Hub {
     shared: Arc<Shared>,
 }
@@ -150,7 +150,7 @@ const END: Duration = Duration::from_secs(10);
 const DROP: Duration = Duration::from_secs(1);
 
 impl Hub {
-    /// A server without doors. Sessions that the last one left in the middle of a turn are ended first.
+    /// A server without transports. Sessions that the last one left in the middle of a turn are ended first.
     pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
         let Options { store, agents, watcher, idle, live_sessions, private } = options;
         let session_thread = SessionThread::start().map_err(|error| StoreError {

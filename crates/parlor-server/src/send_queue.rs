@@ -1,7 +1,7 @@
 //! Frames that wait to be written to one peer.
 //!
-//! A transport takes them out with a [`SendQueueReader`]. One that is a socket hands the socket over instead
-//! ([`SendQueueReader::write_to`]): whoever pushes then writes to it, and no task has to be woken.
+//! A transport takes them out with a [`SendQueueReader`]. A transport over a socket hands the socket over instead
+//! (`SendQueueReader::write_to`): whoever pushes then writes to it, and no task has to be woken.
 
 mod socket;
 

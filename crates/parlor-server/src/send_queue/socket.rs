@@ -14,7 +14,7 @@ use tokio::net::tcp;
 use tokio::task::coop;
 
 use super::{MOST, Queue, ROOM, SendQueueReader, Shared, State};
-use crate::doors::unix_socket::UnixSocket;
+use crate::transport::unix_socket::UnixSocket;
 
 /// How many bytes a socket is offered at once.
 const MAX_WRITE: usize = 256 << 10;

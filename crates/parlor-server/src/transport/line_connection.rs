@@ -1,4 +1,4 @@
-//! A client that speaks in lines: what the Unix socket and the standard streams have in common.
+//! A client that sends and receives lines, over the Unix socket or two streams.
 
 use std::io;
 use std::pin::pin;
@@ -10,51 +10,51 @@ use parlor_wire::{InputLine, Lines};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
-use super::guests::Guest;
-use super::owed::Owed;
+use super::connection_limit::ConnectionGuard;
+use super::in_flight::InFlightRequests;
 use crate::hub::{Connection, Hub, Peer};
 use crate::send_queue::{SendQueueReader, SocketHalf, SocketWriter};
 
 /// How much is read at once.
 const READ: usize = 64 << 10;
 
-/// How much is gathered before it is written.
+/// How many bytes are gathered for one write.
 const GATHERED: usize = 256 << 10;
 
-/// Bytes that become lines.
+/// Reads lines.
 #[derive(Debug)]
-pub(super) struct Incoming<R> {
+pub(super) struct LineInput<R> {
     read: R,
     buffer: Box<[u8]>,
-    /// The lines that came in.
+    /// What was read and not yet handled.
     pub(super) lines: Lines,
     ended: bool,
 }
 
-/// A client's side of the hub, and the answers that it waits for.
+/// A connected client.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct LineConnection {
     connection: Connection,
     queue: SendQueueReader,
-    owed: Arc<Owed>,
+    in_flight: Arc<InFlightRequests>,
 }
 
-/// When a conversation ends for other reasons than that one side has gone.
+/// What ends a connection while neither side is gone.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// Ends it with the server.
-    pub(super) guest: Option<Guest>,
-    /// How long a client that says no more waits for answers; without end if none.
-    pub(super) patience: Option<Duration>,
+    /// Ends it when the server stops.
+    pub(super) guard: Option<ConnectionGuard>,
+    /// How long a client that sends no more may wait for responses; without limit if `None`.
+    pub(super) drain_timeout: Option<Duration>,
 }
 
-impl<R: AsyncRead + Unpin> Incoming<R> {
+impl<R: AsyncRead + Unpin> LineInput<R> {
     pub(super) fn new(read: R) -> Self {
         let buffer = vec![0; READ].into_boxed_slice();
         Self { read, buffer, lines: Lines::default(), ended: false }
     }
 
-    /// Waits for more. `false` if no more lines will come.
+    /// Waits for more input. `false` if there is none.
     pub(super) async fn fill(&mut self) -> io::Result<bool> {
         if self.ended {
             return Ok(false);
@@ -70,59 +70,58 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     }
 }
 
-impl Conversation {
-    pub(super) fn begin(hub: &Arc<Hub>, peer: Peer) -> Self {
+impl LineConnection {
+    pub(super) fn new(hub: &Arc<Hub>, peer: Peer) -> Self {
         let (connection, queue) = hub.connect(peer);
-        Self { connection, queue, owed: Arc::new(Owed::new()) }
+        Self { connection, queue, in_flight: Arc::new(InFlightRequests::new()) }
     }
 
-    /// The client said something.
-    pub(super) async fn said(&mut self, frame: InputLine<'_>) {
-        said(&mut self.connection, &self.owed, frame).await;
+    /// Handles a line of the client.
+    pub(super) async fn handle_line(&mut self, line: InputLine<'_>) {
+        handle_line(&mut self.connection, &self.in_flight, line).await;
     }
 
-    /// Goes on until the client has gone, or says no more and has its answers, or the hub ends it.
-    pub(super) async fn go_on<R, W>(self, incoming: Incoming<R>, mut write: W, bounds: Bounds)
+    /// Serves the client until it is gone, or sends no more and has its responses, or the hub closes the connection.
+    pub(super) async fn run<R, W>(self, input: LineInput<R>, mut write: W, bounds: Bounds)
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let Self { connection, queue, owed } = self;
-        let output = StreamOutput { queue, write: &mut write, owed: &owed };
-        exchange(connection, incoming, output, &owed, bounds).await;
-        // The client is gone for the hub now; a last word to the client itself can only fail.
+        let Self { connection, queue, in_flight } = self;
+        let output = StreamOutput { queue, write: &mut write, in_flight: &in_flight };
+        exchange(connection, input, output, &in_flight, bounds).await;
         let _ = write.shutdown().await;
     }
 
-    /// Does the same with a socket, to which those who have something for the client write themselves.
-    pub(super) async fn go_on_at<R>(self, incoming: Incoming<R>, socket: SocketHalf, bounds: Bounds)
+    /// Does the same over a socket, to which whoever has a frame for the client writes.
+    pub(super) async fn run_on_socket<R>(self, input: LineInput<R>, socket: SocketHalf, bounds: Bounds)
     where
         R: AsyncRead + Unpin,
     {
-        let Self { connection, queue, owed } = self;
-        let sent = Arc::clone(&owed);
+        let Self { connection, queue, in_flight } = self;
+        let on_frame = Arc::clone(&in_flight);
         let writer = queue.write_to(
             socket,
             Box::new(move |frame, encoded| {
-                sent.sent(frame);
+                on_frame.on_frame(frame);
                 encoded.push(frame.bytes().clone());
             }),
         );
-        exchange(connection, incoming, writer, &owed, bounds).await;
+        exchange(connection, input, writer, &in_flight, bounds).await;
     }
 }
 
 /// What a client's lines are written to.
 trait Output {
-    /// Writes what waits until it is closed, or until nothing waits after `finishing`.
+    /// Writes frames until the queue is closed, or until none waits after `finishing`.
     async fn write_all(&mut self, finishing: impl Future<Output = ()>) -> io::Result<()>;
 }
 
-/// A stream that is written to by the task of the connection.
+/// A stream to which only the connection's task writes.
 struct StreamOutput<'a, W> {
     queue: SendQueueReader,
     write: &'a mut W,
-    owed: &'a Owed,
+    in_flight: &'a InFlightRequests,
 }
 
 impl<W: AsyncWrite + Unpin> Output for StreamOutput<'_, W> {
@@ -138,7 +137,7 @@ impl<W: AsyncWrite + Unpin> Output for StreamOutput<'_, W> {
             let Some(ready) = ready else { return Ok(()) };
             write_gathered(self.write, &ready, &mut gathered).await?;
             for frame in &ready {
-                self.owed.sent(frame);
+                self.in_flight.on_frame(frame);
             }
         }
     }
@@ -155,57 +154,57 @@ impl Output for SocketWriter {
     }
 }
 
-/// Reads and writes until the client has gone, or says no more and has its answers, or the hub ends it.
+/// Reads and writes until the client is gone, or sends no more and has its responses, or the hub closes the connection.
 async fn exchange<R: AsyncRead + Unpin>(
     mut connection: Connection,
-    mut incoming: Incoming<R>,
+    mut input: LineInput<R>,
     mut output: impl Output,
-    owed: &Owed,
+    in_flight: &InFlightRequests,
     bounds: Bounds,
 ) {
-    let said_all = Notify::new();
+    let end_of_input = Notify::new();
     let reading = async {
         loop {
-            while let Some(frame) = incoming.lines.next_line() {
-                said(&mut connection, owed, frame).await;
+            while let Some(line) = input.lines.next_line() {
+                handle_line(&mut connection, in_flight, line).await;
             }
-            if !incoming.fill().await? {
+            if !input.fill().await? {
                 break;
             }
         }
-        said_all.notify_one();
-        match bounds.patience {
-            Some(patience) => tokio::time::sleep(patience).await,
+        end_of_input.notify_one();
+        match bounds.drain_timeout {
+            Some(timeout) => tokio::time::sleep(timeout).await,
             None => std::future::pending().await,
         }
         io::Result::Ok(())
     };
     let finishing = async {
         tokio::select! {
-            () = closing(bounds.guest.as_ref()) => {}
-            () = async { said_all.notified().await; owed.settled().await } => {}
+            () = closing(bounds.guard.as_ref()) => {}
+            () = async { end_of_input.notified().await; in_flight.settled().await } => {}
         }
     };
     let ended = tokio::select! {
         read = reading => read,
         written = output.write_all(finishing) => written,
-        () = cut(bounds.guest.as_ref()) => Ok(()),
+        () = aborted(bounds.guard.as_ref()) => Ok(()),
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a client is gone");
+        tracing::debug!(%error, "a connection failed");
     }
-    // The client has left for the hub before its place is free for another.
+    // The hub knows that the client is gone before its slot is free.
     drop(connection);
 }
 
-async fn said(connection: &mut Connection, owed: &Owed, frame: InputLine<'_>) {
-    if let InputLine::Line(line) = &frame {
-        owed.heard(line);
+async fn handle_line(connection: &mut Connection, in_flight: &InFlightRequests, line: InputLine<'_>) {
+    if let InputLine::Line(text) = &line {
+        in_flight.on_client_line(text);
     }
-    connection.said(frame).await;
+    connection.said(line).await;
 }
 
-/// Writes lines together, because a system call for each would cost more than copying them.
+/// Writes frames together: a system call for each would cost more than copying them.
 async fn write_gathered<W: AsyncWrite + Unpin>(
     write: &mut W,
     ready: &[Frame],
@@ -228,16 +227,16 @@ async fn write_gathered<W: AsyncWrite + Unpin>(
     write.flush().await
 }
 
-async fn closing(guest: Option<&Guest>) {
-    match guest {
-        Some(guest) => guest.closing().await,
+async fn closing(guard: Option<&ConnectionGuard>) {
+    match guard {
+        Some(guard) => guard.closing().await,
         None => std::future::pending().await,
     }
 }
 
-async fn cut(guest: Option<&Guest>) {
-    match guest {
-        Some(guest) => guest.cut().await,
+async fn aborted(guard: Option<&ConnectionGuard>) {
+    match guard {
+        Some(guard) => guard.aborted().await,
         None => std::future::pending().await,
     }
 }
@@ -278,21 +277,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_ready_is_written_together_also_when_it_is_time_to_go() {
+    async fn frames_that_are_ready_are_written_together_also_when_the_connection_is_finishing() {
         let (queue, reader) = send_queue();
         let lines: Vec<String> = (0..1000).map(|number| format!("{number}\n")).collect();
         for line in &lines {
             queue.push(Frame::updates(line.as_str()));
         }
         let mut written = Written::default();
-        let mut output = StreamOutput { queue: reader, write: &mut written, owed: &Owed::new() };
+        let mut output =
+            StreamOutput { queue: reader, write: &mut written, in_flight: &InFlightRequests::new() };
         output.write_all(async {}).await.unwrap();
         assert_eq!(written.bytes, lines.concat().as_bytes());
         assert_eq!(written.writes, 1);
     }
 
     #[tokio::test]
-    async fn much_is_written_in_parts() {
+    async fn many_bytes_are_written_in_parts() {
         let ready: Vec<Frame> = (0..10).map(|_| Frame::updates("x".repeat(GATHERED / 2))).collect();
         let (mut written, mut gathered) = (Written::default(), Vec::new());
         write_gathered(&mut written, &ready, &mut gathered).await.unwrap();

@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use crate::doors::access::Refusal;
+use crate::transport::access::Refusal;
 
 /// A request that is accepted. The connection is a WebSocket once the response has been sent.
 #[derive(Debug)]

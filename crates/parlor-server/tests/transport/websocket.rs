@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use parlor_server::doors::Limits;
+use parlor_server::transport::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -58,7 +58,7 @@ async fn close_code(client: &mut Client) -> Option<u16> {
 }
 
 #[tokio::test]
-async fn a_token_lets_in_by_header_or_subprotocol() {
+async fn a_token_is_accepted_in_a_header_or_a_subprotocol() {
     let server = Server::start().await;
     let (driver, observer) = (&server.tokens.driver, server.tokens.observer.as_deref().unwrap());
     for (headers, protocol) in [
@@ -87,7 +87,7 @@ async fn a_token_lets_in_by_header_or_subprotocol() {
 }
 
 #[tokio::test]
-async fn pages_connect_only_if_they_are_ours_or_listed() {
+async fn pages_of_other_origins_are_rejected_unless_listed() {
     let server =
         Server::with(Limits::default(), |http| http.origins.push("https://page.example".into())).await;
     let token = ("authorization", format!("Bearer {}", server.tokens.driver));
@@ -107,7 +107,7 @@ async fn pages_connect_only_if_they_are_ours_or_listed() {
 }
 
 #[tokio::test]
-async fn a_frame_is_a_message_however_it_is_written() {
+async fn a_message_may_be_binary_or_have_line_ends() {
     let server = Server::start().await;
     let mut client = driver(&server).await;
     client.send(Message::text("{\n\"jsonrpc\":\"2.0\",\r\n\"id\":1,\n\"method\":\"a\"}\n")).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_frame_is_a_message_however_it_is_written() {
 }
 
 #[tokio::test]
-async fn many_messages_in_one_go_come_back_in_order_one_a_frame() {
+async fn responses_to_many_messages_come_in_order_one_per_message() {
     let server = Server::start().await;
     let (mut sink, mut stream) = driver(&server).await.split();
     let writing = tokio::spawn(async move {
@@ -222,7 +222,7 @@ async fn a_client_that_breaks_the_protocol_is_told_how() {
 }
 
 #[tokio::test]
-async fn what_follows_the_handshake_at_once_is_read() {
+async fn a_message_sent_together_with_the_handshake_is_read() {
     let server = Server::start().await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     // The masked frame `1`, with a mask of zeros, which is no message.
@@ -248,7 +248,7 @@ fn handshake(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn who_answers_pings_stays_and_who_does_not_is_dropped() {
+async fn a_client_that_does_not_answer_pings_is_disconnected() {
     let limits = Limits {
         ping_every: Duration::from_millis(100),
         silence: Duration::from_secs(1),
@@ -281,7 +281,7 @@ async fn who_answers_pings_stays_and_who_does_not_is_dropped() {
 }
 
 #[tokio::test]
-async fn goodbyes_are_said_by_whoever_leaves() {
+async fn both_sides_close_with_a_close_frame() {
     let server = Server::start().await;
     let mut leaves = driver(&server).await;
     leaves.close(None).await.unwrap();

@@ -8,9 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
+
+/// How long to wait where room cannot be waited for.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// One end of a connection. Clones are the same end; it is closed with the last of them.
 #[derive(Debug, Clone)]
@@ -26,11 +30,14 @@ impl UnixSocket {
         self.0.get_ref().write_vectored(slices)
     }
 
-    /// Waits until there is room.
+    /// Waits until there is room, or for a while if that cannot be known.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         // The same descriptor cannot be watched twice.
-        let watched = watch(self.0.get_ref().try_clone()?, Interest::WRITABLE)?;
-        watched.writable().await?.retain_ready();
+        match self.0.get_ref().try_clone() {
+            Ok(stream) => watch(stream, Interest::WRITABLE)?.writable().await?.retain_ready(),
+            // Too many files are open, which must not end this connection.
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
         Ok(())
     }
 

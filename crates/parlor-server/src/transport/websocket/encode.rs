@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_those_of_the_library() {
+    fn headers_are_those_of_the_library() {
         for length in [0, 1, 125, 126, 127, 0xffff, 0x1_0000, 300_000] {
             let mut expected = Vec::new();
             let message = WsFrame::message("x".repeat(length), OpCode::Data(Data::Text), true);

@@ -1,4 +1,4 @@
-//! A client that speaks in WebSocket messages.
+//! A client that sends and receives WebSocket messages.
 
 mod encode;
 mod handshake;
@@ -19,22 +19,22 @@ use self::encode::PING;
 pub(super) use self::handshake::{Handshake, UpgradedStream};
 use self::reader::MessageReader;
 use super::Limits;
-use super::guests::Guest;
+use super::connection_limit::ConnectionGuard;
 use crate::hub::{Connection, Hub, Peer};
 use crate::send_queue::{RawSender, SocketHalf, SocketWriter};
 
-/// How long the end of a connection may take.
+/// How long closing a connection may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Why the server closes a connection; `None` if the client closes it or is gone.
 type Close = Option<(CloseCode, &'static str)>;
 
-/// Serves one client until it has gone, or the hub or the server ends it.
+/// Serves a client until it is gone, or the hub or the server closes the connection.
 pub(super) async fn serve(
     upgraded: UpgradedStream,
     hub: Arc<Hub>,
     peer: Peer,
-    guest: Arc<Guest>,
+    guard: Arc<ConnectionGuard>,
     limits: Limits,
 ) {
     let (mut connection, queue) = hub.connect(peer);
@@ -44,9 +44,9 @@ pub(super) async fn serve(
     let mut reader = MessageReader::new(read, &upgraded.received, sender.clone(), limits.message_bytes);
     let close = tokio::select! {
         close = receive(&mut reader, &mut connection, limits.silence) => close,
-        close = send(&mut writer, &guest) => close,
+        close = send(&mut writer, &guard) => close,
         () = ping(&sender, limits.ping_every) => None,
-        () = guest.cut() => None,
+        () = guard.aborted() => None,
     };
     drop(connection);
     // Nothing may follow the close frame.
@@ -60,11 +60,11 @@ pub(super) async fn serve(
     let _ = timeout(GOODBYE, ending).await;
 }
 
-/// Reads messages. The time counts only while we read, because a client is not to blame for what we make it wait.
+/// Handles the client's messages. Its silence counts only while we wait for it, not while we handle a message.
 async fn receive(reader: &mut MessageReader, connection: &mut Connection, silence: Duration) -> Close {
     loop {
         let Ok(received) = timeout(silence, reader.next()).await else {
-            tracing::debug!("a client answers no pings and counts as gone");
+            tracing::debug!("a client did not answer pings");
             return None;
         };
         match received {
@@ -87,11 +87,11 @@ async fn handle(connection: &mut Connection, text: &str) {
 }
 
 /// Writes what waits until the hub closes the queue, or until nothing waits when the server stops.
-async fn send(writer: &mut SocketWriter, guest: &Guest) -> Close {
+async fn send(writer: &mut SocketWriter, guard: &ConnectionGuard) -> Close {
     let ended = tokio::select! {
         biased;
         ended = writer.run() => ended.map(|()| (CloseCode::Normal, "")),
-        () = guest.closing() => writer.drain().await.map(|()| (CloseCode::Away, "the server stops")),
+        () = guard.closing() => writer.drain().await.map(|()| (CloseCode::Away, "the server is stopping")),
     };
     ended.ok()
 }
