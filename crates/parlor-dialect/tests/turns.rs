@@ -771,6 +771,19 @@ fn what_a_line_says_beside_its_update_is_kept_while_it_is_held_back() {
 }
 
 #[test]
+fn what_is_held_back_after_the_last_line_is_told() {
+    for (agent, client) in [(V1, V2), (V2, V1)] {
+        let mut relay = Relay::between(agent, client);
+        relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+        relay.agent(user_chunk("m", "hi"), &[]);
+        let told = relay.0.finish();
+        let told: Vec<_> = told.lines.iter().map(|line| short(line.by, &line.text)).collect();
+        assert_eq!(told, [r#"client: user_message_chunk m "hi""#]);
+        assert!(relay.0.finish().lines.is_empty());
+    }
+}
+
+#[test]
 fn requires_action_without_a_request_is_a_loss_towards_v1() {
     let prompted = |agent: Dialect| {
         let mut relay = Relay::between(agent, V1);

@@ -171,6 +171,19 @@ impl Translator {
         Ok(Translation { lines: out.lines, losses: out.losses.into_vec(), problems: out.problems })
     }
 
+    /// The lines that were held back because they might have been a prompt, after the last line.
+    pub fn finish(&mut self) -> Translation<'static> {
+        let mut out = Output::default();
+        let mut ids: Vec<_> = self.sessions.keys().cloned().collect();
+        ids.sort();
+        for id in &ids {
+            if let Ok((session, mut out)) = self.session(id, &mut out) {
+                session.end_echo(&mut out);
+            }
+        }
+        Translation { lines: out.lines, losses: out.losses.into_vec(), problems: out.problems }
+    }
+
     fn way(&self, by: Side) -> Way {
         match by {
             Side::Agent => self.agent,
