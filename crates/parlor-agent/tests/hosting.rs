@@ -1,9 +1,8 @@
 //! Where an agent is served, and what stays of it.
 
-use std::time::Duration;
-
 use parlor_agent::{Agent, Failure, Info, Server, Stop, Turn};
 use parlor_client::{Client, Connector, Error, Session, Version};
+use parlor_testkit::wait::within_timeout;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 /// Says what it is told, and who it is.
@@ -23,18 +22,14 @@ impl Agent for Echo {
     }
 }
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it must happen")
-}
-
 async fn client(server: &Server) -> Client {
     let (read, write) = tokio::io::split(server.connect());
-    soon(Connector::new("test", "1").over(read, write)).await.unwrap()
+    within_timeout(Connector::new("test", "1").over(read, write)).await.unwrap()
 }
 
 async fn turn(session: &Session, text: &str) {
-    let turn = soon(session.prompt(text)).await.unwrap();
-    soon(turn.end()).await.unwrap();
+    let turn = within_timeout(session.prompt(text)).await.unwrap();
+    within_timeout(turn.end()).await.unwrap();
 }
 
 fn last(session: &Session) -> String {
@@ -46,7 +41,7 @@ async fn an_agent_that_calls_itself_something_else_finds_its_sessions_again() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions.db");
     let server = Server::of(Echo("old", "1")).store(&file).start().await.unwrap();
-    let session = soon(client(&server).await.new_session("/tmp".as_ref())).await.unwrap();
+    let session = within_timeout(client(&server).await.new_session("/tmp".as_ref())).await.unwrap();
     turn(&session, "one").await;
     server.stop().await;
     drop(server);
@@ -57,8 +52,8 @@ async fn an_agent_that_calls_itself_something_else_finds_its_sessions_again() {
     let info = info.as_str();
     assert!(info.contains(r#""name":"new""#) && info.contains(r#""version":"2""#), "{info}");
     assert!(info.contains("image") && !info.contains("audio"), "{info}");
-    assert_eq!(soon(client.list(None)).await.unwrap().len(), 1);
-    let session = soon(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
+    assert_eq!(within_timeout(client.list(None)).await.unwrap().len(), 1);
+    let session = within_timeout(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
     turn(&session, "two").await;
     assert_eq!(session.transcript().entries().len(), 4);
 }
@@ -68,14 +63,14 @@ async fn one_server_at_a_time_has_a_file_of_sessions() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions.db");
     let server = Server::of(Echo("a", "1")).store(&file).start().await.unwrap();
-    let session = soon(client(&server).await.new_session("/tmp".as_ref())).await.unwrap();
-    let running = soon(session.prompt("wait")).await.unwrap();
+    let session = within_timeout(client(&server).await.new_session("/tmp".as_ref())).await.unwrap();
+    let running = within_timeout(session.prompt("wait")).await.unwrap();
     let second = Server::of(Echo("a", "1")).store(&file).start().await;
     let why = second.unwrap_err().to_string();
     assert!(why.contains("sessions.db") && why.contains("another process"), "{why}");
     // The first one is none the worse for it.
-    soon(session.cancel()).await.unwrap();
-    soon(running.end()).await.unwrap();
+    within_timeout(session.cancel()).await.unwrap();
+    within_timeout(running.end()).await.unwrap();
 
     let nowhere = Server::of(Echo("a", "1")).store(directory.path().join("no/such/place")).start().await;
     assert!(nowhere.unwrap_err().to_string().contains("no/such/place"));
@@ -91,18 +86,18 @@ async fn clients_come_by_websocket_if_they_have_the_token() {
     let url = format!("ws://{address}/acp");
     let connector = Connector::new("test", "1");
     for token in [None, Some("secrets"), Some("")] {
-        assert!(soon(connector.url(&url, token)).await.is_err(), "{token:?}");
+        assert!(within_timeout(connector.url(&url, token)).await.is_err(), "{token:?}");
     }
     let here = client(&server).await;
-    let session = soon(here.new_session("/tmp".as_ref())).await.unwrap();
+    let session = within_timeout(here.new_session("/tmp".as_ref())).await.unwrap();
     for version in [Version::V1, Version::V2] {
-        let client = soon(connector.clone().only(version).url(&url, Some("secret"))).await.unwrap();
-        let same = soon(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
+        let client = within_timeout(connector.clone().only(version).url(&url, Some("secret"))).await.unwrap();
+        let same = within_timeout(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
         turn(&same, "over there").await;
         assert_eq!(last(&same), "over there");
     }
     // Other agents cannot be asked for.
-    let other = soon(connector.url(&format!("{url}?agent=claude"), Some("secret"))).await;
+    let other = within_timeout(connector.url(&format!("{url}?agent=claude"), Some("secret"))).await;
     assert!(other.is_err(), "there is one agent");
 
     assert!(server.listen(address, "secret").await.is_err(), "it is taken");
@@ -111,19 +106,19 @@ async fn clients_come_by_websocket_if_they_have_the_token() {
     assert!(everywhere.unwrap_err().to_string().contains("other machines"));
 
     server.stop().await;
-    assert!(soon(connector.url(&url, Some("secret"))).await.is_err());
+    assert!(within_timeout(connector.url(&url, Some("secret"))).await.is_err());
 }
 
 #[tokio::test]
 async fn a_server_that_has_ended_serves_nobody() {
     let server = Server::of(Echo("a", "1")).start().await.unwrap();
     let client = client(&server).await;
-    let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+    let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
     turn(&session, "one").await;
     server.stop().await;
-    let refused = soon(session.prompt("two")).await;
+    let refused = within_timeout(session.prompt("two")).await;
     assert!(matches!(refused, Err(Error::Rpc(_) | Error::Gone)), "{refused:?}");
-    assert!(soon(client.new_session("/tmp".as_ref())).await.is_err());
+    assert!(within_timeout(client.new_session("/tmp".as_ref())).await.is_err());
 }
 
 #[tokio::test]
@@ -133,7 +128,7 @@ async fn the_draft_is_spoken_to_who_asks_for_it() {
     let mut lines = BufReader::new(read).lines();
     let mut next = async |what: &str| {
         loop {
-            let line = soon(lines.next_line()).await.unwrap().unwrap();
+            let line = within_timeout(lines.next_line()).await.unwrap().unwrap();
             if line.contains(what) {
                 return line;
             }
@@ -195,7 +190,7 @@ async fn a_session_that_nobody_began_cannot_be_opened_and_is_not_there_afterward
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{{params}}}}}\n"
             );
             write.write_all(line.as_bytes()).await.unwrap();
-            let answer = soon(async {
+            let answer = within_timeout(async {
                 loop {
                     let line = lines.next_line().await.unwrap().unwrap();
                     if line.contains(&format!("\"id\":{id},")) {

@@ -1,13 +1,21 @@
 //! An agent of a few lines, as clients of both versions meet it.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use parlor_agent::{Agent, Choice, Failure, Info, Json, Server, Step, Stop, Turn};
-use parlor_client::{Client, Connector, EntryId, MessageId, Role, Session, Slot, State, Transcript, Version};
+use parlor_client::{
+    Client, Connector, EntryId, MessageId, Object, Role, Session, Slot, State, Transcript, Version,
+};
+use parlor_testkit::wait::within_timeout;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::Notify;
 
 /// Does what the first word of the prompt says.
-struct Worker;
+#[derive(Default)]
+struct Worker {
+    /// Ends the turns that were asked to wait for it.
+    release: Arc<Notify>,
+}
 
 impl Agent for Worker {
     fn info(&self) -> Info {
@@ -60,7 +68,7 @@ impl Agent for Worker {
                 std::future::pending::<()>().await;
             }
             "slow" => {
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                self.release.notified().await;
                 turn.say("Slow.").await;
             }
             "stream" => {
@@ -84,20 +92,14 @@ impl Agent for Worker {
 /// How much is streamed: more than waits for a client that does not keep up.
 const STREAMED: usize = 30_000;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
-}
-
 async fn client(server: &Server, version: Version) -> Client {
     let (read, write) = tokio::io::split(server.connect());
-    soon(Connector::new("test", "1").only(version).over(read, write)).await.unwrap()
+    within_timeout(Connector::new("test", "1").only(version).over(read, write)).await.unwrap()
 }
 
 async fn turn(session: &Session, text: &str) -> State {
-    let turn = soon(session.prompt(text)).await.unwrap();
-    soon(turn.end()).await.unwrap()
+    let turn = within_timeout(session.prompt(text)).await.unwrap();
+    within_timeout(turn.end()).await.unwrap()
 }
 
 fn reason(state: &State) -> String {
@@ -129,7 +131,7 @@ const VERSIONS: [Version; 2] = [Version::V2, Version::V1];
 
 #[tokio::test]
 async fn an_agent_is_who_it_says_it_is() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
         let info = client.info().get("info").unwrap().as_str();
@@ -141,13 +143,13 @@ async fn an_agent_is_who_it_says_it_is() {
 
 #[tokio::test]
 async fn all_that_an_agent_says_reaches_clients_of_both_versions() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
-        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         let mut questions = client.questions();
         let (worked, ()) = tokio::join!(turn(&session, "work now"), async {
-            let question = soon(questions.next()).await.unwrap();
+            let question = within_timeout(questions.next()).await.unwrap();
             let choice = question.choices()[0].clone();
             assert_eq!(choice.kind, "allow_once");
             question.choose(&choice).await;
@@ -171,15 +173,15 @@ async fn all_that_an_agent_says_reaches_clients_of_both_versions() {
             transcript.entries().iter().find_map(|entry| entry.body().fields.get("rawInput").cloned());
         assert_eq!(input.unwrap().as_str(), r#"{"n":12345678901234567890}"#);
     }
-    soon(server.stop()).await;
+    within_timeout(server.stop()).await;
 }
 
 #[tokio::test]
 async fn turns_end_in_every_way() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
-        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         assert_eq!(reason(&turn(&session, "two").await), "end_turn");
         assert_eq!(said(&session.transcript())[1..], ["Agent: One.", "Agent: Two."]);
         assert_eq!(reason(&turn(&session, "refuse").await), "refusal");
@@ -195,17 +197,17 @@ async fn turns_end_in_every_way() {
 
 #[tokio::test]
 async fn a_cancelled_turn_is_dropped_and_what_was_begun_ends() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
-        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
-        let waiting = soon(session.prompt("wait")).await.unwrap();
+        let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
+        let waiting = within_timeout(session.prompt("wait")).await.unwrap();
         let mut news = session.news_since(0);
         while !said(&session.transcript()).contains(&"Agent: Waiting.".to_owned()) {
-            soon(news.next()).await.unwrap();
+            within_timeout(news.next()).await.unwrap();
         }
         session.cancel().await.unwrap();
-        assert_eq!(reason(&soon(waiting.end()).await.unwrap()), "cancelled");
+        assert_eq!(reason(&within_timeout(waiting.end()).await.unwrap()), "cancelled");
         let shown = said(&session.transcript());
         let call = shown.iter().find(|line| line.starts_with("tool")).unwrap();
         assert!(call.ends_with("\"cancelled\"") || call.ends_with("\"failed\""), "{call}");
@@ -215,16 +217,26 @@ async fn a_cancelled_turn_is_dropped_and_what_was_begun_ends() {
 
 #[tokio::test]
 async fn prompts_wait_for_each_other() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let worker = Worker::default();
+    let release = Arc::clone(&worker.release);
+    let server = Server::of(worker).start().await.unwrap();
     let client = client(&server, Version::V2).await;
-    let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
-    let (first, second, third) = tokio::join!(
-        soon(session.prompt("slow")),
-        soon(session.prompt("hello")),
-        soon(session.prompt("again"))
+    let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
+    // A session takes what it is asked in order: with the answer to this it has all prompts.
+    let all_prompts_arrived = async {
+        let mut params = Object::default();
+        params.set("sessionId", Json::parse(format!("{:?}", session.id().to_string())).unwrap());
+        client.call("_parlor/losses", &params).await.unwrap();
+        release.notify_one();
+    };
+    let (first, second, third, ()) = tokio::join!(
+        within_timeout(session.prompt("slow")),
+        within_timeout(session.prompt("hello")),
+        within_timeout(session.prompt("again")),
+        within_timeout(all_prompts_arrived)
     );
     for turn in [first, second, third] {
-        assert_eq!(reason(&soon(turn.unwrap().end()).await.unwrap()), "end_turn");
+        assert_eq!(reason(&within_timeout(turn.unwrap().end()).await.unwrap()), "end_turn");
     }
     assert_eq!(
         said(&session.transcript()),
@@ -236,10 +248,10 @@ async fn prompts_wait_for_each_other() {
 async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
     let home = tempfile::tempdir().unwrap();
     let store = home.path().join("sessions.db");
-    let server = Server::of(Worker).store(&store).start().await.unwrap();
+    let server = Server::of(Worker::default()).store(&store).start().await.unwrap();
     let first = client(&server, Version::V2).await;
     assert_eq!(first.info().get("info").map(|info| info.as_str().contains("worker")), Some(true));
-    let session = soon(first.new_session("/tmp".as_ref())).await.unwrap();
+    let session = within_timeout(first.new_session("/tmp".as_ref())).await.unwrap();
     turn(&session, "one").await;
     turn(&session, "count").await;
     assert_eq!(said(&session.transcript()).last().unwrap(), "Agent: 3 entries in /tmp");
@@ -250,19 +262,19 @@ async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
         id.clone()
     };
     let at = answer(&session.transcript());
-    let fork = soon(session.fork(Some(&at), "/tmp".as_ref())).await.unwrap();
+    let fork = within_timeout(session.fork(Some(&at), "/tmp".as_ref())).await.unwrap();
     assert_eq!(said(&fork.transcript()), ["User: one", "Agent: one"]);
     turn(&fork, "count").await;
     assert_eq!(said(&fork.transcript()).last().unwrap(), "Agent: 3 entries in /tmp");
     let truth = said(&session.transcript());
-    soon(server.stop()).await;
+    within_timeout(server.stop()).await;
     drop(server);
 
-    let server = Server::of(Worker).store(&store).start().await.unwrap();
+    let server = Server::of(Worker::default()).store(&store).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
-        assert_eq!(soon(client.list(None)).await.unwrap().len(), 2);
-        let again = soon(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
+        assert_eq!(within_timeout(client.list(None)).await.unwrap().len(), 2);
+        let again = within_timeout(client.load(session.id(), "/tmp".as_ref())).await.unwrap();
         assert_eq!(said(&again.transcript())[..truth.len()], truth);
         assert_eq!(answer(&again.transcript()), at, "ids last");
         turn(&again, "count").await;
@@ -270,21 +282,23 @@ async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
         assert_eq!(last, format!("Agent: {} entries in /tmp", again.transcript().entries().len() - 1));
     }
     let client = client(&server, Version::V2).await;
-    soon(soon(client.load(fork.id(), "/tmp".as_ref())).await.unwrap().delete()).await.unwrap();
-    assert_eq!(soon(client.list(None)).await.unwrap().len(), 1);
+    within_timeout(within_timeout(client.load(fork.id(), "/tmp".as_ref())).await.unwrap().delete())
+        .await
+        .unwrap();
+    assert_eq!(within_timeout(client.list(None)).await.unwrap().len(), 1);
 }
 
 /// Agents must not answer by themselves after forking, and must refuse an id that they do not know.
 #[tokio::test]
 async fn a_fork_is_quiet_and_an_unknown_message_is_no_place_to_fork_at() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
-        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         turn(&session, "one").await;
-        let unknown = soon(session.fork(Some(&MessageId::from("nobody's")), "/tmp".as_ref())).await;
+        let unknown = within_timeout(session.fork(Some(&MessageId::from("nobody's")), "/tmp".as_ref())).await;
         assert_eq!(unknown.unwrap_err().code(), Some(-32602), "{version:?}");
-        let fork = soon(session.fork(None, "/tmp".as_ref())).await.unwrap();
+        let fork = within_timeout(session.fork(None, "/tmp".as_ref())).await.unwrap();
         turn(&session, "two").await;
         assert_eq!(said(&fork.transcript()), ["User: one", "Agent: one"], "{version:?}");
     }
@@ -294,13 +308,13 @@ async fn a_fork_is_quiet_and_an_unknown_message_is_no_place_to_fork_at() {
 /// message share it, and no other message has it.
 #[tokio::test]
 async fn every_chunk_on_the_wire_has_the_id_of_its_message() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     for version in [1, 2] {
         let (read, mut write) = tokio::io::split(server.connect());
         let mut lines = BufReader::new(read).lines();
         let mut ids: Vec<String> = Vec::new();
         let mut until = async |what: &str| loop {
-            let line = soon(lines.next_line()).await.unwrap().unwrap();
+            let line = within_timeout(lines.next_line()).await.unwrap().unwrap();
             let found = line.contains(what);
             if line.contains("_chunk") && !line.contains("tool_call") {
                 let (_, id) = line.split_once(r#""messageId":""#).unwrap_or_else(|| panic!("{line}"));
@@ -331,24 +345,24 @@ async fn every_chunk_on_the_wire_has_the_id_of_its_message() {
 
 #[tokio::test]
 async fn two_clients_are_in_one_session() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     let (one, two) = (client(&server, Version::V1).await, client(&server, Version::V2).await);
-    let session = soon(one.new_session("/tmp".as_ref())).await.unwrap();
-    let joined = soon(two.load(session.id(), "/tmp".as_ref())).await.unwrap();
+    let session = within_timeout(one.new_session("/tmp".as_ref())).await.unwrap();
+    let joined = within_timeout(two.load(session.id(), "/tmp".as_ref())).await.unwrap();
     turn(&session, "hello").await;
     let mut news = joined.news_since(0);
     while said(&joined.transcript()) != ["User: hello", "Agent: hello"] {
-        soon(news.next()).await.unwrap();
+        within_timeout(news.next()).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn nothing_of_a_stream_is_lost_doubled_or_out_of_order() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     let whole: String = (0..STREAMED).map(|number| format!("{number:08} ")).collect();
     for version in VERSIONS {
         let client = client(&server, version).await;
-        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         assert_eq!(reason(&turn(&session, "stream").await), "end_turn");
         let text = session.read(|transcript| transcript.entries()[1].body().content.to_text());
         assert!(text == whole, "{version:?}: {} of {} bytes", text.len(), whole.len());
@@ -357,11 +371,11 @@ async fn nothing_of_a_stream_is_lost_doubled_or_out_of_order() {
 
 #[tokio::test]
 async fn other_methods_are_the_agents_own() {
-    let server = Server::of(Worker).start().await.unwrap();
+    let server = Server::of(Worker::default()).start().await.unwrap();
     let client = client(&server, Version::V2).await;
-    let pong = soon(client.call("_worker/ping", &parlor_agent::Object::default())).await.unwrap();
+    let pong = within_timeout(client.call("_worker/ping", &parlor_agent::Object::default())).await.unwrap();
     assert_eq!(pong.get("pong").unwrap().as_str(), "1");
-    assert!(soon(client.call("_worker/pong", &parlor_agent::Object::default())).await.is_err());
+    assert!(within_timeout(client.call("_worker/pong", &parlor_agent::Object::default())).await.is_err());
 }
 
 /// Works for ever, and says when it does no more.
@@ -388,8 +402,8 @@ async fn an_agent_works_no_more_when_its_server_ends() {
     let (sender, mut gone) = tokio::sync::watch::channel(false);
     let server = Server::of(Endless(sender)).start().await.unwrap();
     let client = client(&server, Version::V2).await;
-    let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
-    let _turn = soon(session.prompt("work for ever")).await.unwrap();
-    soon(server.stop()).await;
-    soon(gone.wait_for(|gone| *gone)).await.unwrap();
+    let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
+    let _turn = within_timeout(session.prompt("work for ever")).await.unwrap();
+    within_timeout(server.stop()).await;
+    within_timeout(gone.wait_for(|gone| *gone)).await.unwrap();
 }

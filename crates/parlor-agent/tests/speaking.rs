@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use parlor_agent::{
     Agent, Choice, EntryId, Failure, Info, Json, Object, Role, Server, Session, Setting, Stop, Transcript,
     Turn,
 };
 use parlor_client::{Client, Connector, Slot, State, Version};
+use parlor_testkit::wait::within_timeout;
 use tokio::sync::Notify;
 
 /// Does what the prompt says.
@@ -144,8 +144,10 @@ impl Agent for Speaker {
             }
             "impatient" => {
                 let call = turn.tool("Ask").start().await;
-                let asked = tokio::time::timeout(Duration::from_millis(50), call.ask(&[Choice::AllowOnce]));
-                assert!(asked.await.is_err());
+                tokio::select! {
+                    answer = call.ask(&[Choice::AllowOnce]) => panic!("nobody answers: {answer:?}"),
+                    () = self.go.notified() => {}
+                }
                 turn.say("I do not wait.").await;
                 self.go.notified().await;
             }
@@ -185,26 +187,22 @@ impl Agent for Speaker {
 
 const VERSIONS: [Version; 2] = [Version::V2, Version::V1];
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it must happen")
-}
-
 async fn client(server: &Server, version: Version) -> Client {
     let (read, write) = tokio::io::split(server.connect());
     let connector = Connector::new("test", "1").only(version);
     let connector = connector.capability("elicitation", Json::parse(r#"{"form":{}}"#).unwrap());
-    soon(connector.over(read, write)).await.unwrap()
+    within_timeout(connector.over(read, write)).await.unwrap()
 }
 
 async fn begin(server: &Server, version: Version) -> (Client, parlor_client::Session) {
     let client = client(server, version).await;
-    let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+    let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
     (client, session)
 }
 
 async fn turn(session: &parlor_client::Session, text: &str) -> State {
-    let turn = soon(session.prompt(text)).await.unwrap();
-    soon(turn.end()).await.unwrap()
+    let turn = within_timeout(session.prompt(text)).await.unwrap();
+    within_timeout(turn.end()).await.unwrap()
 }
 
 fn reason(state: &State) -> String {
@@ -224,7 +222,7 @@ fn said(transcript: &Transcript) -> Vec<String> {
 async fn until(session: &parlor_client::Session, mut holds: impl FnMut(&Transcript) -> bool) {
     let mut news = session.news();
     while !session.read(&mut holds) {
-        soon(news.next()).await.expect("the session goes on");
+        within_timeout(news.next()).await.expect("the session goes on");
     }
 }
 
@@ -250,7 +248,7 @@ async fn what_was_said_is_replaced_and_taken_back() {
     assert_eq!(said(&session.transcript()), ["", "The password is safe. Really."]);
     // Who comes later is never told what was taken back.
     let other = client(&server, Version::V1).await;
-    let loaded = soon(other.load(session.id(), "/tmp".as_ref())).await.unwrap();
+    let loaded = within_timeout(other.load(session.id(), "/tmp".as_ref())).await.unwrap();
     let all: String = said(&loaded.transcript()).concat();
     assert_eq!(all, "The password is safe. Really.");
 }
@@ -271,7 +269,7 @@ async fn settings_are_chosen_by_people_and_by_the_agent_and_stay_chosen() {
             params.set("type", Json::parse(r#""id""#).unwrap());
             params.set("value", Json::parse(format!("{value:?}")).unwrap());
             let client = client.clone();
-            async move { soon(client.call("session/set_config_option", &params)).await }
+            async move { within_timeout(client.call("session/set_config_option", &params)).await }
         };
         choose("model", "l").await.unwrap();
         assert!(choose("model", "xl").await.is_err() && choose("taste", "l").await.is_err());
@@ -283,7 +281,7 @@ async fn settings_are_chosen_by_people_and_by_the_agent_and_stay_chosen() {
         if version == Version::V2 {
             assert_eq!(options.unwrap().as_str().matches(r#""currentValue":"code""#).count(), 1);
         }
-        let fork = soon(session.fork(None, "/tmp".as_ref())).await.unwrap();
+        let fork = within_timeout(session.fork(None, "/tmp".as_ref())).await.unwrap();
         turn(&fork, "settings").await;
         assert_eq!(said(&fork.transcript()).last().unwrap(), "code l none");
     }
@@ -295,7 +293,7 @@ async fn settings_are_chosen_by_people_and_by_the_agent_and_stay_chosen() {
     // The file is free when the last who had it is gone.
     let server = Server::of(Speaker::default()).store(&file).start().await.unwrap();
     let again = client(&server, Version::V2).await;
-    let session = soon(again.load(session.id(), "/tmp".as_ref())).await.unwrap();
+    let session = within_timeout(again.load(session.id(), "/tmp".as_ref())).await.unwrap();
     turn(&session, "settings").await;
     assert_eq!(said(&session.transcript()).last().unwrap(), "code s none");
 }
@@ -311,13 +309,13 @@ async fn a_setting_can_be_chosen_as_soon_as_a_session_is_loaded() {
     drop(server);
     let server = Server::of(Speaker::default()).store(&file).start().await.unwrap();
     let again = client(&server, Version::V2).await;
-    let session = soon(again.load(session.id(), "/tmp".as_ref())).await.unwrap();
+    let session = within_timeout(again.load(session.id(), "/tmp".as_ref())).await.unwrap();
     let params = format!(
         r#"{{"sessionId":{},"configId":"model","type":"id","value":"l"}}"#,
         session.id().as_json().as_literal()
     );
     let params = Object::parse(Json::parse(params).unwrap().raw()).unwrap();
-    soon(again.call("session/set_config_option", &params)).await.unwrap();
+    within_timeout(again.call("session/set_config_option", &params)).await.unwrap();
     turn(&session, "settings").await;
     assert_eq!(said(&session.transcript()).last().unwrap(), "ask l none");
 }
@@ -345,25 +343,25 @@ async fn a_form_is_filled_in_or_not() {
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
         let mut questions = client.questions();
-        let prompt = soon(session.prompt("form")).await.unwrap();
-        let question = soon(questions.next()).await.unwrap();
+        let prompt = within_timeout(session.prompt("form")).await.unwrap();
+        let question = within_timeout(questions.next()).await.unwrap();
         let mut answer = Object::default();
         answer.set("action", Json::parse(r#""accept""#).unwrap());
         answer.set("content", Json::parse(r#"{"n":3}"#).unwrap());
         question.answer(answer).await;
-        soon(prompt.end()).await.unwrap();
+        within_timeout(prompt.end()).await.unwrap();
         assert_eq!(said(&session.transcript()), [r#"{"n":3}"#], "{version:?}");
 
         let mut declined = Object::default();
         declined.set("action", Json::parse(r#""decline""#).unwrap());
         for answer in [Some(declined), None] {
-            let prompt = soon(session.prompt("form")).await.unwrap();
-            let question = soon(questions.next()).await.unwrap();
+            let prompt = within_timeout(session.prompt("form")).await.unwrap();
+            let question = within_timeout(questions.next()).await.unwrap();
             match answer {
                 Some(answer) => question.answer(answer).await,
                 None => question.decline().await,
             }
-            assert_eq!(reason(&soon(prompt.end()).await.unwrap()), "end_turn");
+            assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "end_turn");
             assert_eq!(said(&session.transcript()).last().unwrap(), "Nobody says.");
         }
     }
@@ -375,18 +373,18 @@ async fn an_agent_may_speak_first() {
     for version in VERSIONS {
         let client = client(&server, version).await;
         let mut questions = client.questions();
-        let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         says(&session, "Welcome.").await;
         // It may ask as well, and know what was said.
         let mut answer = Object::default();
         answer.set("action", Json::parse(r#""accept""#).unwrap());
         answer.set("content", Json::parse(r#"{"name":"Ada"}"#).unwrap());
-        soon(questions.next()).await.unwrap().answer(answer).await;
+        within_timeout(questions.next()).await.unwrap().answer(answer).await;
         says(&session, r#"1: {"name":"Ada"}"#).await;
         turn(&session, "hello").await;
         assert_eq!(said(&session.transcript()), ["Welcome.", r#"1: {"name":"Ada"}"#, "hello"]);
         // A fork is nothing new.
-        let fork = soon(session.fork(None, "/tmp".as_ref())).await.unwrap();
+        let fork = within_timeout(session.fork(None, "/tmp".as_ref())).await.unwrap();
         turn(&fork, "there").await;
         assert_eq!(said(&fork.transcript()).last().unwrap(), "there");
     }
@@ -415,10 +413,10 @@ async fn what_is_said_in_a_session_that_everybody_left_is_kept() {
     let (_client, session) = begin(&server, Version::V2).await;
     turn(&session, "background").await;
     // The last to close lets the agent go.
-    soon(session.clone().close()).await.unwrap();
+    within_timeout(session.clone().close()).await.unwrap();
     agent.go.notify_one();
     let other = client(&server, Version::V1).await;
-    let again = soon(other.load(session.id(), "/tmp".as_ref())).await.unwrap();
+    let again = within_timeout(other.load(session.id(), "/tmp".as_ref())).await.unwrap();
     says(&again, "It is built.").await;
 }
 
@@ -431,13 +429,13 @@ async fn words_of_a_turn_that_is_over_are_said_and_those_of_a_cancelled_one_are_
     agent.go.notify_one();
     says(&session, "Late words.").await;
 
-    let prompt = soon(session.prompt("late and wait")).await.unwrap();
+    let prompt = within_timeout(session.prompt("late and wait")).await.unwrap();
     until(&session, |transcript| {
         transcript.state().is_some_and(|state| format!("{:?}", state.activity) == "Running")
     })
     .await;
-    soon(session.cancel()).await.unwrap();
-    assert_eq!(reason(&soon(prompt.end()).await.unwrap()), "cancelled");
+    within_timeout(session.cancel()).await.unwrap();
+    assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "cancelled");
     let before = session.transcript().entries().len();
     agent.go.notify_one();
     turn(&session, "after").await;
@@ -458,7 +456,7 @@ async fn what_outlives_its_server_is_told_so() {
     server.stop().await;
     drop(server);
     agent.go.notify_one();
-    soon(agent.dropped.notified()).await;
+    within_timeout(agent.dropped.notified()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -469,10 +467,10 @@ async fn a_turn_that_is_cancelled_while_it_asks_says_nothing_more() {
     let mut questions = client.questions();
     let rounds = 100;
     for _ in 0..rounds {
-        let prompt = soon(session.prompt("ask")).await.unwrap();
-        let question = soon(questions.next()).await.unwrap();
-        soon(session.cancel()).await.unwrap();
-        assert_eq!(reason(&soon(prompt.end()).await.unwrap()), "cancelled");
+        let prompt = within_timeout(session.prompt("ask")).await.unwrap();
+        let question = within_timeout(questions.next()).await.unwrap();
+        within_timeout(session.cancel()).await.unwrap();
+        assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "cancelled");
         drop(question);
     }
     assert_eq!(said(&session.transcript()), Vec::<String>::new());
@@ -489,14 +487,15 @@ async fn a_question_that_is_not_waited_for_is_taken_back_and_the_turn_goes_on() 
     let server = Server::of(agent.clone()).start().await.unwrap();
     let (client, session) = begin(&server, Version::V2).await;
     let mut questions = client.questions();
-    let prompt = soon(session.prompt("impatient")).await.unwrap();
-    let mut question = soon(questions.next()).await.unwrap();
-    soon(question.withdrawn()).await;
+    let prompt = within_timeout(session.prompt("impatient")).await.unwrap();
+    let mut question = within_timeout(questions.next()).await.unwrap();
+    agent.go.notify_one();
+    within_timeout(question.withdrawn()).await;
     says(&session, "I do not wait.").await;
     let state = session.transcript().state().map(|state| format!("{:?}", state.activity));
     assert_eq!(state.as_deref(), Some("Running"));
     agent.go.notify_one();
-    assert_eq!(reason(&soon(prompt.end()).await.unwrap()), "end_turn");
+    assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "end_turn");
 }
 
 #[tokio::test]
@@ -505,12 +504,12 @@ async fn a_question_names_the_tool_that_it_is_about() {
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
         let mut questions = client.questions();
-        let prompt = soon(session.prompt("ask")).await.unwrap();
-        let question = soon(questions.next()).await.unwrap();
+        let prompt = within_timeout(session.prompt("ask")).await.unwrap();
+        let question = within_timeout(questions.next()).await.unwrap();
         assert!(question.params().to_json().as_str().contains(r#""title":"Ask""#), "{version:?}");
         let choice = question.choices()[0].clone();
         question.choose(&choice).await;
-        soon(prompt.end()).await.unwrap();
+        within_timeout(prompt.end()).await.unwrap();
     }
 }
 
@@ -555,7 +554,7 @@ async fn the_servers_of_a_client_reach_the_agent_as_they_came() {
     let client = client(&server, Version::V2).await;
     let params = r#"{"cwd":"/tmp","mcpServers":[{"type":"stdio","name":"x","command":"/bin/x","args":[],"env":[],"n":1e2}]}"#;
     let params = Object::parse(Json::parse(params).unwrap().raw()).unwrap();
-    let answer = soon(client.call("session/new", &params)).await.unwrap();
+    let answer = within_timeout(client.call("session/new", &params)).await.unwrap();
     let id = parlor_client::JsonStr::from_raw(answer.get("sessionId").unwrap().raw()).unwrap();
     let session = client.session(&id.into());
     turn(&session, "servers").await;
@@ -572,7 +571,7 @@ async fn the_transcript_has_what_the_turn_said_just_now() {
         let thoughts: String = (1..=100).map(|number| format!("{number} ")).collect();
         let client = client(&server, version).await;
         for _ in 0..20 {
-            let session = soon(client.new_session("/tmp".as_ref())).await.unwrap();
+            let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
             turn(&session, "transcript").await;
             assert_eq!(*said(&session.transcript()).last().unwrap(), format!("{thoughts}So."), "{version:?}");
         }
@@ -597,11 +596,11 @@ async fn a_method_of_the_agents_own_is_answered_also_if_it_panics_and_dropped_if
     let (client, session) = begin(&server, Version::V2).await;
     let mut params = Object::default();
     params.set("sessionId", session.id().as_json());
-    assert!(soon(client.call("_panic", &params)).await.is_err());
+    assert!(within_timeout(client.call("_panic", &params)).await.is_err());
     let call = client.call("_hang", &params);
     tokio::select! {
         answer = call => panic!("{answer:?}"),
-        () = soon(agent.hangs.notified()) => {}
+        () = within_timeout(agent.hangs.notified()) => {}
     }
-    soon(agent.dropped.notified()).await;
+    within_timeout(agent.dropped.notified()).await;
 }

@@ -131,6 +131,26 @@ fn a_v1_client_is_told_a_replacement_under_an_alias() {
 }
 
 #[test]
+fn a_message_that_is_replaced_by_what_v1_cannot_say_is_cleared_there() {
+    let replaced = [
+        r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"secret"}}"#,
+        r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"hologram"}]}"#,
+        r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"more"}}"#,
+    ];
+    tells(
+        V2,
+        V1,
+        &replaced,
+        &expect![[r#"
+            {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"secret"}}
+            {"sessionUpdate":"agent_message_chunk","messageId":"alias1","content":{"type":"text","text":""},"_meta":{"parlor/replaces":"m"}}
+            lost: message_replaced
+            lost: content_block_type
+            {"sessionUpdate":"agent_message_chunk","messageId":"alias1","content":{"type":"text","text":"more"}}"#]],
+    );
+}
+
+#[test]
 fn a_v2_client_is_told_a_replacement_as_it_is() {
     for client in [V2, Draft] {
         let mut room = Room::between(V2, client);

@@ -1,5 +1,6 @@
 //! Agents, as sessions see them, and what sessions want of them.
 
+use core::fmt;
 use std::sync::Arc;
 
 use parlor_dialect::Dialect;
@@ -121,6 +122,32 @@ pub struct AgentLink {
     pub agent: Arc<AgentInfo>,
     /// Its id for the session.
     pub session: SessionId,
+    /// Finds the sessions that updates of the agent name.
+    pub sessions: SessionLookup,
+}
+
+/// Finds our session for an agent's session id.
+#[derive(Clone)]
+pub struct SessionLookup(Arc<LookupFn>);
+
+type LookupFn = dyn Fn(&SessionId) -> Option<SessionId> + Send + Sync;
+
+impl SessionLookup {
+    /// Looks sessions up with a function.
+    pub fn new(lookup: impl Fn(&SessionId) -> Option<SessionId> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(lookup))
+    }
+
+    /// Our session for this id of the agent.
+    pub fn find(&self, agents: &SessionId) -> Option<SessionId> {
+        (self.0)(agents)
+    }
+}
+
+impl fmt::Debug for SessionLookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionLookup")
+    }
 }
 
 /// A request that a session sends to its agent; its response comes back to the session with it.

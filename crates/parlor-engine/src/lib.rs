@@ -6,14 +6,29 @@ mod agent;
 mod client;
 pub mod context;
 mod environment;
+mod event;
 mod frame;
 pub mod json;
-mod outgoing;
+mod machine;
+pub mod opening;
+mod output;
+pub mod rows;
+pub mod search_text;
+pub mod stored;
 mod throttle;
 
-pub use agent::{AgentCall, AgentCommand, AgentEpoch, AgentInfo, AgentLink, Capability, ForwardedCall};
+pub use agent::{
+    AgentCall, AgentCommand, AgentEpoch, AgentInfo, AgentLink, Capability, ForwardedCall, SessionLookup,
+};
 pub use client::ClientInfo;
-pub use environment::{IdGen, Now, SessionConfig, Timer};
+pub use environment::{IdGen, Now, QueueLimits, QueueSizes, SessionConfig, Timer};
+pub use event::{
+    AgentEvent, ClientCall, Event, ForkKind, ForkRequest, KnownAgent, OpenedAgent, ReplayFrom, TerminalEvent,
+};
 pub use frame::{Frame, FrameKind};
-pub use outgoing::{Delivery, Outgoing};
+pub use machine::{
+    FORK, ForkAgent, ForkStart, SessionEnd, SessionMachine, UNPLACED, cannot_ask, deleted_agent_session,
+    deleted_key, no_session,
+};
+pub use output::{Delivery, Outgoing, Output};
 pub use throttle::InfoThrottle;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_dialect::Dialect;
-use parlor_engine::Frame;
+use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_session::session::{Answer, PromptId, Scope};
@@ -26,8 +26,7 @@ use crate::client::{Asker, Client};
 use crate::hub::Shared;
 use crate::json;
 use crate::send_queue::SendQueue;
-use crate::session::fork::{Request, Why};
-use crate::session::{From, Message, Refusable};
+use crate::session::{Message, Refusable};
 
 /// How many sessions one connection may take part in.
 const MAX_SESSIONS: usize = 10_000;
@@ -188,7 +187,8 @@ impl Connection {
                 match asker {
                     Asker::Session(question) => {
                         let by = self.client.id;
-                        let answered = Message::Answered { question: question.about, by, answer };
+                        let answered =
+                            Message::Event(Event::Answered { question: question.about, by, answer });
                         let _ = question.session.send(answered).await;
                     }
                     Asker::Agent(request) => request.answered(&self.client, answer),
@@ -211,8 +211,8 @@ impl Connection {
             // One that is not in memory has nothing that could be taken back.
             let sessions: Vec<_> = lock(&self.sessions).iter().cloned().collect();
             for session in sessions.into_iter().filter(|session| self.hub.is_live(session)) {
-                let message = Message::TakeBack { client: self.client.id, id: id.clone() };
-                let _ = self.hub.send(&session, message).await;
+                let message = Event::CancelRequest { client: self.client.id, id: id.clone() };
+                let _ = self.hub.send(&session, Message::Event(message)).await;
             }
             return;
         }
@@ -231,14 +231,12 @@ impl Connection {
                 let is_turn =
                     json::noted(&params, "parlor/scope").is_some_and(|scope| scope.as_str() == "\"turn\"");
                 let scope = if is_turn { Scope::Turn } else { Scope::Session };
-                Message::Cancel { by: self.client.id, scope }
+                Message::Event(Event::CancelTurn { by: self.client.id, scope })
             }
-            _ => Message::Forward {
-                client: Arc::clone(&self.client),
-                id: None,
-                method: method.to_owned(),
-                params,
-            },
+            _ => {
+                let forward = ClientCall::Forward { id: None, method: method.to_owned(), params };
+                Message::Call(Arc::clone(&self.client), forward)
+            }
         };
         if let Err(error) = self.reach(&session, message).await {
             tracing::debug!(%session, "a notification reaches nobody: {}", error.message());
@@ -283,7 +281,8 @@ impl Connection {
                 let session = session(&params)?;
                 let client = client();
                 let cwd = json::absolute(&params, "cwd");
-                let join = Message::Join { client: Arc::clone(&client), id: id.clone(), from, cwd };
+                let attach = ClientCall::Attach { id: id.clone(), from, cwd };
+                let join = Message::Call(Arc::clone(&client), attach);
                 note_mcp_servers(&self.client, &params);
                 if self.is_ready(&session) {
                     return self.reach(&session, join).await;
@@ -315,15 +314,15 @@ impl Connection {
                     begin::new_session(&hub, &client, &request, params, sid, cancel).await;
                 })
             }
-            _ => match (json::session_of(&params), to_session(method, params.clone(), client(), id)?) {
+            _ => match (json::session_of(&params), to_call(method, params.clone(), id)?) {
                 (
                     Some(session),
-                    message @ (Message::Close { .. }
-                    | Message::WithdrawPrompt { .. }
-                    | Message::Forward { .. }),
-                ) => self.reach(&session, message).await,
-                (Some(session), message) => self.reach_any(&session, message).await,
-                (None, Message::Forward { method, .. }) => self.for_agent(Some(id), method, params).await,
+                    call @ (ClientCall::Close { .. }
+                    | ClientCall::WithdrawPrompt { .. }
+                    | ClientCall::Forward { .. }),
+                ) => self.reach(&session, Message::Call(client(), call)).await,
+                (Some(session), call) => self.reach_any(&session, Message::Call(client(), call)).await,
+                (None, ClientCall::Forward { method, .. }) => self.for_agent(Some(id), method, params).await,
                 (None, _) => session(&params).map(drop),
             },
         }
@@ -352,8 +351,8 @@ impl Connection {
         let (hub, client, request) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.cloned());
         let said = async move || {
             for session in touched.into_iter().filter(|session| hub.is_live(session)) {
-                let (told, waiting) = oneshot::channel();
-                let relay = Message::Relay { frame: Frame::updates(""), clients: Vec::new(), told };
+                let (sent, waiting) = oneshot::channel();
+                let relay = Message::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
                 if hub.send(&session, relay).await.is_ok() {
                     let _ = waiting.await;
                 }
@@ -410,7 +409,7 @@ impl Connection {
             return self
                 .in_lane(session, message.refusable(), |_| async move { hub.send(&target, message).await });
         }
-        if matches!(message, Message::Fork(_)) {
+        if matches!(message, Message::Call(_, ClientCall::Fork(_))) {
             self.hub.make_room().await?;
         }
         self.touch(session)?;
@@ -509,45 +508,44 @@ fn check_directories(params: &Object) -> Result<(), RpcError> {
     Err(RpcError::new(code::INVALID_PARAMS, "`additionalDirectories` must be a list of absolute paths"))
 }
 
-/// What a request of a driver's means to the session that it is about.
-fn to_session(
-    method: &str,
-    params: Object,
-    client: Arc<Client>,
-    id: &RequestId,
-) -> Result<Message, RpcError> {
+/// The call to a session that a request of a driver is.
+fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, RpcError> {
     let id = id.clone();
+    let fork =
+        |id, params, kind| ClientCall::Fork(Box::new(ForkRequest { id, params, kind, known_agent: None }));
     Ok(match method {
-        "session/prompt" => Message::Prompt { client, id, params },
-        "session/close" => Message::Close { client, id },
-        "session/delete" => Message::Delete { client, id },
-        "session/fork" => Message::Fork(Box::new(Request { client, id, params, why: Why::Fork })),
-        "_parlor/edit" => Message::Fork(Box::new(Request { client, id, params, why: Why::Edit })),
-        "_parlor/regenerate" => Message::Fork(Box::new(Request { client, id, params, why: Why::Regenerate })),
+        "session/prompt" => ClientCall::Prompt { id, params },
+        "session/close" => ClientCall::Close { id },
+        "session/delete" => ClientCall::Delete { id },
+        "session/fork" => fork(id, params, ForkKind::Fork),
+        "_parlor/edit" => fork(id, params, ForkKind::Edit),
+        "_parlor/regenerate" => fork(id, params, ForkKind::Regenerate),
         "session/set_title" | "_parlor/title" => {
-            Message::Title { client, id, title: title::title(method, &params)? }
+            ClientCall::SetTitle { id, title: title::title(method, &params)? }
         }
         "session/archive" | "session/unarchive" | "_parlor/archive" => {
-            Message::Archive { client, id, archived: title::archived(method, &params)? }
+            ClientCall::Archive { id, archived: title::archived(method, &params)? }
         }
         "_parlor/withdraw" => {
             let prompt = params.get("id").and_then(|id| id.as_str().trim_matches('"').parse().ok());
             let prompt = prompt.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`id` names a prompt"))?;
-            Message::WithdrawPrompt { client, id, prompt: PromptId(prompt) }
+            ClientCall::WithdrawPrompt { id, prompt: PromptId(prompt) }
         }
         _ if method.starts_with("_parlor/") => {
             return Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")));
         }
-        _ => Message::Forward { client, id: Some(id), method: method.to_owned(), params },
+        _ => ClientCall::Forward { id: Some(id), method: method.to_owned(), params },
     })
 }
 
 /// From where a client wants to be told of a session.
-fn from(method: &str, params: &Object, dialect: Dialect) -> Result<From, RpcError> {
+fn from(method: &str, params: &Object, dialect: Dialect) -> Result<ReplayFrom, RpcError> {
     if method == "session/load" {
-        return Ok(From::Start);
+        return Ok(ReplayFrom::Start);
     }
-    let Some(cursor) = params.get("replayFrom").filter(|from| !from.is_null()) else { return Ok(From::Now) };
+    let Some(cursor) = params.get("replayFrom").filter(|from| !from.is_null()) else {
+        return Ok(ReplayFrom::Now);
+    };
     let unsupported = || {
         let mut data = Object::default();
         data.set("replayFrom", cursor.clone());
@@ -555,18 +553,18 @@ fn from(method: &str, params: &Object, dialect: Dialect) -> Result<From, RpcErro
         RpcError::new(code::INVALID_PARAMS, known).with_data(data.to_json())
     };
     if dialect == Dialect::V1 {
-        return Ok(From::Now);
+        return Ok(ReplayFrom::Now);
     }
     let cursor = json::object(Some(cursor.raw()));
     match json::text(&cursor, "type").as_deref() {
-        Some("start") => Ok(From::Start),
+        Some("start") => Ok(ReplayFrom::Start),
         Some("_parlor_after") => {
             let seq = cursor.get("seq").and_then(|seq| seq.as_str().parse().ok());
-            seq.map(From::After).ok_or_else(unsupported)
+            seq.map(ReplayFrom::After).ok_or_else(unsupported)
         }
-        Some("_parlor_message") => {
-            json::literal(&cursor, "messageId").map(|id| From::Message(id.into())).ok_or_else(unsupported)
-        }
+        Some("_parlor_message") => json::literal(&cursor, "messageId")
+            .map(|id| ReplayFrom::Message(id.into()))
+            .ok_or_else(unsupported),
         Some(_) | None => Err(unsupported()),
     }
 }

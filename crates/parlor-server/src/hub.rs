@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
+pub(crate) use parlor_engine::no_session;
+use parlor_engine::{ClientCall, Event};
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
-use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
+use parlor_store::{Batch, Cursor, ErrorKind, Filter, SessionRow, Store, StoreError};
 use parlor_wire::{InputLine, RpcError, code};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
-use crate::agent::Registry;
+use crate::agent::{BoundAgent, Registry};
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents};
 use crate::connection;
@@ -23,8 +25,10 @@ use crate::losses::LossCounts;
 use crate::process::Watcher;
 use crate::resident::Resident;
 use crate::send_queue::{SendQueueReader, send_queue};
-use crate::session::{self, Bound, Inbox, Message};
-use crate::stored::{self, Opened};
+use crate::session::{self, Inbox, Message};
+use crate::session_thread::SessionThread;
+use crate::store::StoreHandle;
+use crate::stored::{self, StoredSession};
 
 /// Who connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +102,7 @@ pub struct Hub {
 
 /// What sessions and connections share.
 pub(crate) struct Shared {
-    store: Arc<dyn Store>,
+    store: Arc<StoreHandle>,
     registry: Registry,
     sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Inbox>>>>,
     /// Who was last at a session, for the environment of its agent. Environments stay in memory.
@@ -117,6 +121,7 @@ pub(crate) struct Shared {
     max_live: usize,
     resident: Arc<Resident>,
     started: Instant,
+    session_thread: Arc<SessionThread>,
 }
 
 /// One client's way in.
@@ -141,12 +146,21 @@ const ROOM: Duration = Duration::from_secs(2);
 /// How long sessions may take to store what they have when the server ends.
 const END: Duration = Duration::from_secs(10);
 
+/// How long a server that is dropped without being stopped waits for its sessions and agents.
+const DROP: Duration = Duration::from_secs(1);
+
 impl Hub {
     /// A server without doors. Sessions that the last one left in the middle of a turn are ended first.
     pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
         let Options { store, agents, watcher, idle, live_sessions, private } = options;
+        let session_thread = SessionThread::start().map_err(|error| StoreError {
+            kind: ErrorKind::Io,
+            message: format!("the thread of the sessions cannot be started: {error}"),
+        })?;
+        let session_thread = Arc::new(session_thread);
+        let store = Arc::new(StoreHandle::new(store));
         let shared = Arc::new(Shared {
-            registry: Registry::new(agents, watcher, Arc::clone(&store)),
+            registry: Registry::new(agents, watcher, Arc::clone(&store), Arc::clone(&session_thread)),
             store,
             sessions: Mutex::default(),
             peers: Mutex::default(),
@@ -160,6 +174,7 @@ impl Hub {
             max_live: live_sessions,
             resident: Arc::default(),
             started: Instant::now(),
+            session_thread,
         });
         shared.end_busy().await?;
         tokio::spawn(tick(Arc::downgrade(&shared)));
@@ -185,7 +200,7 @@ impl Hub {
     /// What was said in a session, once `message` is in it if one is named; `None` if there is no such session.
     pub async fn transcript(&self, session: &SessionId, message: Option<MessageId>) -> Option<Transcript> {
         let (reply, shown) = oneshot::channel();
-        self.shared.send(session, Message::Look { message, reply }).await.ok()?;
+        self.shared.send(session, Message::Read { message, reply }).await.ok()?;
         shown.await.ok()
     }
 
@@ -197,7 +212,7 @@ impl Hub {
         let mut ends = Vec::new();
         for inbox in sessions {
             let (sender, end) = oneshot::channel();
-            if inbox.send(Message::End(sender)).await.is_ok() {
+            if inbox.send(Message::Stop(sender)).await.is_ok() {
                 ends.push(end);
             }
         }
@@ -210,9 +225,19 @@ impl Hub {
             tracing::warn!("not all sessions could be ended in time");
         }
         self.shared.registry.stop_all().await;
+        let thread = Arc::clone(&self.shared.session_thread);
+        if !tokio::task::spawn_blocking(move || thread.stop(END)).await.unwrap_or(false) {
+            tracing::warn!("the thread of the sessions did not end in time: the disk may be stalled");
+        }
         // Tasks that are about to end may hold the store for a while.
-        let store = Arc::clone(&self.shared.store);
-        let _ = tokio::task::spawn_blocking(move || store.close()).await;
+        self.shared.store.close().await;
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // A server that was not stopped leaves no processes either.
+        self.shared.session_thread.stop(DROP);
     }
 }
 
@@ -224,8 +249,14 @@ impl Connection {
 }
 
 impl Shared {
+    /// The store, for threads that may block.
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.store
+        self.store.inner()
+    }
+
+    /// Writes a batch without holding up anybody, and waits until that is done.
+    pub(crate) async fn write(&self, batch: Batch) -> Result<(), StoreError> {
+        self.store.write(batch).await
     }
 
     pub(crate) fn losses(&self) -> &LossCounts {
@@ -248,6 +279,11 @@ impl Shared {
     /// usual, also under pressure.
     pub(crate) fn idle(&self, can_come_back: bool) -> Duration {
         if can_come_back { self.resident.idle(self.idle, self.live_sessions()) } else { self.idle }
+    }
+
+    /// Where sessions run.
+    pub(crate) fn sessions(&self) -> &SessionThread {
+        &self.session_thread
     }
 
     pub(crate) fn resident(&self) -> &Arc<Resident> {
@@ -335,17 +371,22 @@ impl Shared {
     }
 
     /// Reads from the store without holding up anybody.
-    pub(crate) async fn read<T: Send + 'static>(
+    pub(crate) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, RpcError> {
-        let store = Arc::clone(&self.store);
-        let done = tokio::task::spawn_blocking(move || read(&*store)).await;
-        match done {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(RpcError::new(code::INTERNAL_ERROR, error.to_string())),
-            Err(_) => Err(RpcError::new(code::INTERNAL_ERROR, "the store failed")),
+    ) -> impl Future<Output = Result<T, RpcError>> + Send {
+        let done = self.store.read(read);
+        async { done.await.map_err(|error| RpcError::new(code::INTERNAL_ERROR, error.to_string())) }
+    }
+
+    /// Reads a session and what is remembered of its agent, which the session looks at later.
+    async fn open(&self, id: &SessionId) -> Result<Option<StoredSession>, RpcError> {
+        let key = id.as_json().as_literal().to_owned();
+        let opened = self.read(move |store| stored::open(store, &key)).await?;
+        if let Some(config) = opened.as_ref().and_then(|opened| self.config_of(&opened.row)) {
+            self.registry.recall(&config).await;
         }
+        Ok(opened)
     }
 
     /// The inbox of a session, taken out of the store if it is not there.
@@ -364,15 +405,15 @@ impl Shared {
         }
         let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
         let opened = cell.get_or_try_init(async || {
-            let key = id.as_json().as_literal().to_owned();
-            let opened = self.read(move |store| stored::open(store, &key)).await?;
+            // In a box: it is seldom, and the future of each connection would have its size.
+            let opened = Box::pin(self.open(id)).await?;
             match opened {
                 Some(opened) => {
                     let inbox = session::start(Arc::clone(self), opened, None, None);
                     if let Some(client) = lock(&self.expected).remove(id).and_then(|client| client.upgrade())
                     {
                         // The inbox of a session that was just started is empty.
-                        let _ = inbox.try_send(Message::Attach(client));
+                        let _ = inbox.try_send(Message::Call(client, ClientCall::Follow));
                     }
                     Ok(inbox)
                 }
@@ -418,7 +459,8 @@ impl Shared {
 
     /// Hands on what came for a session while it left its place: it is taken out of the store for that.
     pub(crate) fn send_again(self: &Arc<Self>, id: &SessionId, messages: Vec<Message>) {
-        let matters = |message: &Message| !matches!(message, Message::Tick | Message::Left(_));
+        let matters =
+            |message: &Message| !matches!(message, Message::Tick | Message::Event(Event::Disconnected(_)));
         let messages: Vec<_> = messages.into_iter().filter(matters).collect();
         if messages.is_empty() {
             return;
@@ -438,14 +480,8 @@ impl Shared {
     }
 
     /// A session that has just begun.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        opened: Opened,
-        id: &SessionId,
-        bound: Bound,
-        result: parlor_json::Object,
-    ) {
-        let inbox = session::start(Arc::clone(self), opened, Some((bound, result)), None);
+    pub(crate) fn begin(self: &Arc<Self>, opened: StoredSession, id: &SessionId, bound: BoundAgent) {
+        let inbox = session::start(Arc::clone(self), opened, Some(bound), None);
         let cell = Arc::new(OnceCell::new_with(Some(inbox)));
         lock(&self.sessions).insert(id.clone(), cell);
     }
@@ -454,19 +490,13 @@ impl Shared {
     pub(crate) async fn begin_fork(
         self: &Arc<Self>,
         id: &SessionId,
-        bound: Bound,
-    ) -> Result<Option<Bound>, RpcError> {
+        bound: BoundAgent,
+    ) -> Result<Option<BoundAgent>, RpcError> {
         let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
         let mut bound = Some(bound);
         let begun = cell.get_or_try_init(async || {
-            let key = id.as_json().as_literal().to_owned();
-            let opened = self.read(move |store| stored::open(store, &key)).await?;
-            let opened = opened.ok_or_else(|| no_session(id))?;
-            let agent = bound.take().map(|mut bound| {
-                let result = bound.take_result();
-                (bound, result)
-            });
-            Ok(session::start(Arc::clone(self), opened, agent, None))
+            let opened = self.open(id).await?.ok_or_else(|| no_session(id))?;
+            Ok(session::start(Arc::clone(self), opened, bound.take(), None))
         });
         match begun.await {
             Ok(_) => Ok(bound),
@@ -518,7 +548,7 @@ impl Shared {
     pub(crate) async fn left(&self, client: ClientId) {
         let inboxes: Vec<_> = lock(&self.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
         for inbox in inboxes {
-            let _ = inbox.send(Message::Left(client)).await;
+            let _ = inbox.send(Message::Event(Event::Disconnected(client))).await;
         }
     }
 
@@ -526,12 +556,12 @@ impl Shared {
     async fn end_busy(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut after: Option<Cursor> = None;
         loop {
-            let (store, place) = (Arc::clone(&self.store), after.take());
-            let page = tokio::task::spawn_blocking(move || {
+            let place = after.take();
+            let page = self.store.read(move |store| {
                 let filter = Filter { busy: Some(true), ..Filter::default() };
                 store.sessions(&filter, place.as_ref(), BUSY_PAGE)
             });
-            let page = page.await.unwrap_or_else(|_| Ok(Vec::new()))?;
+            let page = page.await?;
             after = page.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
             let is_last = page.len() < BUSY_PAGE;
             for row in page {
@@ -547,20 +577,13 @@ impl Shared {
         let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
         // It is shown when its end is stored.
         let (reply, shown) = oneshot::channel();
-        match self.send(&id, Message::Look { message: None, reply }).await {
+        match self.send(&id, Message::Read { message: None, reply }).await {
             Ok(()) => drop(shown.await),
             Err(error) => {
                 tracing::warn!(session = %id, "a session that was busy cannot be opened: {}", error.message());
             }
         }
     }
-}
-
-/// The error for a session that is not there.
-pub(crate) fn no_session(id: &SessionId) -> RpcError {
-    let mut data = parlor_json::Object::default();
-    data.set("sessionId", id.as_json());
-    RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such session").with_data(data.to_json())
 }
 
 /// Lets time pass for all sessions and agents.

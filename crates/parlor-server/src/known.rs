@@ -9,6 +9,9 @@ use std::collections::HashSet;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError, Write};
 
+pub use parlor_engine::deleted_agent_session;
+use parlor_engine::deleted_key;
+
 use crate::json;
 
 /// Under which name it is kept which agents have sessions of their own.
@@ -145,21 +148,11 @@ pub fn page(
 
 /// Whether an agent's session is one of those that are kept here, or were, or has the id of one.
 pub(crate) fn is_kept(store: &dyn Store, row: &SessionRow) -> Result<bool, StoreError> {
-    if store.value(&gone(&row.id))?.is_some() {
+    if store.value(&deleted_key(&row.id))?.is_some() {
         return Ok(true);
     }
     let same = Filter { agent_session: Some(row.id.clone()), ..Filter::default() };
     Ok(!store.sessions(&same, None, 1)?.is_empty() || store.session(&row.id)?.is_some())
-}
-
-/// What has to be written with the deletion of a session: its agent may still have it, and it is not to be listed again.
-pub fn forget(row: &SessionRow) -> Option<Write> {
-    let id = row.agent_session.as_deref()?;
-    Some(Write::Value { key: gone(id), value: Some("true".to_owned()) })
-}
-
-fn gone(id: &str) -> String {
-    format!("deleted {id}")
 }
 
 /// Where a session stands in lists.

@@ -16,6 +16,8 @@ pub mod search;
 pub mod send_queue;
 pub mod services;
 mod session;
+mod session_thread;
+mod store;
 pub mod stored;
 
 pub(crate) use parlor_engine::json;

@@ -1,16 +1,17 @@
 //! A store that fails: nothing is acknowledged that is not stored, and everybody is told.
 
+mod common;
 mod processes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use parlor_dialect::Dialect::{self, V1, V2};
 use parlor_server::config::{AgentConfig, Agents, Config};
-use parlor_server::doors::streams;
-use parlor_server::hub::{Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
+use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_store::{ErrorKind, FaultyStore, Filter, MemoryStore, Store};
+use parlor_testkit::async_client::AsyncClient;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
 /// A v1 agent that answers each prompt with a word.
 const AGENT: &str = r#"
@@ -62,76 +63,21 @@ fn as_watcher() {
 }
 
 /// A client of a hub in the same process.
-struct Client {
-    write: WriteHalf<DuplexStream>,
-    read: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    next: u64,
-    /// What else came while it waited for an answer.
-    heard: Vec<Value>,
+async fn connect(hub: &Arc<Hub>, dialect: Dialect) -> AsyncClient {
+    AsyncClient::over(common::connect(hub, Role::Driver), dialect, json!({})).await
 }
 
-impl Client {
-    async fn connect(hub: &Arc<Hub>, version: u64) -> Self {
-        let (here, there) = tokio::io::duplex(1 << 20);
-        let peer = Peer {
-            door: Door::Unix,
-            role: Role::Driver,
-            agent: None,
-            dialect: None,
-            env: Vec::new(),
-            cwd: None,
-        };
-        let hub = Arc::clone(hub);
-        tokio::spawn(async move {
-            let (read, write) = tokio::io::split(there);
-            streams(&hub, peer, read, write).await;
-        });
-        let (read, write) = tokio::io::split(here);
-        let mut client = Self { write, read: BufReader::new(read).lines(), next: 0, heard: Vec::new() };
-        let params = match version {
-            1 => json!({ "protocolVersion": 1, "clientCapabilities": {} }),
-            _ => json!({ "protocolVersion": 2, "info": { "name": "t", "version": "1" }, "capabilities": {} }),
-        };
-        client.call("initialize", params).await.unwrap();
-        client
-    }
+/// Sends a prompt and waits for the response.
+async fn prompt(client: &mut AsyncClient, session: &Value, text: &str) -> Result<Value, Value> {
+    let prompt = json!([{ "type": "text", "text": text }]);
+    client.call("session/prompt", json!({ "sessionId": session, "prompt": prompt })).await
+}
 
-    async fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
-        self.next += 1;
-        let request = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params });
-        self.write.write_all(format!("{request}\n").as_bytes()).await.unwrap();
-        loop {
-            let line = self.line().await;
-            if line["method"].is_null() && line["id"] == self.next {
-                let error = line.get("error").cloned();
-                return error.map_or_else(|| Ok(line["result"].clone()), Err);
-            }
-            self.heard.push(line);
-        }
-    }
-
-    async fn line(&mut self) -> Value {
-        let line = tokio::time::timeout(processes::PATIENCE, self.read.next_line()).await;
-        serde_json::from_str(&line.expect("a line must come").unwrap().expect("the hub goes on")).unwrap()
-    }
-
-    async fn prompt(&mut self, session: &Value, text: &str) -> Result<Value, Value> {
-        let prompt = json!([{ "type": "text", "text": text }]);
-        self.call("session/prompt", json!({ "sessionId": session, "prompt": prompt })).await
-    }
-
-    /// Reads until the session is idle, and says why.
-    async fn until_idle(&mut self) -> Value {
-        loop {
-            let heard = std::mem::take(&mut self.heard);
-            let idle = heard.into_iter().find(|line| line["params"]["update"]["state"] == "idle");
-            if let Some(mut idle) = idle {
-                return idle["params"]["update"].take();
-            }
-            let line = self.line().await;
-            self.heard.push(line);
-        }
-    }
+/// Waits until the session is idle: the update.
+async fn wait_for_idle(client: &mut AsyncClient) -> Value {
+    let is_idle = |line: &Value| line["params"]["update"]["state"] == "idle";
+    let mut idle = client.wait_for("the session is idle", is_idle).await;
+    idle["params"]["update"].take()
 }
 
 async fn hub() -> (Arc<Hub>, Arc<FaultyStore<MemoryStore>>) {
@@ -162,42 +108,42 @@ fn is_about_the_store(error: &Value) {
 }
 
 /// Joins a session and returns the texts of its messages.
-async fn join(client: &mut Client, session: &Value) -> Vec<String> {
+async fn join(client: &mut AsyncClient, session: &Value) -> Vec<String> {
     let from = json!({ "type": "start" });
     let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [], "replayFrom": from });
     client.call("session/resume", params).await.unwrap();
-    let heard = std::mem::take(&mut client.heard);
-    let updates = heard.iter().map(|line| &line["params"]["update"]);
+    let received = client.take_received();
+    let updates = received.iter().map(|line| &line["params"]["update"]);
     let texts = updates.filter_map(|update| update["content"][0]["text"].as_str());
     texts.map(str::to_owned).collect()
 }
 
 /// The texts of the messages of a session, as somebody is told who was not there.
 async fn texts(hub: &Arc<Hub>, session: &Value) -> Vec<String> {
-    join(&mut Client::connect(hub, 2).await, session).await
+    join(&mut connect(hub, V2).await, session).await
 }
 
 #[tokio::test]
 async fn a_prompt_that_cannot_be_stored_is_not_accepted() {
     let (hub, store) = hub().await;
-    let (mut alice, mut bob) = (Client::connect(&hub, 2).await, Client::connect(&hub, 2).await);
+    let (mut alice, mut bob) = (connect(&hub, V2).await, connect(&hub, V2).await);
     let session = alice.call("session/new", new()).await.unwrap()["sessionId"].clone();
     assert_eq!(join(&mut bob, &session).await, [""; 0]);
-    alice.prompt(&session, "one").await.unwrap();
-    assert_eq!(alice.until_idle().await["stopReason"], "end_turn");
-    assert_eq!(bob.until_idle().await["stopReason"], "end_turn");
+    prompt(&mut alice, &session, "one").await.unwrap();
+    assert_eq!(wait_for_idle(&mut alice).await["stopReason"], "end_turn");
+    assert_eq!(wait_for_idle(&mut bob).await["stopReason"], "end_turn");
 
     store.fail_next(1, ErrorKind::Full);
-    is_about_the_store(&alice.prompt(&session, "two").await.unwrap_err());
+    is_about_the_store(&prompt(&mut alice, &session, "two").await.unwrap_err());
     for client in [&mut alice, &mut bob] {
-        let idle = client.until_idle().await;
+        let idle = wait_for_idle(client).await;
         assert_eq!(idle["stopReason"], "error");
         is_about_the_store(&idle["error"]);
     }
     assert_eq!(texts(&hub, &session).await, ["one", "word"], "it is as it was last stored");
 
-    alice.prompt(&session, "three").await.unwrap();
-    assert_eq!(alice.until_idle().await["stopReason"], "end_turn");
+    prompt(&mut alice, &session, "three").await.unwrap();
+    assert_eq!(wait_for_idle(&mut alice).await["stopReason"], "end_turn");
     assert_eq!(texts(&hub, &session).await, ["one", "word", "three", "word"]);
     hub.stop().await;
 }
@@ -205,16 +151,16 @@ async fn a_prompt_that_cannot_be_stored_is_not_accepted() {
 #[tokio::test]
 async fn the_answer_of_an_agent_that_cannot_be_stored_ends_the_turn() {
     let (hub, store) = hub().await;
-    let mut client = Client::connect(&hub, 1).await;
+    let mut client = connect(&hub, V1).await;
     let session = client.call("session/new", new()).await.unwrap()["sessionId"].clone();
-    client.prompt(&session, "one").await.unwrap();
+    prompt(&mut client, &session, "one").await.unwrap();
     // Everything fails, so that it does not matter how the writes are gathered.
     store.fail_next(usize::MAX, ErrorKind::Io);
-    is_about_the_store(&client.prompt(&session, "two").await.unwrap_err());
-    is_about_the_store(&client.prompt(&session, "three").await.unwrap_err());
+    is_about_the_store(&prompt(&mut client, &session, "two").await.unwrap_err());
+    is_about_the_store(&prompt(&mut client, &session, "three").await.unwrap_err());
     client.call("_parlor/status", json!({})).await.unwrap();
     store.fail_next(0, ErrorKind::Io);
-    client.prompt(&session, "four").await.unwrap();
+    prompt(&mut client, &session, "four").await.unwrap();
     assert_eq!(texts(&hub, &session).await, ["one", "word", "four", "word"]);
     hub.stop().await;
 }
@@ -222,24 +168,24 @@ async fn the_answer_of_an_agent_that_cannot_be_stored_ends_the_turn() {
 #[tokio::test]
 async fn a_session_that_cannot_be_stored_does_not_begin() {
     let (hub, store) = hub().await;
-    let mut client = Client::connect(&hub, 2).await;
+    let mut client = connect(&hub, V2).await;
     store.fail_next(usize::MAX, ErrorKind::Full);
     is_about_the_store(&client.call("session/new", new()).await.unwrap_err());
     assert_eq!(store.sessions(&Filter::default(), None, 10).unwrap(), []);
     store.fail_next(0, ErrorKind::Full);
     let session = client.call("session/new", new()).await.unwrap()["sessionId"].clone();
-    client.prompt(&session, "one").await.unwrap();
-    assert_eq!(client.until_idle().await["stopReason"], "end_turn");
+    prompt(&mut client, &session, "one").await.unwrap();
+    assert_eq!(wait_for_idle(&mut client).await["stopReason"], "end_turn");
     hub.stop().await;
 }
 
 #[tokio::test]
 async fn a_fork_that_cannot_be_stored_is_not_made() {
     let (hub, store) = hub().await;
-    let mut client = Client::connect(&hub, 2).await;
+    let mut client = connect(&hub, V2).await;
     let session = client.call("session/new", new()).await.unwrap()["sessionId"].clone();
-    client.prompt(&session, "one").await.unwrap();
-    assert_eq!(client.until_idle().await["stopReason"], "end_turn");
+    prompt(&mut client, &session, "one").await.unwrap();
+    assert_eq!(wait_for_idle(&mut client).await["stopReason"], "end_turn");
     store.fail_next(1, ErrorKind::Full);
     let fork = json!({ "sessionId": session });
     is_about_the_store(&client.call("session/fork", fork.clone()).await.unwrap_err());
@@ -252,10 +198,10 @@ async fn a_fork_that_cannot_be_stored_is_not_made() {
 #[tokio::test]
 async fn a_title_that_cannot_be_stored_is_not_acknowledged_or_shown() {
     let (hub, store) = hub().await;
-    let (mut alice, mut bob) = (Client::connect(&hub, 2).await, Client::connect(&hub, 1).await);
+    let (mut alice, mut bob) = (connect(&hub, V2).await, connect(&hub, V1).await);
     let session = alice.call("session/new", new()).await.unwrap()["sessionId"].clone();
-    alice.prompt(&session, "one").await.unwrap();
-    assert_eq!(alice.until_idle().await["stopReason"], "end_turn");
+    prompt(&mut alice, &session, "one").await.unwrap();
+    assert_eq!(wait_for_idle(&mut alice).await["stopReason"], "end_turn");
     let title = json!({ "sessionId": session, "title": "Mine" });
     // One who takes part, and one who does not.
     for client in [&mut alice, &mut bob] {
@@ -267,7 +213,7 @@ async fn a_title_that_cannot_be_stored_is_not_acknowledged_or_shown() {
         let listed = client.call("session/list", json!({ "archived": "include" })).await.unwrap();
         let listed = &listed["sessions"][0];
         assert_eq!((&listed["title"], &listed["archived"]), (&json!("one"), &json!(false)), "{listed}");
-        assert!(client.heard.iter().all(|line| line["params"]["update"]["title"] != "Mine"));
+        assert!(client.received.iter().all(|line| line["params"]["update"]["title"] != "Mine"));
     }
     assert_eq!(bob.call("session/set_title", title).await.unwrap()["title"], "Mine");
     let listed = alice.call("session/list", json!({})).await.unwrap();
@@ -278,21 +224,21 @@ async fn a_title_that_cannot_be_stored_is_not_acknowledged_or_shown() {
 #[tokio::test]
 async fn an_alias_that_cannot_be_stored_is_not_sent() {
     let (hub, store) = hub_with(REPLACING_AGENT, 2).await;
-    let (mut alice, mut bob) = (Client::connect(&hub, 2).await, Client::connect(&hub, 1).await);
+    let (mut alice, mut bob) = (connect(&hub, V2).await, connect(&hub, V1).await);
     let session = alice.call("session/new", new()).await.unwrap()["sessionId"].clone();
     let load = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
     bob.call("session/load", load).await.unwrap();
     // Bob reads nothing, so that he has received a part of the message and falls behind.
-    alice.prompt(&session, "one").await.unwrap();
-    assert_eq!(alice.until_idle().await["stopReason"], "end_turn");
+    prompt(&mut alice, &session, "one").await.unwrap();
+    assert_eq!(wait_for_idle(&mut alice).await["stopReason"], "end_turn");
 
     store.fail_next(1, ErrorKind::Full);
     bob.call("_parlor/status", json!({})).await.unwrap();
-    let idle = alice.until_idle().await;
+    let idle = wait_for_idle(&mut alice).await;
     assert_eq!(idle["stopReason"], "error");
     is_about_the_store(&idle["error"]);
     bob.call("_parlor/status", json!({})).await.unwrap();
-    let chunks = bob.heard.iter().filter(|line| line["params"]["update"]["content"]["text"].is_string());
+    let chunks = bob.received.iter().filter(|line| line["params"]["update"]["content"]["text"].is_string());
     let texts: Vec<_> = chunks.map(|line| line["params"]["update"]["content"]["text"].as_str()).collect();
     assert!(texts.len() > 1, "he received a part of the message");
     assert!(!texts.contains(&Some("redacted")), "the text comes under an alias, which is not stored");

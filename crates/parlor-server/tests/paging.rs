@@ -107,6 +107,8 @@ impl World {
                 }
                 let row = self.own.remove(*n % self.own.len());
                 self.touched.insert(row.id.clone());
+                // As a session's task does it: its agent may list it still.
+                known::deleted_agent_session(&row).into_iter().for_each(|write| self.write(write));
                 self.write(Write::Delete { session: row.id });
             }
             Happens::Adopted(n) => {

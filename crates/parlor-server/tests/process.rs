@@ -7,9 +7,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use parlor_server::process::{Command, Process};
+use parlor_testkit::process::is_alive;
+use parlor_testkit::wait::{TIMEOUT, wait_until_async, within_timeout};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
-use processes::{PATIENCE, eventually, is_alive, shell, soon, watcher};
+use processes::{shell, watcher};
 
 #[test]
 #[ignore = "the helper process of the other tests"]
@@ -26,7 +28,7 @@ async fn pids(process: &mut Process, count: usize) -> Vec<u32> {
     let mut lines = BufReader::new(process.take_stdout().unwrap()).lines();
     let mut pids = Vec::new();
     while pids.len() < count {
-        let line = soon("a line", lines.next_line()).await.unwrap().expect("a process id");
+        let line = within_timeout(lines.next_line()).await.unwrap().expect("a process id");
         pids.push(line.trim().parse().unwrap());
     }
     pids
@@ -40,12 +42,12 @@ async fn the_streams_are_the_callers() {
     stdin.write_all(b"hello").await.unwrap();
     drop(stdin);
     let mut said = String::new();
-    soon("the output", process.take_stdout().unwrap().read_to_string(&mut said)).await.unwrap();
+    within_timeout(process.take_stdout().unwrap().read_to_string(&mut said)).await.unwrap();
     assert_eq!(said, "hello");
-    let (one, other) = soon("the end", async { tokio::join!(process.wait(), process.wait()) }).await;
+    let (one, other) = within_timeout(async { tokio::join!(process.wait(), process.wait()) }).await;
     assert_eq!((one.code(), other.code()), (Some(7), Some(7)));
     assert_eq!(process.stderr_tail(), "done\n");
-    assert_eq!(soon("the end", process.wait()).await.code(), Some(7), "who comes later hears it too");
+    assert_eq!(within_timeout(process.wait()).await.code(), Some(7), "who comes later hears it too");
 }
 
 #[tokio::test]
@@ -57,7 +59,7 @@ async fn the_environment_is_what_was_given_and_a_mark() {
     command.env.push(("PARLOR_AGENT_MARK".into(), "outer".into()));
     let mut process = Process::start(&command, &watcher()).unwrap();
     let mut said = String::new();
-    soon("the output", process.take_stdout().unwrap().read_to_string(&mut said)).await.unwrap();
+    within_timeout(process.take_stdout().unwrap().read_to_string(&mut said)).await.unwrap();
     assert_eq!(said.lines().next(), cwd.to_str());
     assert!(said.contains("OWN=value\n"));
     assert!(said.contains("\nPARLOR_AGENT_MARK=outer:"), "the mark of an outer parlor stays: {said}");
@@ -73,7 +75,7 @@ async fn what_cannot_be_started_is_named() {
     assert!(error.to_string().contains("no-such-program"), "{error}");
     let error = Process::start(&shell("true", Path::new("/no/such/folder")), &watcher).unwrap_err();
     assert!(error.to_string().contains("/no/such/folder"), "{error}");
-    soon("the helper", watcher.close()).await;
+    within_timeout(watcher.close()).await;
     let error = Process::start(&here("true"), &watcher).unwrap_err();
     assert!(error.to_string().contains("shutting down"), "{error}");
 }
@@ -82,7 +84,7 @@ async fn what_cannot_be_started_is_named() {
 async fn the_end_of_standard_error_is_kept() {
     let script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done >&2; printf '\\377end' >&2";
     let process = Process::start(&here(script), &watcher()).unwrap();
-    soon("the end", process.wait()).await;
+    within_timeout(process.wait()).await;
     let tail = process.stderr_tail();
     assert!(tail.ends_with("line 19999\n\u{fffd}end"));
     assert!((60 << 10..66 << 10).contains(&tail.len()), "{}", tail.len());
@@ -92,7 +94,7 @@ async fn the_end_of_standard_error_is_kept() {
 async fn a_process_that_ends_by_itself_is_not_signalled() {
     let mut process = Process::start(&here("trap 'exit 9' TERM; cat; exit 3"), &watcher()).unwrap();
     drop(process.take_stdin());
-    let status = soon("the end", process.stop(PATIENCE)).await;
+    let status = within_timeout(process.stop(TIMEOUT)).await;
     assert_eq!(status.code(), Some(3));
 }
 
@@ -102,7 +104,7 @@ async fn a_process_that_ignores_its_input_is_asked_to_end() {
     let script = "trap 'exit 9' TERM; echo $$; while :; do sleep 1000; done";
     let mut process = Process::start(&here(script), &watcher()).unwrap();
     pids(&mut process, 1).await;
-    let status = soon("the end", process.stop(Duration::from_millis(50))).await;
+    let status = within_timeout(process.stop(Duration::from_millis(50))).await;
     assert_eq!(status.code(), Some(9));
 }
 
@@ -114,7 +116,7 @@ async fn a_process_that_ignores_all_is_killed_with_its_group() {
     assert_eq!(pids[1], process.pid());
     let start = Instant::now();
     let grace = Duration::from_millis(100);
-    let status = soon("the end", process.stop(grace)).await;
+    let status = within_timeout(process.stop(grace)).await;
     assert_eq!(status.signal(), Some(9));
     assert!(start.elapsed() >= 2 * grace);
     assert!(pids.iter().all(|pid| !is_alive(*pid)), "all are gone when it returns");
@@ -126,7 +128,7 @@ async fn a_stop_that_nobody_waits_for_goes_on() {
     pids(&mut process, 1).await;
     let stop = tokio::time::timeout(Duration::from_millis(1), process.stop(Duration::from_millis(50)));
     assert!(stop.await.is_err());
-    assert_eq!(soon("the end", process.wait()).await.signal(), Some(15));
+    assert_eq!(within_timeout(process.wait()).await.signal(), Some(15));
 }
 
 #[tokio::test]
@@ -136,7 +138,7 @@ async fn one_in_a_hurry_is_heard_and_another_does_not_slow_it() {
     process.end(Duration::MAX, Duration::MAX);
     process.end(Duration::ZERO, Duration::from_secs(1));
     process.end(Duration::MAX, Duration::MAX);
-    assert_eq!(soon("the end", process.wait()).await.signal(), Some(15));
+    assert_eq!(within_timeout(process.wait()).await.signal(), Some(15));
 }
 
 #[tokio::test]
@@ -144,7 +146,7 @@ async fn children_left_behind_are_ended() {
     let script = "sleep 1000 & echo $!; (trap '' TERM; while :; do sleep 1000; done) & echo $!; exit 4";
     let mut process = Process::start(&here(script), &watcher()).unwrap();
     let pids = pids(&mut process, 2).await;
-    assert_eq!(soon("the end", process.wait()).await.code(), Some(4));
+    assert_eq!(within_timeout(process.wait()).await.code(), Some(4));
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }
 
@@ -164,7 +166,7 @@ async fn one_who_hides_and_holds_the_streams_does_not_keep_others_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("{}; echo said >&2; exit 5", processes::HIDE.trim());
     let process = Process::start(&shell(&script, folder.path()), &watcher()).unwrap();
-    let status = soon("the end", process.wait()).await;
+    let status = within_timeout(process.wait()).await;
     processes::end_hidden(folder.path());
     assert_eq!(status.code(), Some(5));
     assert_eq!(process.stderr_tail(), "said\n");
@@ -179,7 +181,7 @@ async fn others_are_not_ended() {
     let kept = pids(&mut other, 1).await;
     for script in ["exit 0", "sleep 1000 & exit 0", "setsid sleep 1000 & exit 0"] {
         let process = Process::start(&here(script), &watcher).unwrap();
-        soon("the end", process.wait()).await;
+        within_timeout(process.wait()).await;
         process.stop(Duration::ZERO).await;
     }
     assert!(is_alive(kept[0]) && is_alive(other.pid()));
@@ -192,7 +194,7 @@ async fn dropping_ends_it() {
     let mut process = Process::start(&here("sleep 1000 & echo $!; echo $$; wait"), &watcher()).unwrap();
     let pids = pids(&mut process, 2).await;
     drop(process);
-    eventually("all are gone", async || pids.iter().all(|pid| !is_alive(*pid))).await;
+    wait_until_async("all are gone", async || pids.iter().all(|pid| !is_alive(*pid))).await;
 }
 
 #[tokio::test]
@@ -200,9 +202,9 @@ async fn both_outputs_in_one_pipe_stay_in_order() {
     let script = "for i in 1 2 3; do echo out $i; echo err $i >&2; done; read line || echo no input";
     let (process, mut output) = Process::start_merged(&here(script), &watcher()).unwrap();
     let mut said = String::new();
-    soon("the output", output.read_to_string(&mut said)).await.unwrap();
+    within_timeout(output.read_to_string(&mut said)).await.unwrap();
     assert_eq!(said, "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\nno input\n");
-    assert_eq!(soon("the end", process.wait()).await.code(), Some(0));
+    assert_eq!(within_timeout(process.wait()).await.code(), Some(0));
 }
 
 #[tokio::test]
@@ -211,7 +213,7 @@ async fn closing_the_watcher_ends_what_is_left() {
     let mut process =
         Process::start(&here("trap '' TERM; sleep 1000 & echo $!; wait; wait"), &watcher).unwrap();
     let pids = pids(&mut process, 1).await;
-    soon("the helper", watcher.close()).await;
+    within_timeout(watcher.close()).await;
     assert!(!is_alive(pids[0]));
-    soon("the end", process.wait()).await;
+    within_timeout(process.wait()).await;
 }

@@ -12,11 +12,13 @@ use parlor_server::process::Watcher;
 use parlor_server::services::access::{FileAccess, FileScope};
 use parlor_server::services::files;
 use parlor_server::services::terminals::{MAX_TERMINALS, TerminalEvent, Terminals};
+use parlor_testkit::process::is_alive;
+use parlor_testkit::wait::{wait_until_async, within_timeout};
 use parlor_wire::{RpcError, code};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use processes::{environment, eventually, is_alive, soon, watcher};
+use processes::{environment, watcher};
 
 #[test]
 #[ignore = "the helper process of the other tests"]
@@ -405,7 +407,7 @@ impl Session {
     }
 
     async fn ask(&self, method: &str, params: Value) -> Result<Value, RpcError> {
-        soon(method, self.terminals.serve(method, &object(&params))).await.map(|json| value(&json))
+        within_timeout(self.terminals.serve(method, &object(&params))).await.map(|json| value(&json))
     }
 
     async fn create(&self, params: Value) -> String {
@@ -427,7 +429,7 @@ impl Session {
     /// The process id that a script writes first.
     async fn pid(&self, id: &str) -> u32 {
         let mut pid = None;
-        eventually("the script has written its id", async || {
+        wait_until_async("the script has written its id", async || {
             let output = self.output(id).await["output"].as_str().unwrap().to_owned();
             pid = output.split_once('\n').map(|(line, _)| line.parse().unwrap());
             pid.is_some()
@@ -468,14 +470,14 @@ async fn a_command_is_run_and_told_of() {
     let command = "sh -c 'pwd; echo $OWN >&2; exit 3'".to_owned();
     assert_eq!(first, TerminalEvent::Created { id: id.as_str().into(), command, cwd });
     let mut written = Vec::new();
-    let mut next = soon("an event", session.events.recv()).await.unwrap();
+    let mut next = within_timeout(session.events.recv()).await.unwrap();
     while let TerminalEvent::Output { bytes, .. } = next {
         written.extend(bytes);
-        next = soon("an event", session.events.recv()).await.unwrap();
+        next = within_timeout(session.events.recv()).await.unwrap();
     }
     assert_eq!(String::from_utf8(written).unwrap(), text);
     assert_eq!(next, TerminalEvent::Exited { id: id.as_str().into(), code: Some(3), signal: None });
-    let last = soon("an event", session.events.recv()).await.unwrap();
+    let last = within_timeout(session.events.recv()).await.unwrap();
     assert_eq!(last, TerminalEvent::Released { id: id.as_str().into() });
 }
 
@@ -519,7 +521,7 @@ async fn a_killed_command_stays_until_it_is_released() {
         (0..3).map(|_| tokio::spawn(session.terminals.serve("terminal/wait_for_exit", &params))).collect();
     assert_eq!(session.of("terminal/kill", &id).await.unwrap(), json!({}));
     for waiter in waiters {
-        let exit = soon("the end", waiter).await.unwrap().unwrap();
+        let exit = within_timeout(waiter).await.unwrap().unwrap();
         assert_eq!(value(&exit), json!({ "exitCode": null, "signal": "SIGTERM" }));
     }
     let output = session.output(&id).await;
@@ -552,11 +554,11 @@ async fn release_and_drop_end_commands_and_their_children() {
         } else {
             session.of("terminal/release", &id).await.unwrap();
         }
-        let exit = soon("the end", waiter).await.unwrap().unwrap();
+        let exit = within_timeout(waiter).await.unwrap().unwrap();
         assert_eq!(value(&exit)["signal"], "SIGTERM");
         assert!(!is_alive(pid));
         let released = TerminalEvent::Released { id: id.as_str().into() };
-        while soon("the last event", session.events.recv()).await.unwrap() != released {}
+        while within_timeout(session.events.recv()).await.unwrap() != released {}
     }
 }
 
@@ -609,7 +611,7 @@ async fn output_that_is_no_text_is_told_as_it_came() {
     assert_eq!(session.output(&id).await["output"], "a\u{fffd}\u{fffd}");
     let mut written = Vec::new();
     loop {
-        match soon("an event", session.events.recv()).await.unwrap() {
+        match within_timeout(session.events.recv()).await.unwrap() {
             TerminalEvent::Created { .. } => {}
             TerminalEvent::Output { bytes, .. } => written.extend(bytes),
             TerminalEvent::Exited { .. } | TerminalEvent::Released { .. } => break,
@@ -628,7 +630,7 @@ async fn a_slow_reader_of_events_slows_the_command_and_loses_nothing() {
     let id = session.shell(&script).await;
     // Nobody reads, so the output stops growing long before its end.
     let mut length = 0;
-    eventually("the output stands still", async || {
+    wait_until_async("the output stands still", async || {
         let before = length;
         tokio::time::sleep(Duration::from_millis(50)).await;
         length = session.output(&id).await["output"].as_str().unwrap().len();
@@ -640,7 +642,7 @@ async fn a_slow_reader_of_events_slows_the_command_and_loses_nothing() {
 
     let mut received = 0;
     loop {
-        match soon("an event", session.events.recv()).await.unwrap() {
+        match within_timeout(session.events.recv()).await.unwrap() {
             TerminalEvent::Created { .. } => {}
             TerminalEvent::Output { bytes, .. } => received += bytes.len(),
             TerminalEvent::Exited { .. } | TerminalEvent::Released { .. } => break,

@@ -111,7 +111,10 @@ impl Reading {
                         if seq > self.since && seq <= self.upto && !self.without.contains(slot) {
                             let meta = match &body.meta {
                                 None => MetaPatch::Clear,
-                                Some(meta) if self.since == 0 => MetaPatch::Replace(meta.clone()),
+                                // Only the info of a session is patched; all else is reported as a whole.
+                                Some(meta) if self.since == 0 || *slot != Slot::Info => {
+                                    MetaPatch::Replace(meta.clone())
+                                }
                                 Some(_) => {
                                     self.place = Place::SlotMeta(place);
                                     MetaPatch::Clear
@@ -155,6 +158,12 @@ impl Reading {
         }
         let upsert =
             |upsert: Upsert| Some(Update::Upsert { target: Target::Entry(entry.id().clone()), upsert });
+        if let EntryId::Plan(_) = entry.id() {
+            // A plan is reported as a whole: none of its parts can be said alone.
+            let meta = body.meta.clone().map_or(MetaPatch::Keep, MetaPatch::Replace);
+            let whole = Upsert { whole: true, fields: body.fields.clone(), meta, ..Upsert::default() };
+            return (upsert(whole), None);
+        }
         match part {
             Part::Head if is_new => {
                 let (content, next) = self.first_content(entry, bytes);

@@ -30,6 +30,21 @@ pub(crate) fn title(row: &SessionRow) -> Option<String> {
     Some(title.to_text().into_owned())
 }
 
+/// The session that is written to.
+pub(crate) fn session_of(write: &Write) -> Option<&str> {
+    match write {
+        Write::Session(row) => Some(&row.id),
+        Write::Slot { session, .. }
+        | Write::Entry { session, .. }
+        | Write::Append { session, .. }
+        | Write::Copy { to: session, .. }
+        | Write::Words { session, .. }
+        | Write::Indexed { session }
+        | Write::Delete { session } => Some(session),
+        Write::Value { .. } => None,
+    }
+}
+
 /// Whether a batch may replace or delete something, of which an older copy is in the log then.
 pub(crate) fn may_replace(batch: &Batch) -> bool {
     let only_adds =
@@ -37,24 +52,30 @@ pub(crate) fn may_replace(batch: &Batch) -> bool {
     !batch.writes.iter().all(only_adds)
 }
 
-/// About how many bytes a batch is.
+/// About how many bytes a batch is: at least as many as it takes in a journal.
 pub(crate) fn size(batch: &Batch) -> usize {
-    batch.writes.iter().map(size_of_write).sum()
+    1 + batch.writes.iter().map(size_of_write).sum::<usize>()
 }
 
 fn size_of_write(write: &Write) -> usize {
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let texts = match write {
-        Write::Session(row) => row.id.len() + row.cwd.len() + row.data.len(),
-        Write::Slot { body, .. } => body.as_ref().map_or(0, String::len),
-        Write::Entry { head, content, .. } => head.len() + content.as_ref().map_or(0, String::len),
-        Write::Append { content, .. } => content.len(),
-        Write::Copy { entries, .. } => entries
-            .iter()
-            .map(|copied| size_of_val(copied) + copied.head.as_ref().map_or(0, String::len))
-            .sum(),
-        Write::Words { words, .. } => words.as_ref().map_or(0, |words| words.text.len()),
+        Write::Session(row) => {
+            let texts = [&row.id, &row.agent, &row.cwd, &row.data].map(String::len);
+            let others = [&row.agent_session, &row.title, &row.parent].map(optional);
+            texts.into_iter().chain(others).sum()
+        }
+        Write::Slot { session, name, body, .. } => session.len() + name.len() + optional(body),
+        Write::Entry { session, head, content, .. } => session.len() + head.len() + optional(content),
+        Write::Append { session, content, .. } => session.len() + content.len(),
+        Write::Copy { entries, .. } => {
+            entries.iter().map(|copied| size_of_val(copied) + optional(&copied.head)).sum()
+        }
+        Write::Words { session, words, .. } => {
+            session.len() + words.as_ref().map_or(0, |words| words.kind.len() + words.text.len())
+        }
         Write::Delete { .. } | Write::Indexed { .. } => 0,
-        Write::Value { value, .. } => value.as_ref().map_or(0, String::len),
+        Write::Value { key, value } => key.len() + optional(value),
     };
     size_of::<Write>() + texts
 }

@@ -1,4 +1,4 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -22,18 +22,99 @@ use crate::{
 /// let (begun, time) = (std::time::Instant::now(), std::time::Duration::from_millis(50));
 /// store.stall_next(1, time);
 /// store.write(Batch::default(), Box::new(move |_| assert!(begun.elapsed() >= time)));
+///
+/// let hold = store.hold_reads(1);
+/// std::thread::scope(|scope| {
+///     let reading = scope.spawn(|| store.value("k"));
+///     hold.wait();
+///     assert_eq!(store.value("k"), Ok(None), "only one read is held");
+///     assert!(!reading.is_finished());
+///     drop(hold);
+///     assert_eq!(reading.join().unwrap(), Ok(None));
+/// });
 /// ```
 #[derive(Debug)]
 pub struct FaultyStore<S> {
     inner: S,
     faults: Mutex<(usize, ErrorKind)>,
     stalls: Mutex<(usize, Duration)>,
+    read_gate: Arc<Gate>,
+    write_gate: Arc<Gate>,
+}
+
+/// Holds up calls of a [`FaultyStore`] until it is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it lets the calls go on"]
+pub struct Hold {
+    gate: Arc<Gate>,
+    /// How many calls it holds in all.
+    count: usize,
+}
+
+impl Hold {
+    /// Waits until as many calls are held as were asked for.
+    pub fn wait(&self) {
+        let mut state = self.gate.lock();
+        while state.held < self.count {
+            state = self.gate.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        *self.gate.lock() = GateState::default();
+        self.gate.changed.notify_all();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    /// How many calls are to be held, and how many are.
+    wanted: usize,
+    held: usize,
+}
+
+impl Gate {
+    fn hold(self: &Arc<Self>, count: usize) -> Hold {
+        *self.lock() = GateState { wanted: count, held: 0 };
+        Hold { gate: Arc::clone(self), count }
+    }
+
+    /// Waits here if this call is to be held.
+    fn pass(&self) {
+        let mut state = self.lock();
+        if state.held == state.wanted {
+            return;
+        }
+        state.held += 1;
+        self.changed.notify_all();
+        while state.wanted > 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<S: Store> FaultyStore<S> {
     /// Wraps a store; no write fails yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, faults: Mutex::new((0, ErrorKind::Io)), stalls: Mutex::default() }
+        Self {
+            inner,
+            faults: Mutex::new((0, ErrorKind::Io)),
+            stalls: Mutex::default(),
+            read_gate: Arc::default(),
+            write_gate: Arc::default(),
+        }
     }
 
     /// Lets the next `n` writes fail. What was said before is forgotten, so that an `n` of 0 ends the trouble.
@@ -45,6 +126,17 @@ impl<S: Store> FaultyStore<S> {
     /// others that come meanwhile, are not held up by it. What was said before is forgotten.
     pub fn stall_next(&self, n: usize, time: Duration) {
         *self.stalls.lock().unwrap_or_else(PoisonError::into_inner) = (n, time);
+    }
+
+    /// Holds up the next `n` reads, as a disk that hangs does: they go on when the [`Hold`] is dropped. Other calls are not
+    /// held up. One hold of reads is possible at a time.
+    pub fn hold_reads(&self, n: usize) -> Hold {
+        self.read_gate.hold(n)
+    }
+
+    /// The same for writes: `write` does not return, and the store inside gets the batch afterwards.
+    pub fn hold_writes(&self, n: usize) -> Hold {
+        self.write_gate.hold(n)
     }
 
     /// The store inside.
@@ -67,6 +159,7 @@ impl<S: Store> FaultyStore<S> {
 
 impl<S: Store> Store for FaultyStore<S> {
     fn write(&self, batch: Batch, done: Done) {
+        self.write_gate.pass();
         if let Some(time) = self.stall() {
             thread::sleep(time);
         }
@@ -77,6 +170,7 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        self.read_gate.pass();
         self.inner.session(id)
     }
 
@@ -86,10 +180,12 @@ impl<S: Store> Store for FaultyStore<S> {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Vec<SessionRow>, StoreError> {
+        self.read_gate.pass();
         self.inner.sessions(filter, after, limit)
     }
 
     fn slots(&self, session: &str, since: u64) -> Result<Vec<SlotRow>, StoreError> {
+        self.read_gate.pass();
         self.inner.slots(session, since)
     }
 
@@ -100,18 +196,22 @@ impl<S: Store> Store for FaultyStore<S> {
         after: u64,
         bytes: usize,
     ) -> Result<Vec<EntryRow>, StoreError> {
+        self.read_gate.pass();
         self.inner.entries(session, since, after, bytes)
     }
 
     fn value(&self, key: &str) -> Result<Option<String>, StoreError> {
+        self.read_gate.pass();
         self.inner.value(key)
     }
 
     fn search(&self, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError> {
+        self.read_gate.pass();
         self.inner.search(search, offset, limit)
     }
 
     fn unindexed(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.read_gate.pass();
         self.inner.unindexed(limit)
     }
 

@@ -29,7 +29,9 @@ mod words;
 
 use std::fmt;
 
-pub use faulty::FaultyStore;
+pub use parlor_engine::rows::{Batch, Copied, SessionRow, TITLE, Words, Write};
+
+pub use faulty::{FaultyStore, Hold};
 pub use memory::MemoryStore;
 pub use query::Query;
 #[doc(hidden)]
@@ -39,7 +41,8 @@ pub use words::{Word, words};
 
 /// Keeps sessions.
 ///
-/// Reads block for as long as a disk does; who must not block calls them from a thread that may.
+/// Every call may block for as long as a disk does. Async code calls a store from threads that may block, so that a disk
+/// that hangs does not stop the workers of its runtime; this crate needs no runtime for that.
 pub trait Store: Send + Sync + 'static {
     /// Takes a batch. `done` is called, from any thread, when it is committed or has failed.
     ///
@@ -95,116 +98,6 @@ pub trait Store: Send + Sync + 'static {
 /// which never waits there, but everything else waits for it.
 pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// Writes that are taken together or not at all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Batch {
-    /// What to write, in this order.
-    pub writes: Vec<Write>,
-    /// Whether it must be safe from a power cut before it is reported as done, and not only from the end of the
-    /// process. If making it safe fails, that is reported, although what it writes may be there.
-    pub durable: bool,
-}
-
-/// One thing to write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Write {
-    /// A session is made or replaced. Its slots and entries stay.
-    Session(SessionRow),
-    /// A slot is made or replaced; `None` removes it.
-    Slot {
-        /// Of which session.
-        session: String,
-        /// Its name.
-        name: String,
-        /// The change that did it.
-        seq: u64,
-        /// What it holds.
-        body: Option<String>,
-    },
-    /// An entry is made, or its head replaced. An entry that is made without content has an empty one.
-    Entry {
-        /// Of which session.
-        session: String,
-        /// The change that made it; it names the entry in its session.
-        created: u64,
-        /// The change that did this.
-        seq: u64,
-        /// What is known of it besides its content.
-        head: String,
-        /// All of its content; `None` leaves it as it is.
-        content: Option<String>,
-    },
-    /// The content of an entry that is there grows.
-    Append {
-        /// Of which session.
-        session: String,
-        /// The change that made the entry.
-        created: u64,
-        /// The last change of those that did this.
-        seq: u64,
-        /// What comes at the end of the content.
-        content: String,
-    },
-    /// Entries of another session are copied as they are now; their content is shared until either side changes it.
-    /// They must be there, and must not be here yet.
-    Copy {
-        /// From which session.
-        from: String,
-        /// To which.
-        to: String,
-        /// The entries.
-        entries: Vec<Copied>,
-    },
-    /// The words by which an entry is found, in place of those before. They go with the content: an entry whose content
-    /// is replaced is not found until its words are handed in again. What is appended leaves them as they are, unless
-    /// copies had the same content: then they stay with these.
-    ///
-    /// An entry that changed after `seq` is left alone: the words are not its any more.
-    Words {
-        /// Of which session.
-        session: String,
-        /// The change that made the entry.
-        created: u64,
-        /// The last change to the entry when these were its words.
-        seq: u64,
-        /// The words; `None` if it is not to be found.
-        words: Option<Words>,
-        /// Whether words that are there stay.
-        only_missing: bool,
-    },
-    /// All words of a session of before were handed in.
-    Indexed {
-        /// Which session.
-        session: String,
-    },
-    /// A session goes, with its slots and entries. Copies of its entries stay. One that is not there is gone already.
-    Delete {
-        /// Which session.
-        session: String,
-    },
-    /// A value that belongs to no session; `None` removes it.
-    Value {
-        /// Its name.
-        key: String,
-        /// What it holds.
-        value: Option<String>,
-    },
-}
-
-/// What an entry is found by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
-    /// What kind of entry it is, in the words of who writes; [`TITLE`] is that of titles.
-    pub kind: String,
-    /// When it was said, in milliseconds since 1970.
-    pub at: i64,
-    /// The text.
-    pub text: String,
-}
-
-/// The kind of what is found by the title of a session.
-pub const TITLE: &str = "title";
-
 /// What is searched for, and where. What is `None` does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Search {
@@ -233,44 +126,6 @@ pub struct Hit {
     pub kind: String,
     /// When it was said; for a title, when something last happened in the session.
     pub at: i64,
-}
-
-/// An entry on its way into another session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Copied {
-    /// The change that made it there.
-    pub from: u64,
-    /// The change that makes it here, which is also its last.
-    pub to: u64,
-    /// Its head, where it is not the same.
-    pub head: Option<String>,
-}
-
-/// What is known of a session without looking into it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionRow {
-    /// Its id, as JSON writes it.
-    pub id: String,
-    /// The name of its agent.
-    pub agent: String,
-    /// The session's id at the agent, as JSON writes it.
-    pub agent_session: Option<String>,
-    /// Where it works.
-    pub cwd: String,
-    /// Its title, as JSON writes it. The session is found by it.
-    pub title: Option<String>,
-    /// The session that it was forked from.
-    pub parent: Option<String>,
-    /// When it was made, in milliseconds since 1970.
-    pub created_at: i64,
-    /// When something last happened in it, in milliseconds since 1970.
-    pub active_at: i64,
-    /// Whether it was put away.
-    pub archived: bool,
-    /// Whether a turn ran when it was written: after a crash it has to be ended.
-    pub busy: bool,
-    /// What else its owner keeps.
-    pub data: String,
 }
 
 /// What a session has once.
@@ -344,8 +199,14 @@ pub enum ErrorKind {
     Full,
     /// Reading or writing failed.
     Io,
-    /// What is there cannot be read: it is damaged or of a later version.
+    /// Another process has a lock that is needed, and has not given it up.
+    Busy,
+    /// What is there cannot be read: it is damaged, or not from this program.
     Format,
+    /// What is there was written by a later version of this program.
+    Newer,
+    /// A journal of the last changes is damaged. The sessions can be read; changes may be lost.
+    DamagedJournal,
     /// What is there has the format of an earlier version; opening it for writing upgrades it.
     Outdated,
     /// What was asked makes no sense, like an entry of a session that is not there.
@@ -369,7 +230,10 @@ impl fmt::Display for StoreError {
         let what = match self.kind {
             ErrorKind::Full => "the disk is full",
             ErrorKind::Io => "the disk cannot be read or written",
+            ErrorKind::Busy => "another process has locked the database",
             ErrorKind::Format => "the stored data cannot be read",
+            ErrorKind::Newer => "the stored data is of a later version",
+            ErrorKind::DamagedJournal => "a journal of changes is damaged",
             ErrorKind::Outdated => "the stored data is of an earlier version",
             ErrorKind::Invalid => "the store was asked for something impossible",
             ErrorKind::Closed => "the store is closed",

@@ -109,16 +109,19 @@ fn database(data: &DataDir, full: bool) -> Vec<Check> {
     if let Ok(false) = path.try_exists() {
         return vec![Check::ok(name, "not there yet")];
     }
-    let store = match SqliteStore::open_read_only(&path) {
+    let opened = SqliteStore::open_read_only(&path);
+    // A journal that turns out to be damaged is kept, so that it is found now and later.
+    let mut checks = journals(&path);
+    let store = match opened {
         Ok(store) => store,
-        Err(error) if error.kind == ErrorKind::Outdated => {
-            return vec![Check::warn(name, format!("{shown}: {error}"), "`parlor serve` upgrades it")];
+        Err(error) => {
+            checks.insert(0, unreadable(&shown, &error));
+            return checks;
         }
-        Err(error) => return vec![unreadable(&path, &shown, &error)],
     };
     let looked = store.format_version().and_then(|version| Ok((version, store.damage(full)?)));
     let file = match looked {
-        Err(error) => unreadable(&path, &shown, &error),
+        Err(error) => unreadable(&shown, &error),
         Ok((_, damage)) if !damage.is_empty() => damaged(&shown, &damage.join("; ")),
         Ok((version, _)) => match mode_of(&path) {
             Some(mode) if mode & 0o077 != 0 => {
@@ -127,19 +130,37 @@ fn database(data: &DataDir, full: bool) -> Vec<Check> {
             Some(_) | None => Check::ok(name, format!("{shown}, format version {version}")),
         },
     };
-    vec![file, sessions(&store, full)]
+    checks.insert(0, file);
+    checks.push(sessions(&store, full));
+    checks
 }
 
-/// Says what to do about a database that cannot be read: it must not be given up for what passes, or for its journal.
-fn unreadable(path: &Path, shown: &str, error: &StoreError) -> Check {
-    let journal = format!("{}.journal", path.display());
-    if error.kind != ErrorKind::Format {
-        Check::fail("database", format!("{shown}: {error}"), "")
-    } else if error.message.contains(&journal) {
-        let hint = "move the journal away: the last changes in it are lost, and the database stays";
-        Check::fail("database", format!("{shown}: {error}"), hint)
-    } else {
-        damaged(shown, error)
+/// Damaged journals of the database, which are kept until somebody deletes them.
+fn journals(database: &Path) -> Vec<Check> {
+    let hint = "the changes in it that could not be read are lost, the others are in the database; delete the file \
+                when you do not need it";
+    let errors = SqliteStore::damaged_journals(database).unwrap_or_else(|error| vec![error]);
+    errors.into_iter().map(|error| Check::fail("journal", error.message, hint)).collect()
+}
+
+/// Says what to do about a database that cannot be read: it must not be given up for what passes.
+fn unreadable(shown: &str, error: &StoreError) -> Check {
+    let name = "database";
+    let message = format!("{shown}: {error}");
+    match error.kind {
+        ErrorKind::Format => damaged(shown, error),
+        ErrorKind::Outdated => Check::warn(name, message, "`parlor serve` upgrades it"),
+        ErrorKind::Newer => {
+            Check::fail(name, message, "use the version of parlor that wrote it, or a later one")
+        }
+        ErrorKind::DamagedJournal => Check::fail(
+            name,
+            message,
+            "stop the server: the next one keeps the journal and goes on without it",
+        ),
+        ErrorKind::Full | ErrorKind::Io | ErrorKind::Busy | ErrorKind::Invalid | ErrorKind::Closed | _ => {
+            Check::fail(name, message, "")
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use parlor_dialect::{Dialect, Fold, Losses};
 use parlor_json::{JsonStr, Object};
 use parlor_server::known;
 use parlor_server::search;
-use parlor_server::stored::{self, Opened};
+use parlor_server::stored::{self, StoredSession};
 use parlor_session::{EntryId, Reading, Role, SessionId, Transcript, text_of};
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
@@ -159,7 +159,7 @@ impl Library {
     }
 
     /// All of a session.
-    pub(crate) fn read(&self, row: &SessionRow) -> Result<Opened, Failure> {
+    pub(crate) fn read(&self, row: &SessionRow) -> Result<StoredSession, Failure> {
         let opened = self.store().map(|store| stored::open(store, &row.id));
         opened.transpose().map_err(reading)?.flatten().ok_or_else(|| Failure::failed("the session is gone"))
     }
@@ -259,7 +259,7 @@ pub(crate) fn literal_text(literal: &str) -> String {
 const UPDATE: usize = 1 << 20;
 
 /// The updates that tell a client of protocol version 2 all of a session, one JSON object each.
-pub(crate) fn updates(opened: &Opened) -> Vec<String> {
+pub(crate) fn updates(opened: &StoredSession) -> Vec<String> {
     let transcript = &opened.transcript;
     let from = stored::dialect_of(&opened.row).unwrap_or(Dialect::V1);
     let mut listener = Listener::new(Dialect::V2, &Object::default()).with_events();
@@ -275,7 +275,7 @@ pub(crate) fn updates(opened: &Opened) -> Vec<String> {
 }
 
 /// A session in the words of protocol version 2, whichever version its agent speaks: what a client of it would show.
-pub(crate) fn in_v2(opened: &Opened) -> Transcript {
+pub(crate) fn in_v2(opened: &StoredSession) -> Transcript {
     let id = SessionId::from("");
     let mut fold = Fold::of_session(Dialect::V2, id.clone());
     for update in updates(opened) {

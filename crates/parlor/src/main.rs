@@ -1,7 +1,6 @@
 //! The `parlor` command.
 
 mod ask;
-mod bench;
 mod checks;
 mod commands;
 mod demo;
@@ -21,7 +20,6 @@ mod script;
 mod server;
 mod setup;
 mod table;
-mod test_agent;
 mod turn;
 
 use std::process::ExitCode;
@@ -57,8 +55,6 @@ enum Command {
     Agents(commands::agents::Agents),
     Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
-    TestAgent(commands::test_agent::TestAgent),
-    Bench(commands::bench::BenchCommand),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
@@ -88,8 +84,6 @@ fn main() -> ExitCode {
         Command::Agents(agents) => agents.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),
-        Command::TestAgent(agent) => agent.run(),
-        Command::Bench(bench) => bench.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::Watch(watch) => watch.run(),

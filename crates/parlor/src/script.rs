@@ -1,4 +1,6 @@
-//! The script that a prompt is to the agents that come with parlor: one command a line.
+//! Parses prompts that are scripts, one command a line, for agents that have no model.
+//!
+//! `parlor-testkit` compiles this file as well, for the test agent.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -6,27 +6,23 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{check, parlor};
 use expect_test::expect;
 use parlor_client::{
     Body, Client, Connector, Entry, EntryId, Hello, Json, Object, Prompt, Session, Slot, State, Transcript,
     Version,
 };
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use parlor_testkit::process::{is_alive, send_signal};
+use parlor_testkit::server::TestDir;
+use parlor_testkit::wait::{TIMEOUT, wait_until_async, within_timeout};
+use rustix::process::Signal;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+
+use common::{check, parlor};
 
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
-/// How long something may take that must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
-}
 
 /// An agent with a client that answers what it is asked, always the same.
 struct Demo {
@@ -46,7 +42,7 @@ impl Demo {
             .unwrap();
         let (read, write) = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
         let connector = Connector::new("test", "1").capability("elicitation", json(r#"{"form":{}}"#));
-        let client = soon(connector.only(version).over(read, write)).await.unwrap();
+        let client = within_timeout(connector.only(version).over(read, write)).await.unwrap();
         let mut questions = client.questions();
         tokio::spawn(async move {
             while let Some(question) = questions.next().await {
@@ -62,7 +58,7 @@ impl Demo {
     /// Ends the input and waits until the agent has ended.
     async fn end(mut self) {
         self.client.disconnect().await;
-        assert!(soon(self.process.wait()).await.unwrap().success());
+        assert!(within_timeout(self.process.wait()).await.unwrap().success());
     }
 }
 
@@ -75,8 +71,8 @@ fn object(text: &str) -> Object {
 }
 
 async fn turn(session: &Session, prompt: impl Into<Prompt>) -> State {
-    let turn = soon(session.prompt(prompt)).await.unwrap();
-    soon(turn.end()).await.unwrap()
+    let turn = within_timeout(session.prompt(prompt)).await.unwrap();
+    within_timeout(turn.end()).await.unwrap()
 }
 
 /// Waits until a session is seen to be so.
@@ -87,7 +83,7 @@ async fn sees(session: &Session, is_so: impl Fn(&[String]) -> bool) {
             assert!(news.next().await.is_some(), "the connection is gone");
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    let waited = tokio::time::timeout(TIMEOUT, wait).await;
     assert!(waited.is_ok(), "this is all that is seen: {:#?}", seen(session));
 }
 
@@ -262,7 +258,7 @@ async fn commands_do_what_the_help_says() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         for (prompt, v2, v1) in SEEN {
-            let session = soon(demo.client.new_session(home.path())).await.unwrap();
+            let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
             assert_eq!(end_of(&turn(&session, *prompt).await), "end_turn", "{prompt}");
             let expected = if version == Version::V1 { v1.unwrap_or(v2) } else { v2 };
             // What is said when the turn is over comes later.
@@ -279,7 +275,7 @@ async fn commands_do_what_the_help_says() {
 #[tokio::test]
 async fn sleeping_takes_its_time() {
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+    let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
     let begun = Instant::now();
     turn(&session, "sleep 100\nsay done").await;
     assert!(begun.elapsed() >= Duration::from_millis(100));
@@ -290,7 +286,7 @@ async fn sleeping_takes_its_time() {
 #[tokio::test]
 async fn a_hundred_things_go_on_beside_the_turns_and_no_more() {
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+    let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
     turn(&session, "later 3600000 Later.\n".repeat(102)).await;
     assert_eq!(seen(&session), ["Agent: I have enough to do already."; 2]);
     demo.end().await;
@@ -300,7 +296,7 @@ async fn a_hundred_things_go_on_beside_the_turns_and_no_more() {
 async fn turns_end_in_other_ways() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
-        let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+        let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
         assert_eq!(end_of(&turn(&session, "say a\nrefuse\nsay b").await), "refusal");
         let failed = turn(&session, "fail -32001 No more paper.\nsay b").await;
         let end = end_of(&failed);
@@ -316,7 +312,7 @@ async fn every_command_is_listed_announced_and_known() {
     let names: Vec<_> = list.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
-        let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+        let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
         turn(&session, "help").await;
         assert_eq!(seen(&session), [format!("Agent: One command a line:\n{list}")], "{version:?}");
         let commands = session.read(|transcript| {
@@ -339,7 +335,7 @@ async fn every_command_is_listed_announced_and_known() {
 async fn other_words_are_answered_in_a_friendly_way() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
-        let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+        let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
         let image = r#"{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}"#;
         let blocks = format!(r#"[{{"type":"text","text":"What is this?"}},{image},{image}]"#);
         turn(&session, Prompt::blocks(json(&blocks))).await;
@@ -354,7 +350,7 @@ async fn other_words_are_answered_in_a_friendly_way() {
 async fn a_title_is_the_agents_until_it_takes_it_back() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
-        let session = soon(demo.client.new_session("/".as_ref())).await.unwrap();
+        let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
         for (prompt, shown) in
             [("say hello", "say hello"), ("title A name", "A name"), ("title", "say hello")]
         {
@@ -370,13 +366,13 @@ async fn what_is_chosen_is_known_to_the_agent() {
     let home = TempDir::new().unwrap();
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
-        let session = soon(demo.client.new_session(home.path())).await.unwrap();
+        let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
         for (setting, value) in [("mode", "code"), ("model", "large")] {
             let choice = format!(
                 r#"{{"sessionId":{},"configId":"{setting}","type":"id","value":"{value}"}}"#,
                 session.id().as_json().as_literal()
             );
-            soon(demo.client.call("session/set_config_option", &object(&choice))).await.unwrap();
+            within_timeout(demo.client.call("session/set_config_option", &object(&choice))).await.unwrap();
         }
         turn(&session, "think hm").await;
         turn(&session, "whoami").await;
@@ -394,15 +390,15 @@ async fn sessions_are_found_again_in_the_file() {
         let file = home.path().join("sessions.db");
         let args = ["--state", file.to_str().unwrap()];
         let first = Demo::start(version, &args).await;
-        let session = soon(first.client.new_session(home.path())).await.unwrap();
+        let session = within_timeout(first.client.new_session(home.path())).await.unwrap();
         turn(&session, "say Remember me.\ntitle A name").await;
         first.end().await;
 
         let second = Demo::start(next, &args).await;
-        let listed = soon(second.client.list(None)).await.unwrap();
+        let listed = within_timeout(second.client.list(None)).await.unwrap();
         assert_eq!(listed.len(), 1, "{version:?}");
         assert_eq!((&listed[0].id, listed[0].title.as_deref()), (session.id(), Some("A name")));
-        let found = soon(second.client.load(session.id(), home.path())).await.unwrap();
+        let found = within_timeout(second.client.load(session.id(), home.path())).await.unwrap();
         assert_eq!((seen(&found), title(&found)), (seen(&session), r#""A name""#.to_owned()), "{version:?}");
         turn(&found, "whoami").await;
         assert!(seen(&found).iter().any(|line| line.ends_with("3 messages")), "{:#?}", seen(&found));
@@ -410,7 +406,7 @@ async fn sessions_are_found_again_in_the_file() {
     }
     // Without a file they are gone with the agent.
     let demo = Demo::start(Version::V2, &[]).await;
-    assert_eq!(soon(demo.client.list(None)).await.unwrap(), []);
+    assert_eq!(within_timeout(demo.client.list(None)).await.unwrap(), []);
     demo.end().await;
 }
 
@@ -418,44 +414,28 @@ async fn sessions_are_found_again_in_the_file() {
 const LONG: &str = "terminal echo $$; sleep 1000 & echo $!; wait";
 
 /// Waits until the long command shows its processes.
-async fn processes(session: &Session) -> Vec<Pid> {
+async fn processes(session: &Session) -> Vec<u32> {
     let output = || {
         let found = |body: &Body| String::from_utf8_lossy(&body.output).into_owned();
         session.read(|transcript| transcript.entries().last().map(|entry| found(entry.body())))
     };
     sees(session, |_| output().is_some_and(|output| output.matches('\n').count() == 2)).await;
     let output = output().unwrap();
-    output.lines().map(|line| Pid::from_raw(line.parse().unwrap()).unwrap()).collect()
+    output.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn pid(process: &Child) -> Pid {
-    Pid::from_raw(process.id().expect("it runs").cast_signed()).unwrap()
-}
-
-/// Whether a process runs; one that ended and is not yet buried does not.
-fn is_alive(pid: Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    let is_dead = status.is_ok_and(|status| status.contains(") Z "));
-    !is_dead && test_kill_process(pid).is_ok()
-}
-
-async fn ends(processes: &[Pid]) {
-    let gone = async {
-        while processes.iter().any(|pid| is_alive(*pid)) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    soon(gone).await;
+async fn wait_for_end(processes: &[u32]) {
+    wait_until_async("the processes end", async || !processes.iter().any(|pid| is_alive(*pid))).await;
 }
 
 #[tokio::test]
 async fn a_command_runs_where_the_session_works() {
     let home = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = soon(demo.client.new_session(home.path())).await.unwrap();
+    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
     turn(&session, "terminal echo here > made").await;
     assert_eq!(fs::read_to_string(home.path().join("made")).unwrap(), "here\n");
-    let nowhere = soon(demo.client.new_session("/no/where".as_ref())).await.unwrap();
+    let nowhere = within_timeout(demo.client.new_session("/no/where".as_ref())).await.unwrap();
     turn(&nowhere, "terminal true").await;
     let seen = seen(&nowhere);
     assert_eq!(seen[0], r#"tool "true" "failed" "#);
@@ -467,13 +447,13 @@ async fn a_command_runs_where_the_session_works() {
 async fn a_cancelled_command_ends_with_all_that_it_started() {
     let home = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = soon(demo.client.new_session(home.path())).await.unwrap();
-    let turn = soon(session.prompt(LONG)).await.unwrap();
+    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+    let turn = within_timeout(session.prompt(LONG)).await.unwrap();
     let processes = processes(&session).await;
     assert!(processes.iter().all(|pid| is_alive(*pid)));
-    soon(session.cancel()).await.unwrap();
-    assert_eq!(end_of(&soon(turn.end()).await.unwrap()), "cancelled");
-    ends(&processes).await;
+    within_timeout(session.cancel()).await.unwrap();
+    assert_eq!(end_of(&within_timeout(turn.end()).await.unwrap()), "cancelled");
+    wait_for_end(&processes).await;
     let call = &seen(&session)[0];
     assert!(call.contains(r#""cancelled""#), "{call}");
     demo.end().await;
@@ -484,16 +464,16 @@ async fn a_command_ends_with_the_agent() {
     let home = TempDir::new().unwrap();
     for is_asked_to in [false, true] {
         let mut demo = Demo::start(Version::V2, &[]).await;
-        let session = soon(demo.client.new_session(home.path())).await.unwrap();
-        soon(session.prompt(LONG)).await.unwrap();
+        let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+        within_timeout(session.prompt(LONG)).await.unwrap();
         let processes = processes(&session).await;
         if is_asked_to {
-            kill_process(pid(&demo.process), Signal::TERM).unwrap();
-            assert!(soon(demo.process.wait()).await.unwrap().success());
+            send_signal(demo.process.id().expect("it runs"), Signal::TERM);
+            assert!(within_timeout(demo.process.wait()).await.unwrap().success());
         } else {
             demo.end().await;
         }
-        ends(&processes).await;
+        wait_for_end(&processes).await;
     }
 }
 
@@ -501,7 +481,7 @@ async fn a_command_ends_with_the_agent() {
 async fn a_command_that_writes_without_end_is_ended() {
     let home = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = soon(demo.client.new_session(home.path())).await.unwrap();
+    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
     assert_eq!(end_of(&turn(&session, "terminal yes").await), "end_turn");
     let output = session.read(|transcript| {
         let bodies = transcript.entries().iter().map(|entry| entry.body().output.len());
@@ -517,38 +497,25 @@ async fn a_command_that_writes_without_end_is_ended() {
 
 #[tokio::test]
 async fn a_server_with_nothing_configured_has_it() {
-    let home = TempDir::new().unwrap();
-    let data = home.path().join("data");
-    let mut server = Command::new(PARLOR)
-        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-        .arg(&data)
-        .env("HOME", home.path())
-        .env("XDG_CONFIG_HOME", home.path())
-        .env_remove("PARLOR_CONFIG")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    while !soon(lines.next_line()).await.unwrap().expect("it serves").contains("Ctrl-C") {}
+    let mut server = TestDir::new(PARLOR).serve();
     for version in VERSIONS {
         let connector = Connector::new("test", "1").only(version);
-        let (client, _) = soon(connector.socket(&data.join("parlor.sock"), &Hello::new())).await.unwrap();
-        let session = soon(client.new_session(home.path())).await.unwrap();
+        let (client, _) = within_timeout(connector.socket(&server.socket(), &Hello::new())).await.unwrap();
+        let session = within_timeout(client.new_session(server.dir().path())).await.unwrap();
         turn(&session, "hello").await;
         let seen = seen(&session);
         assert!(seen[0].starts_with("Agent: Hello! I am a demo agent."), "{version:?}: {seen:#?}");
     }
-    kill_process(pid(&server), Signal::TERM).unwrap();
-    assert!(soon(server.wait()).await.unwrap().success());
+    assert!(server.stop().success());
 }
 
 #[test]
 fn a_file_that_is_none_is_named() {
-    let home = TempDir::new().unwrap();
-    let output = parlor(&["demo-agent", "--state", home.path().to_str().unwrap()], b"");
+    let dir = TempDir::new().unwrap();
+    let state = dir.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let output = parlor(&["demo-agent", "--state", state.to_str().unwrap()], b"");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(home.path().to_str().unwrap()), "{said}");
+    assert!(said.contains(state.to_str().unwrap()), "{said}");
 }

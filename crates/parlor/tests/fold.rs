@@ -46,8 +46,6 @@ fn the_help_of_parlor_and_of_fold() {
               agents      List the agents that sessions can have
               doctor      Look for what is wrong
               demo-agent  Run a small agent on standard input and output, to try things with
-              test-agent  An agent for testing clients: any version, any offer, and faults on request
-              bench       Measure parlor on this machine, against the same agent connected directly
               fold        Fold session updates to the transcript they mean
               translate   Translate what an agent or a client says to another protocol version
               help        Print this message or the help of the given subcommand(s)

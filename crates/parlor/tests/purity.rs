@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 const CORE: [&str; 5] = ["parlor-json", "parlor-wire", "parlor-session", "parlor-dialect", "parlor-engine"];
 
-/// What the core may be built on. None of these does I/O by itself.
-const DEPENDENCIES: [&str; 11] = [
+/// What the core may be built on. None of these does I/O by itself; `tracing` only where somebody subscribes to it.
+const DEPENDENCIES: [&str; 12] = [
     "base64",
     "bytes",
     "jiff",
@@ -19,6 +19,7 @@ const DEPENDENCIES: [&str; 11] = [
     "serde",
     "serde_json",
     "similar",
+    "tracing",
 ];
 
 const FORBIDDEN: [&str; 17] = [
@@ -93,11 +94,29 @@ fn core_crates_depend_on_nothing_that_could_bring_them_in() {
     }
 }
 
+/// A crate that is tested with one that depends on it could not be published before it if it named a version of it.
+#[test]
+fn dev_dependencies_on_crates_of_the_workspace_name_no_version() {
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap().parse::<toml::Table>().unwrap();
+    let workspace = read(crates().join("../Cargo.toml"));
+    let shared = &workspace["workspace"]["dependencies"];
+    for folder in fs::read_dir(crates()).unwrap().map(|folder| folder.unwrap().path()) {
+        let manifest = read(folder.join("Cargo.toml"));
+        let dependencies = manifest.get("dev-dependencies").and_then(toml::Value::as_table);
+        for (name, dependency) in dependencies.into_iter().flatten() {
+            let is_shared = dependency.get("workspace").is_some();
+            let dependency = if is_shared { &shared[name] } else { dependency };
+            let is_ours = dependency.get("path").is_some();
+            assert!(!is_ours || dependency.get("version").is_none(), "{}: {name}", folder.display());
+        }
+    }
+}
+
 #[test]
 fn the_test_agent_uses_nothing_that_serves_sessions() {
     let agent =
         |(path, _): &(PathBuf, String)| path.components().any(|part| part.as_os_str() == "test_agent");
-    let sources: Vec<_> = sources("parlor").into_iter().filter(agent).collect();
+    let sources: Vec<_> = sources("parlor-testkit").into_iter().filter(agent).collect();
     assert!(!sources.is_empty());
     for (path, text) in sources {
         for word in ["parlor_agent", "parlor_client", "parlor_server", "parlor_session", "parlor_store"] {

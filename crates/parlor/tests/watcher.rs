@@ -5,13 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use parlor_server::process::{Command as Agent, Process, Watcher};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use parlor_testkit::process::{is_alive, send_signal, to_pid};
+use parlor_testkit::wait::wait_until;
+use rustix::process::{Signal, kill_process_group};
 
 /// The agent writes the ids of its processes and has children in its group and, where there is `setsid`, outside of it;
 /// some do not end when asked.
@@ -31,8 +29,8 @@ while :; do sleep 1000; done
 /// The process that has agents and is killed. It runs when the tests here start it.
 #[test]
 #[ignore = "the process that the tests here kill"]
-fn victim() {
-    if env::var_os("PARLOR_TEST_VICTIM").is_none() {
+fn killed_server() {
+    if env::var_os("PARLOR_TEST_KILLED").is_none() {
         return;
     }
     tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -54,17 +52,17 @@ fn victim() {
     });
 }
 
-struct Victim {
+struct KilledServer {
     child: Child,
     pids: Vec<u32>,
 }
 
-impl Victim {
-    /// Starts the victim and waits until its agents have all their children.
+impl KilledServer {
+    /// Starts the process and waits until its agents have all their children.
     fn start() -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "victim", "--ignored", "--nocapture"])
-            .env("PARLOR_TEST_VICTIM", "1")
+            .args(["--exact", "killed_server", "--ignored", "--nocapture"])
+            .env("PARLOR_TEST_KILLED", "1")
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -87,61 +85,39 @@ impl Victim {
         })
     }
 
-    /// Kills all of the victim's group, as a terminal or a supervisor may do.
+    /// Kills all of its group, as a terminal or a supervisor may do.
     fn kill_and_look(mut self) {
-        kill_process_group(number(self.child.id()), Signal::KILL).unwrap();
+        kill_process_group(to_pid(self.child.id()), Signal::KILL).unwrap();
         self.child.wait().unwrap();
-        eventually("nothing is left", || self.pids.iter().all(|pid| !is_alive(*pid)));
+        wait_until("nothing is left", || self.pids.iter().all(|pid| !is_alive(*pid)));
     }
 }
 
-/// A test that fails leaves no victim either.
-impl Drop for Victim {
+/// A test that fails leaves no process either.
+impl Drop for KilledServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn is_alive(pid: u32) -> bool {
-    let output = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
-    let state = String::from_utf8_lossy(&output.stdout);
-    !state.trim().is_empty() && !state.trim().starts_with('Z')
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "still waiting until {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn signal(pid: u32, signal: Signal) {
-    kill_process(number(pid), signal).unwrap();
-}
-
-fn number(pid: u32) -> Pid {
-    Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
-}
-
 #[test]
 fn a_killed_parlor_leaves_no_agent_and_no_helper() {
-    let victim = Victim::start();
-    let helper = victim.helper().unwrap();
+    let killed = KilledServer::start();
+    let helper = killed.helper().unwrap();
     for polite in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-        signal(helper, polite);
+        send_signal(helper, polite);
     }
-    victim.kill_and_look();
-    eventually("the helper is gone", || !is_alive(helper));
+    killed.kill_and_look();
+    wait_until("the helper is gone", || !is_alive(helper));
 }
 
 #[test]
 fn a_helper_that_died_is_replaced() {
-    let victim = Victim::start();
-    let first = victim.helper().unwrap();
-    signal(first, Signal::KILL);
-    eventually("there is another helper", || victim.helper().is_some_and(|helper| helper != first));
-    assert!(victim.pids.iter().all(|pid| is_alive(*pid)), "the death of a helper ends no agent");
-    victim.kill_and_look();
+    let killed = KilledServer::start();
+    let first = killed.helper().unwrap();
+    send_signal(first, Signal::KILL);
+    wait_until("there is another helper", || killed.helper().is_some_and(|helper| helper != first));
+    assert!(killed.pids.iter().all(|pid| is_alive(*pid)), "the death of a helper ends no agent");
+    killed.kill_and_look();
 }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use parlor_engine::Capability;
 use parlor_json::Object;
 use parlor_store::{Batch, SessionRow, Store, StoreError};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::{Agent, lock};
 use crate::json;
 use crate::known;
+use crate::store::StoreHandle;
 
 /// How many sessions of one agent are listed.
 const MAX_SESSIONS: usize = 10_000;
@@ -29,7 +30,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// The sessions that only agents know.
 pub(crate) struct Lists {
-    store: Arc<dyn Store>,
+    store: Arc<StoreHandle>,
     /// By what an agent is remembered by.
     agents: Mutex<HashMap<String, Listed>>,
     /// Held by who writes: what is kept of all agents is read, changed and written again.
@@ -47,16 +48,16 @@ struct Listed {
 }
 
 impl Lists {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<StoreHandle>) -> Self {
         Self { store, agents: Mutex::default(), writing: tokio::sync::Mutex::default() }
     }
 
-    /// The sessions that only this agent knows, as far as that was found out. This may block for as long as a disk does.
-    pub(crate) fn of_agent(&self, key: &str) -> Result<Arc<[SessionRow]>, StoreError> {
+    /// The sessions that only this agent knows, as far as that was found out. This is part of a read of the store.
+    pub(crate) fn of_agent(&self, store: &dyn Store, key: &str) -> Result<Arc<[SessionRow]>, StoreError> {
         if let Some(sessions) = lock(&self.agents).get(key).and_then(|listed| listed.sessions.clone()) {
             return Ok(sessions);
         }
-        let kept: Arc<[SessionRow]> = known::of_agent(&*self.store, key)?.into();
+        let kept: Arc<[SessionRow]> = known::of_agent(store, key)?.into();
         let mut agents = lock(&self.agents);
         // What was found out meanwhile is newer.
         Ok(Arc::clone(agents.entry(key.to_owned()).or_default().sessions.get_or_insert(kept)))
@@ -102,28 +103,26 @@ impl Lists {
         let linked = agent.linked();
         rows.retain(|row| !linked.contains(row.id.as_str()));
         let _writing = self.writing.lock().await;
-        let (store, key) = (Arc::clone(&self.store), key.to_owned());
-        let looked = tokio::task::spawn_blocking(move || {
+        let key = key.to_owned();
+        let looked = self.store.read(move |store| {
             let mut foreign = Vec::with_capacity(rows.len());
             for row in rows {
-                if !known::is_kept(&*store, &row)? {
+                if !known::is_kept(store, &row)? {
                     foreign.push(row);
                 }
             }
             known::sort(&mut foreign);
-            let writes = known::writes(&*store, &key, &foreign)?;
-            Ok::<_, StoreError>((foreign, writes))
+            let writes = known::writes(store, &key, &foreign)?;
+            Ok((foreign, writes))
         });
-        let (foreign, writes) = match looked.await.ok()? {
+        let (foreign, writes) = match looked.await {
             Ok(looked) => looked,
             Err(error) => {
                 tracing::warn!(%error, "the agent's sessions cannot be kept");
                 return None;
             }
         };
-        let (sender, done) = oneshot::channel();
-        self.store.write(Batch { writes, durable: false }, Box::new(move |result| drop(sender.send(result))));
-        if let Ok(Err(error)) = done.await {
+        if let Err(error) = self.store.write(Batch { writes, durable: false }).await {
             tracing::warn!(%error, "the agent's sessions are not kept");
         }
         Some(foreign.into())
@@ -246,9 +245,13 @@ mod tests {
         Agent::over("a", "a", read, write, None, |_| (parlor_dialect::Dialect::V2, Object::default()))
     }
 
+    fn store() -> Arc<StoreHandle> {
+        Arc::new(StoreHandle::new(Arc::new(parlor_store::MemoryStore::default())))
+    }
+
     async fn listed(lists: &Lists, key: &str, is_so: impl Fn(&[SessionRow]) -> bool) -> Vec<String> {
         loop {
-            let rows = lists.of_agent(key).unwrap();
+            let rows = lists.of_agent(lists.store.inner(), key).unwrap();
             if is_so(&rows) {
                 return rows.iter().map(|row| row.id.clone()).collect();
             }
@@ -258,7 +261,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_pages_are_read_and_what_is_ours_is_left_out() {
-        let store: Arc<dyn Store> = Arc::new(parlor_store::MemoryStore::default());
+        let store = store();
         let lists = Arc::new(Lists::new(Arc::clone(&store)));
         let agent = agent(vec![
             r#"{"sessions":[{"sessionId":"ours","cwd":"/"},{"sessionId":"old","cwd":"/"}],"nextCursor":"2"}"#,
@@ -276,7 +279,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_that_fails_leaves_the_last_list() {
-        let lists = Arc::new(Lists::new(Arc::new(parlor_store::MemoryStore::default())));
+        let lists = Arc::new(Lists::new(store()));
         let first = agent(vec![r#"{"sessions":[{"sessionId":"old","cwd":"/"}]}"#]);
         lists.refresh(&first, "key");
         listed(&lists, "key", |rows| rows.len() == 1).await;

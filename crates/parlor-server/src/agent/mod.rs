@@ -1,10 +1,10 @@
 //! One running agent, as sessions see it.
 
-mod intake;
 mod lists;
+mod open;
+mod opened;
 mod reader;
 mod registry;
-mod replay;
 mod sessionless;
 mod start;
 
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
-use parlor_engine::{AgentEpoch, AgentInfo, Frame};
+use parlor_engine::{AgentEpoch, AgentInfo, Frame, opening};
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
 use parlor_wire::{Asked, RequestId, RpcError, code};
@@ -29,12 +29,13 @@ use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
 use crate::session::{AgentCall, AgentMessage, Link, Message};
 
-pub(crate) use self::intake::{Intake, RefusedSetting, Rest, Tie};
 pub(crate) use self::lists::{Beginnings, Lists};
+pub(crate) use self::open::Opener;
+pub(crate) use self::opened::{BoundAgent, Rest, Tie};
 pub(crate) use self::registry::Registry;
-pub(crate) use self::replay::History;
-pub(crate) use self::sessionless::{AgentRequest, Cancel, cancelled, note_mcp_servers};
+pub(crate) use self::sessionless::{AgentRequest, Cancel, note_mcp_servers};
 pub(crate) use self::start::start;
+pub(crate) use parlor_engine::opening::History;
 
 /// How many requests to one agent may be without an answer.
 const MAX_ASKED: usize = 10_000;
@@ -85,6 +86,8 @@ enum Waiting {
     Caller(oneshot::Sender<Reply>, Option<Origin>),
     /// A session, which hears of it in the order of all else that the agent says.
     Session(Link, AgentCall),
+    /// The opening of a session, perhaps for a client's request.
+    Opening(Link, Option<Origin>),
 }
 
 /// The request of a client's for which an agent is asked.
@@ -218,16 +221,20 @@ impl Agent {
         self.ask(method, params, Waiting::Session(session.clone(), call))
     }
 
-    /// Asks the agent for something that belongs to its start.
-    pub(crate) async fn call_in_startup(&self, method: &str, params: &Object, startup: Startup) -> Reply {
-        let answer = tokio::time::timeout_at(startup.until.into(), self.call(method, params)).await;
-        answer.unwrap_or_else(|_| Err(json::error_object(&self.late(method, startup.timeout, None))))
+    /// Sends a request that opens a session. The response comes to the link as one to [`AgentCall::Restore`].
+    pub(crate) fn call_to_open(
+        &self,
+        link: &Link,
+        origin: Option<Origin>,
+        method: &str,
+        params: &Object,
+    ) -> Result<RequestId, Json> {
+        self.ask(method, params, Waiting::Opening(link.clone(), origin))
     }
 
-    /// The error of an agent that did not answer in time, perhaps about a session that is being restored. One that no
-    /// other session uses is ended: it may hang.
-    pub(crate) fn late(&self, method: &str, timeout: Duration, about: Option<&SessionId>) -> RpcError {
-        let is_unused = lock(&self.links).sessions.keys().all(|session| Some(session) == about);
+    /// The error of an agent that did not answer in time. One that no session uses is ended: it may hang.
+    pub(crate) fn late(&self, method: &str, timeout: Duration) -> RpcError {
+        let is_unused = lock(&self.links).sessions.is_empty();
         if is_unused {
             self.retire();
         }
@@ -256,10 +263,11 @@ impl Agent {
     }
 
     fn ask(&self, method: &str, params: &Object, waiting: Waiting) -> Result<RequestId, Json> {
+        // Looked up under the lock: `ended` fails the open requests after it says that the agent is gone.
+        let mut asked = lock(&self.asked);
         if self.is_gone() {
             return Err(json::error_object(&self.error()));
         }
-        let mut asked = lock(&self.asked);
         let id = asked.ask(waiting).map_err(|full| {
             json::error_object(&RpcError::new(
                 code::INTERNAL_ERROR,
@@ -474,9 +482,7 @@ impl Agent {
     /// Says in the params of a request for a new session what it is called here. Only an agent inside this process is
     /// told: its sessions have the same names.
     pub(crate) fn name_session(&self, params: &mut Object, session: &SessionId) {
-        if self.process.is_none() {
-            json::note(params, "parlor/session", Json::from(session.as_json()));
-        }
+        opening::name_session(&self.about, params, session);
     }
 
     /// All sessions that it lists; `None` if it does not say.
@@ -510,11 +516,15 @@ impl Agent {
         let waiting: Vec<_> = lock(&self.asked).drain().collect();
         // Who waits alone learns of it by the end of the channel; a session that has a prompt here, by the message below.
         for (_, waiting) in waiting {
-            if let Waiting::Session(link, call @ AgentCall::Forwarded { .. }) = waiting {
-                let reply = Err(json::error_object(&error));
-                if let Err(answer) = link.send(AgentMessage::Answered(call, reply)).await {
-                    answer.refuse(&error);
+            match waiting {
+                Waiting::Session(link, call @ AgentCall::Forwarded { .. }) => {
+                    let reply = Err(json::error_object(&error));
+                    if let Err(answer) = link.send(AgentMessage::Answered(call, reply)).await {
+                        answer.refuse(&error);
+                    }
                 }
+                Waiting::Opening(link, _) => drop(link.send(AgentMessage::Gone(error.clone())).await),
+                Waiting::Session(..) | Waiting::Caller(..) => {}
             }
         }
         self.withdraw_requests();

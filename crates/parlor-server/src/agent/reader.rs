@@ -17,7 +17,7 @@ use super::sessionless::{self, Order};
 use super::{Agent, Home, MAX_ORPHANS, Waiting, lock};
 use crate::connection::batch;
 use crate::json;
-use crate::session::{AgentMessage, Link};
+use crate::session::{AgentCall, AgentMessage, Link};
 
 /// How much is read at once.
 const BUFFER: usize = 64 << 10;
@@ -184,6 +184,9 @@ async fn said(agent: &Arc<Agent>, message: &Rpc<'_>, mail: &mut Mail) {
                     if let Err(answer) = link.send(AgentMessage::Answered(call, reply)).await {
                         answer.refuse(&RpcError::new(code::INTERNAL_ERROR, "the session was closed"));
                     }
+                }
+                Some(Waiting::Opening(link, _)) => {
+                    let _ = link.send(AgentMessage::Answered(AgentCall::Restore, reply)).await;
                 }
                 None => {
                     tracing::debug!(agent = agent.about.name, "an answer to nothing: {}", id.as_literal());

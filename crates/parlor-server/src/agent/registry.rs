@@ -8,8 +8,8 @@ use std::time::Instant;
 use parlor_dialect::Dialect;
 use parlor_json::Object;
 use parlor_session::SessionId;
-use parlor_store::{Batch, Store, Write};
-use parlor_wire::RpcError;
+use parlor_store::{Batch, Write};
+use parlor_wire::{RpcError, code};
 use tokio::sync::Mutex;
 
 use super::{Agent, Lists, Startup, lock, start};
@@ -18,13 +18,15 @@ use crate::hub::Peer;
 use crate::json;
 use crate::process::Watcher;
 use crate::services::access::FileAccess;
+use crate::session_thread::SessionThread;
+use crate::store::StoreHandle;
 use crate::stored::{self, Remembered};
 
 /// The agents of a server.
 pub(crate) struct Registry {
     pub(crate) agents: Agents,
     watcher: Watcher,
-    store: Arc<dyn Store>,
+    store: Arc<StoreHandle>,
     running: Mutex<HashMap<Key, Arc<Mutex<Slot>>>>,
     /// What agents said of themselves, by the key under which it is stored: it is asked for by each client that connects,
     /// who must not wait for a disk.
@@ -32,6 +34,8 @@ pub(crate) struct Registry {
     remembered: std::sync::Mutex<HashMap<String, Option<Remembered>>>,
     /// The sessions that only agents know.
     pub(crate) lists: Arc<Lists>,
+    /// Where agents are read and written.
+    session_thread: Arc<SessionThread>,
 }
 
 /// What tells processes apart.
@@ -67,7 +71,12 @@ struct Slot {
 }
 
 impl Registry {
-    pub(crate) fn new(agents: Agents, watcher: Watcher, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(
+        agents: Agents,
+        watcher: Watcher,
+        store: Arc<StoreHandle>,
+        session_thread: Arc<SessionThread>,
+    ) -> Self {
         let lists = Arc::new(Lists::new(Arc::clone(&store)));
         Self {
             agents,
@@ -76,6 +85,7 @@ impl Registry {
             running: Mutex::default(),
             remembered: std::sync::Mutex::default(),
             lists,
+            session_thread,
         }
     }
 
@@ -106,11 +116,19 @@ impl Registry {
         if let Some((_, error)) = slot.failed.as_ref().filter(|(at, _)| *at >= since) {
             return Err(error.clone());
         }
-        let known = self.remembered(config).map(|known| known.dialect.version());
+        let known = self.recall(config).await.map(|known| known.dialect.version());
         // The session's directory may be gone; the agent is told it with the session.
         let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        let cwd = if cwd.is_dir() { cwd.to_owned() } else { home() };
-        let started = start::start(config, &env, &cwd, known, &self.watcher, startup).await;
+        let is_there = tokio::fs::metadata(cwd).await.is_ok_and(|found| found.is_dir());
+        let cwd = if is_there { cwd.to_owned() } else { home() };
+        let (agent, watcher) = (config.clone(), self.watcher.clone());
+        let started = self
+            .session_thread
+            .spawn(async move { start::start(&agent, &env, &cwd, known, &watcher, startup).await });
+        let started = started.await.unwrap_or_else(|_| {
+            let message = format!("agent '{}' cannot be started: the server stops", config.label());
+            Err(RpcError::new(code::INTERNAL_ERROR, message))
+        });
         slot.failed = started.as_ref().err().map(|error| (Instant::now(), error.clone()));
         let agent = started?;
         self.remember(config, &agent);
@@ -149,15 +167,22 @@ impl Registry {
         }
     }
 
-    /// What an agent said of itself when it was last started.
-    pub(crate) fn remembered(&self, config: &AgentConfig) -> Option<Remembered> {
+    /// What an agent said of itself when it was last started, read from the store when it is asked for the first time.
+    pub(crate) async fn recall(&self, config: &AgentConfig) -> Option<Remembered> {
         let key = stored::key_of(config);
         if let Some(known) = lock(&self.remembered).get(&key) {
             return known.clone();
         }
+        let wanted = key.clone();
         // A store that cannot be read now is asked again.
-        let known = stored::remembered(&*self.store, config).ok()?;
+        let known = self.store.read(move |store| stored::remembered_by(store, &wanted)).await.ok()?;
         lock(&self.remembered).entry(key).or_insert(known).clone()
+    }
+
+    /// The same, if it was [recalled](Self::recall) since the server started: that of a session's agent was when the
+    /// session was opened.
+    pub(crate) fn remembered(&self, config: &AgentConfig) -> Option<Remembered> {
+        lock(&self.remembered).get(&stored::key_of(config)).cloned().flatten()
     }
 
     fn remember(&self, config: &AgentConfig, agent: &Agent) {
@@ -168,13 +193,14 @@ impl Registry {
         let key = stored::key_of(config);
         let known = Remembered { dialect: agent.about.dialect, info: agent.about.initialize.clone() };
         lock(&self.remembered).insert(key.clone(), Some(known));
-        let write = Write::Value { key, value };
-        let done = |result: Result<(), parlor_store::StoreError>| {
-            if let Err(error) = result {
+        let batch = Batch { writes: vec![Write::Value { key, value }], durable: false };
+        let store = Arc::clone(&self.store);
+        // Nobody waits for it.
+        tokio::spawn(async move {
+            if let Err(error) = store.write(batch).await {
                 tracing::warn!(%error, "what the agent said of itself is not remembered");
             }
-        };
-        self.store.write(Batch { writes: vec![write], durable: false }, Box::new(done));
+        });
     }
 
     /// The agents that run: name, process, sessions.

@@ -116,7 +116,7 @@ impl Cancel {
 }
 
 /// The error of a request that its client took back.
-pub(crate) fn cancelled() -> RpcError {
+fn cancelled() -> RpcError {
     RpcError::new(code::REQUEST_CANCELLED, "the request was cancelled")
 }
 
@@ -267,8 +267,8 @@ impl Order {
 
 /// Has a session say a line to those of the clients that take part in it; which they were is said when they were told.
 async fn relay(inbox: &Inbox, frame: &Frame, clients: Vec<ClientId>) -> oneshot::Receiver<Vec<ClientId>> {
-    let (told, waiting) = oneshot::channel();
-    let _ = inbox.send(Message::Relay { frame: frame.clone(), clients, told }).await;
+    let (sent, waiting) = oneshot::channel();
+    let _ = inbox.send(Message::Relay { frame: frame.clone(), clients, sent }).await;
     waiting
 }
 
@@ -411,7 +411,7 @@ enum Scope {
 fn origin_of(agent: &Agent, id: &Json) -> Option<Scope> {
     let id = RequestId::from_raw(id.raw()).ok()?;
     match lock(&agent.asked).get(&id)? {
-        Waiting::Caller(_, origin) => origin.clone().map(Scope::Client),
+        Waiting::Caller(_, origin) | Waiting::Opening(_, origin) => origin.clone().map(Scope::Client),
         Waiting::Session(_, AgentCall::Forwarded(call)) => {
             let client = call.connection.upgrade()?;
             Some(Scope::Client(Origin { client, id: call.call.id.clone() }))

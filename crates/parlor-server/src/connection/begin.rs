@@ -1,23 +1,23 @@
 //! Where clients and sessions begin.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use parlor_dialect::{Dialect, Losses, live};
-use parlor_engine::Frame;
+use parlor_engine::opening::OpeningPlan;
+use parlor_engine::{ClientCall, Frame, ReplayFrom};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{SessionId, Transcript};
 use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError, code};
 use tokio::sync::oneshot;
 
-use crate::agent::{Agent, AgentRequest, Cancel, Intake, Origin, Startup};
+use crate::agent::{Agent, AgentRequest, Cancel, Opener, Origin, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::{AgentChoice, Shared};
 use crate::json;
-use crate::session::{self, Bound, From, Message};
-use crate::stored::Opened;
+use crate::session::{self, Message};
+use crate::stored::StoredSession;
 
 /// The agent that a client asked for.
 pub(super) fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {
@@ -36,13 +36,13 @@ pub(super) async fn initialized(
 ) -> Result<Object, RpcError> {
     let config = config(hub, client)?;
     // One inside this process is there at once, and may be another than it was the last time.
-    let mut known = hub.registry().remembered(&config).filter(|_| config.local.is_none());
+    let mut known = hub.registry().recall(&config).await.filter(|_| config.local.is_none());
     if known.is_none() && client.drives() {
         let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
         // One that cannot be started is no reason to turn the client away: there may be sessions to look at.
         let startup = Startup::new(config.startup_timeout);
         match hub.registry().get(&config, Some(&client.peer), &cwd, &SessionId::from(""), startup).await {
-            Ok(_) => known = hub.registry().remembered(&config),
+            Ok(_) => known = hub.registry().recall(&config).await,
             Err(error) => {
                 tracing::warn!(agent = config.name, "{}", error.message());
                 client.start_failed(error);
@@ -151,29 +151,16 @@ async fn try_new(
     agent.declare_mcp(client, &mut params);
     let dialect = client.dialect();
     let mut losses = Losses::default();
-    let (method, mut agents_params) =
+    let (_, mut agents_params) =
         live::request_to_agent("session/new", &params, dialect, agent.about.dialect, None, &mut losses)
             .map_err(|loss| {
                 RpcError::new(code::INVALID_PARAMS, format!("the agent cannot be told this: {loss}"))
             })?;
     agent.name_session(&mut agents_params, session);
-    let _beginning = agent.beginnings.begin();
     let origin = Origin { client: Arc::clone(client), id: id.clone() };
-    let mut call = std::pin::pin!(agent.call_for_client(origin, &method, &agents_params, cancel));
-    let mut until = startup.until;
-    let result = loop {
-        match tokio::time::timeout_at(until.into(), &mut call).await {
-            Ok(result) => break result?,
-            // It waits for a person.
-            Err(_) if agent.has_requests() => until = Instant::now() + startup.timeout,
-            Err(_) => return Err(agent.late(&method, startup.timeout, None)),
-        }
-    };
-    let mut result = json::object(Some(result.raw()));
-    let agents_session = json::session_of(&result)
-        .ok_or_else(|| RpcError::new(code::INTERNAL_ERROR, "the agent began a session without an id"))?;
-    let intake = Intake::open(&agent, &agents_session, startup)?;
-    result.remove("sessionId");
+    let opener = Opener::start(&agent, OpeningPlan::Create { params: agents_params }, startup, Some(origin));
+    let begun = opener.opened(Some(cancel)).await?;
+    let agents_session = begun.session.session.clone();
     let now = session::now();
     let row = SessionRow {
         id: session.as_json().as_literal().to_owned(),
@@ -188,16 +175,17 @@ async fn try_new(
         busy: false,
         data: data(client, params, agent.about.dialect).to_json().as_str().to_owned(),
     };
-    let opened = Opened { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
-    let mut begun = Object::default();
-    begun.set("sessionId", agents_session.as_json());
-    let bound = Bound::begun(intake);
+    let opened =
+        StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
     hub.note_peer(session, &client.peer);
     hub.losses().count(session, losses);
-    hub.begin(opened, session, bound, result);
-    let join = Message::Join { client: Arc::clone(client), id: id.clone(), from: From::New, cwd: None };
+    hub.begin(opened, session, begun);
+    let attach = ClientCall::Attach { id: id.clone(), from: ReplayFrom::New, cwd: None };
+    let join = Message::Call(Arc::clone(client), attach);
     hub.send(session, join).await?;
     if config.local.is_some() {
+        let mut begun = Object::default();
+        begun.set("sessionId", agents_session.as_json());
         agent.notify(live::BEGUN, &begun);
     }
     Ok(())

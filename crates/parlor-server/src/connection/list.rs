@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parlor_dialect::Dialect;
-use parlor_engine::Frame;
+use parlor_engine::{ClientCall, Frame};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
@@ -63,7 +63,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
         .read(move |store| {
             let known: Arc<[SessionRow]> = match (&name, &config) {
                 (None, _) => known::of_all(store)?.into(),
-                (Some(_), Some(config)) => lists.of_agent(&stored::key_of(config))?,
+                (Some(_), Some(config)) => lists.of_agent(store, &stored::key_of(config))?,
                 (Some(_), None) => Arc::default(),
             };
             let mut rows = known::page(store, &known, &filter, after.as_ref(), PAGE + 1)?;
@@ -195,7 +195,7 @@ pub(super) async fn session_status(
     session: &SessionId,
 ) -> Result<(), RpcError> {
     if hub.is_live(session) {
-        let status = Message::Status { client: Arc::clone(client), id: id.clone() };
+        let status = Message::Call(Arc::clone(client), ClientCall::Status { id: id.clone() });
         return hub.send(session, status).await;
     }
     // One that only its agent has is listed, and so it is known.

@@ -2,10 +2,10 @@
 
 use std::sync::Weak;
 
-use parlor_store::{Batch, ErrorKind, Store, StoreError, Write};
-use tokio::sync::oneshot;
+use parlor_engine::search_text::words_of;
+use parlor_session::Transcript;
+use parlor_store::{Batch, EntryRow, ErrorKind, Store, StoreError, Words, Write};
 
-use super::words_of_row;
 use crate::hub::Shared;
 
 /// How much of a session is handed in at once: little enough that nobody who writes has to wait for long.
@@ -58,11 +58,8 @@ async fn session(hub: &Weak<Shared>, id: &str) -> Result<(), StoreError> {
             Some((writes, last)) => (writes, Some(last)),
             None => (vec![Write::Indexed { session: id.to_owned() }], None),
         };
-        let (sender, done) = oneshot::channel();
-        let batch = Batch { writes, durable: false };
-        shared.store().write(batch, Box::new(move |result| drop(sender.send(result))));
+        shared.write(Batch { writes, durable: false }).await?;
         drop(shared);
-        done.await.unwrap_or(Ok(()))?;
         match last {
             Some(last) => after = last,
             None => return Ok(()),
@@ -82,4 +79,11 @@ fn piece(store: &dyn Store, id: &str, after: u64) -> Result<Option<(Vec<Write>, 
         Some(Write::Words { session, created, seq, words, only_missing: true })
     });
     Ok(Some((writes.collect(), last)))
+}
+
+/// What a stored entry is found by; `None` also for one that cannot be read.
+fn words_of_row(row: &EntryRow, at: i64) -> Option<Words> {
+    let mut transcript = Transcript::default();
+    transcript.restore_entry(row.created, row.seq, &row.head, &row.content, row.inherited).ok()?;
+    words_of(transcript.entries().first()?, at)
 }

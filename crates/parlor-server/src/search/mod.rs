@@ -3,7 +3,6 @@
 mod ask;
 mod index;
 mod snippet;
-mod text;
 
 use parlor_json::{Json, Object};
 use parlor_session::{EntryId, Transcript};
@@ -13,9 +12,9 @@ use parlor_wire::{RpcError, code};
 use self::ask::Asked;
 pub(crate) use self::index::index;
 use self::snippet::Snippet;
-pub(crate) use self::text::{TOOL_FIELDS, words_of, words_of_row};
 use crate::json;
 use crate::stored;
+use parlor_engine::search_text::words_of;
 
 /// What was said by whom; what an entry is called in a search.
 pub const ROLES: [&str; 5] = ["user", "agent", "thought", "tool", parlor_store::TITLE];

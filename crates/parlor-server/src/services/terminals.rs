@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use parlor_engine::TerminalEvent;
 use parlor_json::{Json, Object};
 use parlor_wire::{RpcError, code};
 use rustix::process::Signal;
@@ -37,41 +38,6 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long to read on when nothing is left of a command. What it wrote is there at once; only one who hides from us can
 /// still hold the other end.
 const SILENCE: Duration = Duration::from_millis(100);
-
-/// What happened to a terminal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TerminalEvent {
-    /// A command was started.
-    Created {
-        /// The terminal.
-        id: Arc<str>,
-        /// The command as one would type it.
-        command: String,
-        /// Where it runs.
-        cwd: PathBuf,
-    },
-    /// It wrote something.
-    Output {
-        /// The terminal.
-        id: Arc<str>,
-        /// What it wrote, as it came.
-        bytes: Vec<u8>,
-    },
-    /// It ended, and there will be no more output.
-    Exited {
-        /// The terminal.
-        id: Arc<str>,
-        /// Its exit code, unless a signal ended it.
-        code: Option<u32>,
-        /// The signal that ended it.
-        signal: Option<String>,
-    },
-    /// The agent needs it no more. Always the last event of a terminal.
-    Released {
-        /// The terminal.
-        id: Arc<str>,
-    },
-}
 
 /// The terminals of one session. Dropping them ends their commands.
 #[derive(Debug)]

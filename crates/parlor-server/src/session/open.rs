@@ -1,136 +1,77 @@
-//! Sessions that begin, and sessions that go on.
+//! Sessions that become live: new ones, and those that the store has.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parlor_dialect::{Decoder, Dialect, Losses, live};
-use parlor_engine::{IdGen, InfoThrottle, Now, SessionConfig};
+use parlor_dialect::settings::Settings;
+use parlor_engine::opening::AgentSession;
+use parlor_engine::{
+    AgentEvent, AgentLink, Event, IdGen, Now, OpenedAgent, QueueLimits, SessionConfig, SessionLookup,
+    SessionMachine,
+};
 use parlor_json::{JsonStr, Object};
-use parlor_session::session::{Input, Session, Step};
-use parlor_session::{SessionId, UnixMillis, Unsaved};
+use parlor_session::UnixMillis;
 use parlor_store::SessionRow;
-use parlor_wire::{RpcError, code};
+use parlor_wire::RpcError;
 use tokio::sync::mpsc;
 
-use super::aliases::Aliases;
-use super::restore::Bound;
-use super::tell::Groups;
-use super::words::Unworded;
-use super::{Actor, AgentEpoch, Due, INBOX, Inbox, new_id, now};
+use super::restore::restore;
+use super::task::SessionTask;
+use super::{INBOX, Inbox, Link, Message, now};
+use crate::agent::{BoundAgent, History, Rest, Startup};
 use crate::hub::Shared;
-use crate::json;
-use crate::stored::{self, Opened, dialect_of};
+use crate::stored::StoredSession;
 
-/// Starts the task of a session. `agent` is there if the session has just begun, and `replay`, the updates that the agent
-/// told, if it began elsewhere.
+/// Starts the task of a session. `agent` is there if the session is new, and `replay`, the updates that the agent replayed,
+/// if it was adopted.
 pub(crate) fn start(
     hub: Arc<Shared>,
-    opened: Opened,
-    agent: Option<(Bound, Object)>,
+    stored: StoredSession,
+    agent: Option<BoundAgent>,
     replay: Option<Vec<String>>,
 ) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
-    let Opened { row, transcript, kept, aliases, opened } = opened;
-    let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
-    let dialect = dialect_of(&row).unwrap_or(Dialect::V1);
-    let next_prompt = kept.as_ref().and_then(highest_prompt).map_or(1, |id| id + 1);
-    let was_busy = row.busy;
-    let is_new = agent.is_some();
-    let unworded = if was_busy { Unworded::of_last_turn(&transcript) } else { Unworded::default() };
     let mut share = hub.resident().share();
-    share.set(transcript.bytes());
-    let session = Session::new(transcript, live::WORDS, kept.as_ref());
-    let mut actor = Actor {
-        config: config_of(&hub, &row),
+    share.set(stored.transcript.bytes());
+    let config = config_of(&hub, &stored.row);
+    let now = Now { monotonic: Duration::ZERO, wall: UnixMillis(now()) };
+    let ids = IdGen::new(|| uuid::Uuid::new_v4().as_u128());
+    let mut task = SessionTask {
         hub,
-        id,
+        machine: SessionMachine::new(stored, config, ids, now),
         inbox,
         me: me.clone(),
-        // Who joins is told of these; from then on it is told of what changes.
-        held: session.held(),
-        session,
-        agents_time: stored::updated_at(&row),
-        row,
-        row_stored: None,
-        row_written: Duration::ZERO,
-        decoder: Decoder::new(dialect),
-        throttle: InfoThrottle::new(Duration::ZERO),
+        pending: VecDeque::new(),
         started: Instant::now(),
-        now: Now { monotonic: Duration::ZERO, wall: UnixMillis(now()) },
-        ids: IdGen::new(new_id),
-        timers: Vec::new(),
-        stream: None,
-        agent: None,
+        clients: HashMap::new(),
+        forking: Vec::new(),
+        requests: HashMap::new(),
         ties: HashMap::new(),
-        commands: Vec::new(),
-        epoch: AgentEpoch::NONE,
-        starting: None,
-        refused_settings: None,
-        hand_over: false,
-        handed: None,
+        sent_prompts: HashMap::new(),
+        sent_calls: HashMap::new(),
         terminals: None,
         file_requests: HashMap::new(),
-        seats: BTreeMap::new(),
-        clients: HashMap::new(),
-        sends: Vec::new(),
-        requests: HashMap::new(),
-        leaving: super::Leaving::default(),
-        pending: VecDeque::new(),
-        prompts: HashMap::new(),
-        unasked: HashSet::new(),
-        sent: HashMap::new(),
-        next_prompt,
-        held_changed: false,
-        questions: HashMap::new(),
-        next_question: 0,
-        lookers: Vec::new(),
-        forks: Vec::new(),
-        fork_starts: Vec::new(),
-        waiting_forks: Vec::new(),
-        waiting_calls: Vec::new(),
-        passed_on: HashMap::new(),
-        unsettled: Vec::new(),
-        aliases: Aliases::restored(aliases.as_deref()),
-        unsaved: Unsaved::default(),
-        unworded,
-        due: Due { row: is_new, kept: false, aliases: false, opened: false, durable: is_new },
-        owed: Vec::new(),
-        retitled: false,
-        relayed: Vec::new(),
-        opened: opened.unwrap_or_default(),
-        effects: Vec::new(),
-        groups: Groups::default(),
-        room: Step::default(),
-        losses: Losses::default(),
-        last_active: Duration::ZERO,
+        relays: HashMap::new(),
+        next_relay: 0,
+        readers: Vec::new(),
+        stopping: Vec::new(),
         share,
-        stored: 0,
-        ends: None,
     };
-    if was_busy {
-        let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
-        actor.step(Input::AgentGone(live::failed_state(&error)));
-        // Whatever its last state says, no turn runs.
-        actor.due.row |= std::mem::take(&mut actor.row.busy);
-    }
-    let linked = agent.as_ref().map(|(bound, _)| actor.relink(&bound.tie));
-    tokio::spawn(async move {
-        if let Some((bound, result)) = agent {
-            actor.begin(bound, &result, replay).await;
+    // From here on the agent's messages come to the session.
+    let linked = agent.as_ref().map(|bound| task.relink(bound));
+    let hub = Arc::clone(&task.hub);
+    hub.sessions().spawn(async move {
+        let mut first = Vec::new();
+        if let Some(bound) = agent {
+            let agent = Box::new(task.bind(bound).await);
+            let epoch = agent.link.epoch;
+            first.push(Event::Begun { agent, replay });
+            if let Some(Err(error)) = linked {
+                first.push(Event::Agent(epoch, AgentEvent::Gone(error)));
+            }
         }
-        if let Some(Err(error)) = linked {
-            actor.agent_gone(&error);
-        }
-        // What was learned on the way is stored before anybody can see it.
-        actor.finish_batch();
-        if let Err(failed) = actor.store().await {
-            actor.fail(&failed);
-            actor.leave().await;
-            return;
-        }
-        actor.release_output();
-        Box::pin(actor.run()).await;
+        Box::pin(task.run(first)).await;
     });
     me
 }
@@ -141,35 +82,105 @@ fn config_of(hub: &Shared, row: &SessionRow) -> SessionConfig {
     SessionConfig {
         cancel_timeout: agent.as_ref().map(|agent| agent.cancel_timeout),
         is_embedded: agent.is_some_and(|agent| agent.local.is_some()),
+        limits: QueueLimits::default(),
     }
 }
 
-impl Actor {
-    /// A session that has just begun has its agent.
-    async fn begin(&mut self, mut bound: Bound, result: &Object, replay: Option<Vec<String>>) {
-        let mut rest = bound.rest.take();
-        self.decoder = Decoder::new(bound.tie.agent.about.dialect);
-        if let Some(replay) = replay {
-            // What the agent told of the session before it was one of ours.
-            replay.iter().for_each(|lines| self.lines(lines));
-            if let Some(rest) = rest.take() {
-                self.take_rest(rest).await;
+impl SessionTask {
+    /// The agent's session is restored, or cannot be.
+    pub(super) async fn on_agent_ready(
+        &mut self,
+        restored: Result<BoundAgent, RpcError>,
+        events: &mut Vec<Event>,
+    ) {
+        let bound = match restored {
+            Ok(bound) => bound,
+            Err(error) => return events.push(Event::AgentReady(Err(error))),
+        };
+        let linked = self.relink(&bound);
+        let opened = self.bind(bound).await;
+        let epoch = opened.link.epoch;
+        events.push(Event::AgentReady(Ok(Box::new(opened))));
+        if let Err(error) = linked {
+            events.push(Event::Agent(epoch, AgentEvent::Gone(error)));
+        }
+    }
+
+    /// From here on the agent's messages come to the session.
+    fn relink(&self, bound: &BoundAgent) -> Result<(), RpcError> {
+        let tie = &bound.tie;
+        let link = Link { inbox: self.me.clone(), epoch: tie.epoch, is_session: true };
+        tie.agent.relink(&tie.session, &link)
+    }
+
+    /// Keeps the agent's session, and collects what the agent sent before its messages came to the session.
+    async fn bind(&mut self, bound: BoundAgent) -> OpenedAgent {
+        let BoundAgent { tie, session, rest } = bound;
+        let AgentSession { result, settings, refused, without_history, lost, .. } = session;
+        let agent = Arc::clone(&tie.agent);
+        agent.serves(&tie.session, self.machine.id());
+        let lookup = Arc::clone(&agent);
+        let link = AgentLink {
+            epoch: tie.epoch,
+            agent: Arc::clone(&agent.about),
+            session: tie.session.clone(),
+            sessions: SessionLookup::new(move |theirs| lookup.our_session(theirs)),
+        };
+        self.ties.insert(tie.epoch, tie);
+        let mut early = Vec::new();
+        let Rest { kept, mut messages } = rest;
+        let mut take = |message| {
+            if let Message::Agent(epoch, message) = message {
+                early.extend(self.agent_event(epoch, message));
             }
-            self.flush_info();
-            self.decoder.turn_boundary();
+        };
+        kept.into_iter().for_each(&mut take);
+        messages.close();
+        while let Some(message) = messages.recv().await {
+            take(message);
         }
-        self.learn(result);
-        self.note_opened(result);
-        for update in bound.settings.updates(self.session.transcript()) {
-            self.step(Input::Noted(update));
-        }
-        let refused = bound.refused.take();
-        self.set_refused(refused);
-        self.bind(bound, false, rest).await;
+        OpenedAgent { link, without_history, lost, result, settings, refused, early }
     }
-}
 
-fn highest_prompt(kept: &Object) -> Option<u64> {
-    let held = parlor_json::elements(kept.get("held")?.raw())?;
-    held.into_iter().filter_map(|held| json::object(Some(held)).get("id")?.as_str().parse().ok()).max()
+    /// Restores the agent's session in a task of its own.
+    pub(super) fn spawn_restore(&self) {
+        let (hub, row, me) = (Arc::clone(&self.hub), self.machine.row().clone(), self.me.clone());
+        let id = self.machine.id().clone();
+        let in_force = Settings::of(self.machine.transcript());
+        // An agent that never had the session has nothing to replay.
+        let known = row.agent_session.as_ref();
+        let history = known.map(|_| History::of(self.machine.session())).unwrap_or_default();
+        tokio::spawn(async move {
+            let restored = restore(&hub, &row, &id, &in_force, &history).await;
+            // Should the session be gone, the agent's session is released with what is dropped.
+            let _ = me.send(Message::AgentReady(Box::new(restored))).await;
+        });
+    }
+
+    /// A deleted session that the agent did not have open is deleted there as well, if the agent can.
+    pub(super) fn delete_at_agent(&self) {
+        let (hub, row, id) = (Arc::clone(&self.hub), self.machine.row().clone(), self.machine.id().clone());
+        let agents =
+            row.agent_session.as_deref().and_then(JsonStr::from_literal).map(parlor_session::SessionId::from);
+        let (Some(config), Some(agents)) = (hub.config_of(&row), agents) else { return };
+        let known = hub.registry().remembered(&config);
+        if !known.is_some_and(|known| parlor_engine::Capability::Delete.is_in(known.dialect, &known.info)) {
+            return;
+        }
+        let peer = hub.peer_of(&id);
+        tokio::spawn(async move {
+            let deleted = async {
+                let startup = Startup::new(config.startup_timeout);
+                let agent =
+                    hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), &id, startup).await?;
+                let mut params = Object::default();
+                params.set("sessionId", agents.as_json());
+                let deleted = agent.call("session/delete", &params).await;
+                deleted.map_err(|error| RpcError::from_raw(error.raw()))
+            };
+            if let Err(error) = deleted.await {
+                tracing::warn!(session = %id, "the agent does not delete the session: {}", error.message());
+            }
+        });
+    }
 }

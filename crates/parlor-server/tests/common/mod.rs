@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::config::{Agents, Config};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
+use parlor_server::doors::streams;
+use parlor_server::hub::{Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
 use parlor_server::process::Watcher;
 use parlor_store::{MemoryStore, Store};
+use tokio::io::DuplexStream;
 
 /// A hub that keeps nothing. There is nobody to end agents for it should this process be killed.
 #[allow(dead_code, reason = "each test takes what it needs")]
@@ -15,6 +17,20 @@ pub(crate) async fn hub() -> Arc<Hub> {
     hub_with(Arc::new(MemoryStore::default()), &Config::default()).await
 }
 
+/// Connects a client to a hub: the client's end of the stream.
+#[allow(dead_code, reason = "each test takes what it needs")]
+pub(crate) fn connect(hub: &Arc<Hub>, role: Role) -> DuplexStream {
+    let (here, there) = tokio::io::duplex(1 << 20);
+    let peer = Peer { door: Door::Unix, role, agent: None, dialect: None, env: Vec::new(), cwd: None };
+    let hub = Arc::clone(hub);
+    tokio::spawn(async move {
+        let (read, write) = tokio::io::split(there);
+        streams(&hub, peer, read, write).await;
+    });
+    here
+}
+
+#[allow(dead_code, reason = "each test takes what it needs")]
 pub(crate) async fn hub_with(store: Arc<dyn Store>, config: &Config) -> Arc<Hub> {
     let agents = Agents::new(Vec::new(), config).unwrap();
     let watcher = Watcher::start_with(Path::new("cat"), &[]).unwrap();

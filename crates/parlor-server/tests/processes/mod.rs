@@ -5,13 +5,9 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use parlor_server::process::{Command, Watcher};
-
-/// Longer than anything takes on a machine that is busy. Only a test that fails waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use parlor_testkit::wait::TIMEOUT;
 
 /// A watcher whose helper is this test program, in which only the test called `as_watcher` runs.
 pub(crate) fn watcher() -> Watcher {
@@ -40,29 +36,9 @@ pub(crate) fn shell(script: &str, cwd: &Path) -> Command {
     }
 }
 
-/// Whether a process runs. One that has ended and was not reaped does not.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    let output = std::process::Command::new("ps")
-        .args(["-o", "stat=", "-p", &pid.to_string()])
-        .stderr(Stdio::null())
-        .output()
-        .unwrap();
-    let state = String::from_utf8_lossy(&output.stdout);
-    !state.trim().is_empty() && !state.trim().starts_with('Z')
-}
-
-/// Waits until a condition holds.
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !holds().await {
-        assert!(start.elapsed() < PATIENCE, "still waiting until {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// The result of something that must not take for ever.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("still waiting for {what}"))
+    tokio::time::timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("still waiting for {what}"))
 }
 
 /// Starts a process that cannot be found: it left the group and has no mark. It holds the streams that it was given.

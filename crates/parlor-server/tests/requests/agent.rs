@@ -9,12 +9,14 @@ use parlor_dialect::Dialect;
 use parlor_server::config::{AgentConfig, Agents, Config};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_store::{MemoryStore, Store};
+use parlor_testkit::async_client::AsyncClient;
+use parlor_testkit::wait::within_timeout;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixListener;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use crate::client::Client;
+use crate::client::connect;
 use crate::processes;
 
 /// Before the path of the socket, among the arguments of the agent's process.
@@ -97,7 +99,7 @@ impl Server {
 
     /// The agent's next process, which says that it has these capabilities.
     pub(crate) async fn agent(&self, capabilities: &Value) -> Agent {
-        let (stream, _) = processes::soon("the agent's process", self.listener.accept()).await.unwrap();
+        let (stream, _) = within_timeout(self.listener.accept()).await.unwrap();
         let (read, write) = stream.into_split();
         let read = BufReader::new(read).lines();
         let mut agent = Agent { dialect: self.dialect, read, write, listed: json!([]) };
@@ -113,16 +115,16 @@ impl Server {
     }
 
     /// A client and the agent that is started for it.
-    pub(crate) async fn both(&self, client: Dialect, capabilities: Value) -> (Client, Agent) {
+    pub(crate) async fn both(&self, client: Dialect, capabilities: Value) -> (AsyncClient, Agent) {
         tokio::join!(self.client(client), self.agent(&capabilities))
     }
 
-    pub(crate) async fn client(&self, dialect: Dialect) -> Client {
-        Client::connect(&self.hub, dialect, Role::Driver).await
+    pub(crate) async fn client(&self, dialect: Dialect) -> AsyncClient {
+        connect(&self.hub, dialect, Role::Driver).await
     }
 
-    pub(crate) async fn observer(&self, dialect: Dialect) -> Client {
-        Client::connect(&self.hub, dialect, Role::Observer).await
+    pub(crate) async fn observer(&self, dialect: Dialect) -> AsyncClient {
+        connect(&self.hub, dialect, Role::Observer).await
     }
 }
 
@@ -130,7 +132,7 @@ impl Agent {
     /// The next line that the agent reads. Its sessions are listed in the background, so that is answered here.
     pub(crate) async fn hears(&mut self) -> Value {
         loop {
-            let line = processes::soon("a line for the agent", self.read.next_line()).await;
+            let line = within_timeout(self.read.next_line()).await;
             let line: Value = serde_json::from_str(&line.unwrap().expect("the server goes on")).unwrap();
             if line["method"] != "session/list" {
                 return line;
@@ -187,11 +189,11 @@ impl Agent {
     }
 
     /// Answers the client's `session/new`, which is the next line; the session's id for the client.
-    pub(crate) async fn begins(&mut self, client: &mut Client, session: &str, servers: Value) -> String {
+    pub(crate) async fn begins(&mut self, client: &mut AsyncClient, session: &str, servers: Value) -> String {
         let asked = client.send("session/new", json!({ "cwd": "/", "mcpServers": servers }));
         let new = self.asked("session/new").await;
         self.answer(&new, json!({ "sessionId": session })).await;
-        client.answer(asked).await.unwrap()["sessionId"].as_str().unwrap().to_owned()
+        client.response(asked).await.unwrap()["sessionId"].as_str().unwrap().to_owned()
     }
 
     /// The name of the request by which a client logs in.

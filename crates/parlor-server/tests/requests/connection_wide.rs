@@ -4,6 +4,7 @@ use parlor_dialect::Dialect;
 use serde_json::{Value, json};
 
 use crate::agent::Server;
+use crate::client::Requests;
 use crate::pairs;
 
 fn acp_server(id: &str) -> Value {
@@ -22,7 +23,7 @@ async fn mcp_messages_pass_between_the_agent_and_the_client_that_has_the_server(
         let params =
             json!({ "serverId": "tools-1", "requestId": "r1", "method": "tools/list", "params": { "n": 1 } });
         agent.asks("q", "mcp/message", params.clone()).await;
-        let asked = client.asked("mcp/message").await;
+        let asked = client.wait_for_method("mcp/message").await;
         assert_eq!(asked["params"], params);
         // What the server says about the request while it works on it.
         let progress =
@@ -31,7 +32,7 @@ async fn mcp_messages_pass_between_the_agent_and_the_client_that_has_the_server(
         assert_eq!(agent.asked("mcp/message").await["params"], progress);
         client.respond(&asked, json!({ "result": null }));
         assert_eq!(agent.answered("q").await["result"], json!({ "result": null }));
-        other.heard_none("mcp/message").await;
+        other.received_none("mcp/message").await;
 
         // Nobody has this one.
         agent.asks("r", "mcp/message", json!({ "serverId": "x", "requestId": "r2", "method": "m" })).await;
@@ -50,12 +51,12 @@ async fn mcp_servers_of_two_clients_with_one_id_are_kept_apart() {
         let new = agent.asked("session/new").await;
         names.push(new["params"]["mcpServers"][0]["serverId"].as_str().unwrap().to_owned());
         agent.answer(&new, json!({ "sessionId": session })).await;
-        client.answer(asked).await.unwrap();
+        client.response(asked).await.unwrap();
     }
     assert_ne!(names[0], names[1]);
     for (client, name) in [(&mut second, &names[1]), (&mut first, &names[0])] {
         agent.asks("q", "mcp/message", json!({ "serverId": name, "requestId": "r", "method": "m" })).await;
-        let asked = client.asked("mcp/message").await;
+        let asked = client.wait_for_method("mcp/message").await;
         assert_eq!(asked["params"]["serverId"], "1");
         client.notify("mcp/message", json!({ "serverId": "1", "requestId": "r", "method": "n" }));
         assert_eq!(agent.asked("mcp/message").await["params"]["serverId"], *name);
@@ -70,13 +71,13 @@ async fn a_client_that_loads_a_session_serves_its_mcp_servers() {
     let (mut first, mut agent) = server.both(Dialect::V2, json!({})).await;
     let session = agent.begins(&mut first, "s", acp_server("tools")).await;
     let mut second = server.client(Dialect::V2).await;
-    second.loads_with(&session, acp_server("tools")).await.unwrap();
+    second.load_with(&session, acp_server("tools")).await.unwrap();
     drop(first);
     // The first is gone once the server has heard of it.
     loop {
         agent.asks("q", "mcp/message", json!({ "serverId": "tools", "requestId": "r", "method": "m" })).await;
         tokio::select! {
-            asked = second.asked("mcp/message") => {
+            asked = second.wait_for_method("mcp/message") => {
                 second.respond(&asked, json!({ "result": 1 }));
                 assert_eq!(agent.answered("q").await["result"]["result"], 1);
                 break;
@@ -97,13 +98,13 @@ async fn an_observer_serves_no_tools_and_hears_nothing_that_concerns_no_session(
             { "type": "acp", "name": "tools", "serverId": "tools" },
             { "type": "acp", "name": "mine", "serverId": "mine" },
         ]);
-        observer.loads_with(&session, servers).await.unwrap();
+        observer.load_with(&session, servers).await.unwrap();
 
         agent.asks("q", "mcp/message", json!({ "serverId": "mine", "requestId": "r", "method": "m" })).await;
         assert_eq!(agent.answered("q").await["error"]["code"], -32602);
         agent.notifies("mcp/message", json!({ "serverId": "mine", "method": "n" })).await;
         agent.notifies("_vendor/note", json!({})).await;
-        driver.asked("_vendor/note").await;
+        driver.wait_for_method("_vendor/note").await;
         drop(driver);
         // The driver is gone once the server has heard of it.
         loop {
@@ -115,8 +116,8 @@ async fn an_observer_serves_no_tools_and_hears_nothing_that_concerns_no_session(
         }
         agent.asks("r", "_vendor/ask", json!({})).await;
         assert_eq!(agent.answered("r").await["error"]["code"], -32601);
-        observer.heard_none("mcp/message").await;
-        observer.heard_none("_vendor/note").await;
+        observer.received_none("mcp/message").await;
+        observer.received_none("_vendor/note").await;
     }
 }
 
@@ -131,13 +132,13 @@ async fn requests_and_notifications_of_extensions_pass_without_a_session_both_wa
 
         // A request of the agent goes to the client that is there the longest, its notifications to all.
         agent.asks("q", "_vendor/ask", json!({ "n": 1.0 })).await;
-        let asked = client.asked("_vendor/ask").await;
+        let asked = client.wait_for_method("_vendor/ask").await;
         client.respond(&asked, json!([1, "two"]));
         assert_eq!(agent.answered("q").await["result"], json!([1, "two"]));
         agent.notifies("_vendor/note", json!({ "n": 2 })).await;
-        assert_eq!(client.asked("_vendor/note").await["params"], json!({ "n": 2 }));
-        assert_eq!(later.asked("_vendor/note").await["params"], json!({ "n": 2 }));
-        later.heard_none("_vendor/ask").await;
+        assert_eq!(client.wait_for_method("_vendor/note").await["params"], json!({ "n": 2 }));
+        assert_eq!(later.wait_for_method("_vendor/note").await["params"], json!({ "n": 2 }));
+        later.received_none("_vendor/ask").await;
 
         // What a client says reaches the agent in the order in which it was said.
         for n in 0..20 {
@@ -159,9 +160,9 @@ async fn a_client_that_joined_a_session_hears_notifications_without_one() {
     let (mut first, mut agent) = server.both(Dialect::V2, json!({})).await;
     let session = agent.begins(&mut first, "s", json!([])).await;
     let mut second = server.client(Dialect::V1).await;
-    second.loads(&session).await.unwrap();
+    second.load(&session).await.unwrap();
     agent.notifies("_vendor/note", json!({})).await;
-    second.asked("_vendor/note").await;
+    second.wait_for_method("_vendor/note").await;
 }
 
 #[tokio::test]
@@ -201,7 +202,7 @@ async fn an_agent_says_things_without_and_with_a_session_in_one_order() {
                     line["method"] == "_vendor/note"
                         || line["params"]["update"]["sessionUpdate"] == "agent_message_chunk"
                 };
-                let line = client.until("a chunk or a note", is_ours).await;
+                let line = client.wait_for("a chunk or a note", is_ours).await;
                 if line["method"] == "_vendor/note" {
                     assert_eq!(line["params"]["n"], n);
                     seen.push("note".to_owned());
@@ -233,14 +234,14 @@ async fn an_elicitation_about_a_request_goes_to_who_made_it() {
         assert_ne!(login["id"], request);
         let params = json!({ "requestId": login["id"], "mode": "url", "elicitationId": "e", "url": "https://example.org/", "message": "Log in" });
         agent.asks("q", "elicitation/create", params).await;
-        let asked = client.asked("elicitation/create").await;
+        let asked = client.wait_for_method("elicitation/create").await;
         assert_eq!(asked["params"]["requestId"], request);
         assert_eq!(asked["params"]["url"], "https://example.org/");
         client.respond(&asked, json!({ "action": "accept" }));
         assert_eq!(agent.answered("q").await["result"]["action"], "accept");
         agent.answer(&login, json!({})).await;
-        client.answer(request).await.unwrap();
-        first.heard_none("elicitation/create").await;
+        client.response(request).await.unwrap();
+        first.received_none("elicitation/create").await;
 
         // The request is over.
         let params = json!({ "requestId": login["id"], "mode": "url", "elicitationId": "e", "url": "https://example.org/", "message": "Log in" });
@@ -259,12 +260,12 @@ async fn an_elicitation_about_the_beginning_of_a_session_goes_to_who_began_it() 
     let params =
         json!({ "requestId": new["id"], "mode": "form", "message": "Which?", "requestedSchema": schema });
     agent.asks("q", "elicitation/create", params).await;
-    let asked = client.asked("elicitation/create").await;
+    let asked = client.wait_for_method("elicitation/create").await;
     assert_eq!(asked["params"]["requestId"], request);
     client.respond(&asked, json!({ "action": "decline" }));
     assert_eq!(agent.answered("q").await["result"]["action"], "decline");
     agent.answer(&new, json!({ "sessionId": "s" })).await;
-    client.answer(request).await.unwrap();
+    client.response(request).await.unwrap();
 }
 
 #[tokio::test]
@@ -278,7 +279,7 @@ async fn an_elicitation_about_a_prompt_is_one_of_its_session() {
         let schema = json!({ "type": "object", "properties": {} });
         let params = json!({ "requestId": prompt["id"], "mode": "form", "message": "Which?", "requestedSchema": schema });
         agent.asks("q", "elicitation/create", params).await;
-        let asked = client.asked("elicitation/create").await;
+        let asked = client.wait_for_method("elicitation/create").await;
         assert_eq!(asked["params"]["sessionId"], session);
         assert!(asked["params"].get("requestId").is_none());
         client.respond(&asked, json!({ "action": "cancel" }));
@@ -296,16 +297,16 @@ async fn a_request_without_a_session_can_be_cancelled_by_either_side() {
         {
             let request = client.send(method, params);
             let asked = agent.asked(method).await;
-            client.cancels(request);
+            client.cancel_request(request);
             let cancelled = agent.asked("$/cancel_request").await;
             assert_eq!(cancelled["params"]["requestId"], asked["id"]);
             agent.refuse(&asked, -32800).await;
-            assert_eq!(client.answer(request).await.unwrap_err()["code"], -32800);
+            assert_eq!(client.response(request).await.unwrap_err()["code"], -32800);
         }
         agent.asks("q", "_vendor/ask", json!({})).await;
-        let asked = client.asked("_vendor/ask").await;
+        let asked = client.wait_for_method("_vendor/ask").await;
         agent.notifies("$/cancel_request", json!({ "requestId": "q" })).await;
-        assert_eq!(client.asked("$/cancel_request").await["params"]["requestId"], asked["id"]);
+        assert_eq!(client.wait_for_method("$/cancel_request").await["params"]["requestId"], asked["id"]);
         client.respond(&asked, json!({ "late": true }));
         assert_eq!(agent.answered("q").await["result"]["late"], true);
     }
@@ -317,10 +318,10 @@ async fn a_request_that_waits_for_its_agent_to_start_can_be_cancelled() {
     let (mut client, agent) = server.both(Dialect::V2, json!({})).await;
     // The next process does not say who it is.
     drop(agent);
-    client.waits_for_its_end().await;
+    client.wait_for_no_agent().await;
     let request = client.send("_vendor/do", json!({}));
-    client.cancels(request);
-    assert_eq!(client.answer(request).await.unwrap_err()["code"], -32800);
+    client.cancel_request(request);
+    assert_eq!(client.response(request).await.unwrap_err()["code"], -32800);
 }
 
 #[tokio::test]
@@ -329,7 +330,7 @@ async fn who_leaves_does_not_keep_the_agent_waiting() {
     let (mut client, mut agent) = server.both(Dialect::V1, json!({})).await;
     agent.begins(&mut client, "s", json!([])).await;
     agent.asks("q", "_vendor/ask", json!({})).await;
-    client.asked("_vendor/ask").await;
+    client.wait_for_method("_vendor/ask").await;
     drop(client);
     assert!(agent.answered("q").await.get("error").is_some());
     // And then there is nobody to ask.
@@ -351,11 +352,11 @@ async fn an_extension_may_answer_null_with_and_without_a_session() {
             agent.answer(&asked, Value::Null).await;
             // The line itself: what is missing in it would read as null as well.
             let line = client
-                .until("the answer", |line| line.get("method").is_none() && line["id"] == request)
+                .wait_for("the answer", |line| line.get("method").is_none() && line["id"] == request)
                 .await;
             assert_eq!(line.get("result"), Some(&Value::Null), "{agents} {clients}: {line}");
             agent.asks("q", "_vendor/ask", theirs).await;
-            let asked = client.asked("_vendor/ask").await;
+            let asked = client.wait_for_method("_vendor/ask").await;
             client.respond(&asked, Value::Null);
             let line = agent.answered("q").await;
             assert_eq!(line.get("result"), Some(&Value::Null), "{agents} {clients}: {line}");

@@ -1,10 +1,13 @@
 //! Lists, and what happens to the sessions in them.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::async_client::AsyncClient;
+use parlor_testkit::wait::wait_until_async;
 use serde_json::{Value, json};
 
 use crate::agent::Server;
-use crate::{pairs, processes};
+use crate::client::Requests;
+use crate::pairs;
 
 #[tokio::test]
 async fn a_list_does_not_wait_for_what_the_connection_asked_before() {
@@ -12,17 +15,17 @@ async fn a_list_does_not_wait_for_what_the_connection_asked_before() {
         let server = Server::start(Dialect::V1).await;
         let (mut client, mut agent) = server.both(clients, json!({ "loadSession": true })).await;
         // The agent is asked for a session and takes its time, while more is wanted of that session.
-        let load = client.sends_load("theirs", json!([]));
+        let load = client.send_load("theirs", json!([]));
         let asked = agent.asked("session/load").await;
         let prompt = client.prompt("theirs", json!([{ "type": "text", "text": "Hi" }]));
         assert_eq!(client.call("session/list", json!({})).await.unwrap()["sessions"], json!([]));
         // All of it is done in its order when the agent has answered.
         agent.chunk("theirs", "Hello").await;
         agent.answer(&asked, json!({})).await;
-        client.answer(load).await.unwrap();
+        client.response(load).await.unwrap();
         let asked = agent.asked("session/prompt").await;
         agent.answer(&asked, json!({ "stopReason": "end_turn" })).await;
-        client.answer(prompt).await.unwrap();
+        client.response(prompt).await.unwrap();
     }
 }
 
@@ -44,7 +47,7 @@ async fn all_that_is_known_of_a_session_is_listed() {
         let request = client.send("session/new", params);
         let new = agent.asked("session/new").await;
         agent.answer(&new, json!({ "sessionId": "s" })).await;
-        client.answer(request).await.unwrap();
+        client.response(request).await.unwrap();
         let listed = listed(&mut client, |sessions| sessions.len() == 2).await;
         let ours = listed.iter().find(|one| one["sessionId"] != "theirs").unwrap();
         assert_eq!(ours["additionalDirectories"], json!(["/a", "/b"]));
@@ -58,9 +61,9 @@ async fn all_that_is_known_of_a_session_is_listed() {
 }
 
 /// The list, once it is as wanted: agents are asked for theirs in the background.
-async fn listed(client: &mut crate::client::Client, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+async fn listed(client: &mut AsyncClient, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let mut found = Vec::new();
-    processes::eventually("the list is as wanted", async || {
+    wait_until_async("the list is as wanted", async || {
         let page = client.call("session/list", json!({})).await.unwrap();
         found.clone_from(page["sessions"].as_array().unwrap());
         is_so(&found)
@@ -83,7 +86,7 @@ async fn the_deletion_of_a_closed_session_reaches_an_agent_that_offers_it() {
             let closing = client.send("session/close", json!({ "sessionId": session }));
             let close = agent.asked("session/close").await;
             agent.answer(&close, json!({})).await;
-            client.answer(closing).await.unwrap();
+            client.response(closing).await.unwrap();
             client.call("session/delete", json!({ "sessionId": session })).await.unwrap();
             let delete = agent.asked("session/delete").await;
             assert_eq!(delete["params"]["sessionId"], "s");
@@ -99,7 +102,7 @@ async fn an_agent_that_has_ended_is_started_to_delete_a_session() {
     let (mut client, mut agent) = server.both(Dialect::V2, capabilities.clone()).await;
     let session = agent.begins(&mut client, "s", json!([])).await;
     drop(agent);
-    client.waits_for_its_end().await;
+    client.wait_for_no_agent().await;
     client.call("session/delete", json!({ "sessionId": session })).await.unwrap();
     let mut agent = server.agent(&capabilities).await;
     assert_eq!(agent.asked("session/delete").await["params"]["sessionId"], "s");
@@ -129,12 +132,12 @@ async fn the_status_of_a_session_is_told_without_opening_it() {
             agent.updates("s", json!({ "sessionUpdate": "state_update", "state": "running" })).await;
         }
         agent.chunk("s", "Hello").await;
-        client.until("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello").await;
+        client.wait_for("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello").await;
         let status = other.call("session/status", about.clone()).await.unwrap();
         let state =
             if clients == Dialect::V1 { &status["_meta"]["parlor/state"] } else { &status["state"]["state"] };
         assert_eq!(state, "running", "{status}");
-        other.heard_none("session/update").await;
+        other.received_none("session/update").await;
         assert_eq!(
             other.call("session/status", json!({ "sessionId": "unknown" })).await.unwrap_err()["code"],
             -32002

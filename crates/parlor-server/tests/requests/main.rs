@@ -4,6 +4,8 @@
 
 mod agent;
 mod client;
+#[path = "../common/mod.rs"]
+mod common;
 mod connection_wide;
 mod listing;
 mod opening;

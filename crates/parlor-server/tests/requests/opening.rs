@@ -1,11 +1,13 @@
 //! What an agent says when it opens a session.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::async_client::AsyncClient;
+use parlor_testkit::wait::wait_until_async;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Server};
-use crate::client::Client;
-use crate::{pairs, processes};
+use crate::client::Requests;
+use crate::pairs;
 
 fn opened(session: Option<&str>) -> Value {
     let mut result = json!({
@@ -41,11 +43,11 @@ async fn what_else_an_agent_says_of_a_session_that_it_opens_reaches_every_client
         let request = client.send("session/new", json!({ "cwd": "/", "mcpServers": [] }));
         let new = agent.asked("session/new").await;
         agent.answer(&new, opened(Some("s"))).await;
-        let answer = client.answer(request).await.unwrap();
+        let answer = client.response(request).await.unwrap();
         check(clients, &answer);
         let session = answer["sessionId"].as_str().unwrap().to_owned();
         let mut other = server.client(clients).await;
-        check(clients, &other.loads(&session).await.unwrap());
+        check(clients, &other.load(&session).await.unwrap());
         let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
         check(clients, &other.call("session/resume", params).await.unwrap());
     }
@@ -63,15 +65,15 @@ async fn a_fork_has_what_its_agent_says_of_it() {
             let session = agent.begins(&mut client, "s", json!([])).await;
             // Of one that is empty there is nothing to fork.
             agent.chunk("s", "Hello").await;
-            client.until("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello").await;
+            client.wait_for("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello").await;
             let request =
                 client.send("session/fork", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] }));
             let fork = agent.asked("session/fork").await;
             agent.answer(&fork, opened(Some("t"))).await;
-            let answer = client.answer(request).await.unwrap();
+            let answer = client.response(request).await.unwrap();
             check(clients, &answer);
             let fork = answer["sessionId"].as_str().unwrap().to_owned();
-            check(clients, &client.loads(&fork).await.unwrap());
+            check(clients, &client.load(&fork).await.unwrap());
         }
     }
 }
@@ -83,15 +85,15 @@ async fn what_an_agent_says_when_it_opens_a_session_again_is_what_counts() {
     let (mut client, mut agent) = server.both(Dialect::V1, capabilities.clone()).await;
     let session = agent.begins(&mut client, "s", json!([])).await;
     drop(agent);
-    client.waits_for_its_end().await;
+    client.wait_for_no_agent().await;
     let request = client.prompt(&session, json!([{ "type": "text", "text": "Hi" }]));
     let mut agent = server.agent(&capabilities).await;
     let load = agent.asked("session/load").await;
     agent.answer(&load, opened(None)).await;
     let prompt = agent.asked("session/prompt").await;
     agent.answer(&prompt, json!({ "stopReason": "end_turn" })).await;
-    client.answer(request).await.unwrap();
-    check(Dialect::V2, &server.client(Dialect::V2).await.loads(&session).await.unwrap());
+    client.response(request).await.unwrap();
+    check(Dialect::V2, &server.client(Dialect::V2).await.load(&session).await.unwrap());
 }
 
 #[tokio::test]
@@ -99,11 +101,11 @@ async fn an_adopted_session_has_what_its_agent_says_of_it() {
     for clients in [Dialect::V1, Dialect::V2, Dialect::Draft] {
         let server = Server::start(Dialect::V1).await;
         let (mut client, mut agent) = server.both(clients, json!({ "loadSession": true })).await;
-        let request = client.sends_load("theirs", json!([]));
+        let request = client.send_load("theirs", json!([]));
         let load = agent.asked("session/load").await;
         agent.chunk("theirs", "Hello").await;
         agent.answer(&load, opened(None)).await;
-        check(clients, &client.answer(request).await.unwrap());
+        check(clients, &client.response(request).await.unwrap());
     }
 }
 
@@ -112,7 +114,7 @@ async fn a_session_of_which_the_agent_has_nothing_to_say_is_not_adopted() {
     for clients in [Dialect::V1, Dialect::V2, Dialect::Draft] {
         let server = Server::start(Dialect::V1).await;
         let (mut client, mut agent) = server.both(clients, json!({ "loadSession": true })).await;
-        let request = client.sends_load("nothing", json!([]));
+        let request = client.send_load("nothing", json!([]));
         let load = agent.asked("session/load").await;
         // As it says of any session.
         agent
@@ -122,7 +124,7 @@ async fn a_session_of_which_the_agent_has_nothing_to_say_is_not_adopted() {
             )
             .await;
         agent.answer(&load, json!({})).await;
-        assert_eq!(client.answer(request).await.unwrap_err()["code"], -32002);
+        assert_eq!(client.response(request).await.unwrap_err()["code"], -32002);
         let listed = client.call("session/list", json!({})).await.unwrap();
         assert_eq!(listed["sessions"], json!([]));
     }
@@ -173,7 +175,7 @@ async fn an_agent_does_not_choose_which_files_it_is_served() {
         };
         let renamed = async {
             // The agent is asked for its list in the background.
-            processes::eventually("the list", async || {
+            wait_until_async("the list", async || {
                 client.call("session/list", json!({})).await.unwrap()["sessions"] != json!([])
             })
             .await;
@@ -194,7 +196,7 @@ async fn an_agent_does_not_choose_which_files_it_is_served() {
         client.call("session/load", load).await.unwrap();
         agent.asks("q", "fs/read_text_file", read).await;
         assert_eq!(agent.answered("q").await["result"]["content"], "in the workspace");
-        processes::eventually("the list says so", async || {
+        wait_until_async("the list says so", async || {
             let listed = client.call("session/list", json!({})).await.unwrap();
             listed["sessions"][0]["cwd"] == json!(folder.path())
         })
@@ -218,21 +220,21 @@ fn chunk(id: &str, text: &str) -> Value {
 /// The texts of the agent's messages in a session, as a client reads it that has not been there.
 async fn agent_texts(server: &Server, session: &str) -> Vec<String> {
     let mut client = server.client(Dialect::V1).await;
-    client.loads(session).await.unwrap();
-    let told = client.take_heard();
+    client.load(session).await.unwrap();
+    let told = client.take_received();
     let chunks = told.iter().map(|line| &line["params"]["update"]);
     let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.map(|update| update["content"]["text"].as_str().unwrap().to_owned()).collect()
 }
 
 /// A session with one message of an agent that has ended since, and a prompt for which the agent is to resume it.
-async fn to_be_resumed(server: &Server, agents: Dialect, clients: Dialect) -> (Client, String, Agent) {
+async fn to_be_resumed(server: &Server, agents: Dialect, clients: Dialect) -> (AsyncClient, String, Agent) {
     let (mut client, mut agent) = server.both(clients, resumes(agents)).await;
     let session = agent.begins(&mut client, "s", json!([])).await;
     agent.chunk("s", "Hello. ").await;
-    client.until("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello. ").await;
+    client.wait_for("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello. ").await;
     drop(agent);
-    client.waits_for_its_end().await;
+    client.wait_for_no_agent().await;
     client.prompt(&session, json!([{ "type": "text", "text": "Hi" }]));
     let agent = server.agent(&resumes(agents)).await;
     (client, session, agent)
@@ -258,9 +260,9 @@ async fn what_an_agent_says_right_after_it_resumed_a_session_is_new() {
         agent.updates("s", chunk("n", "Hel")).await;
         agent.updates("s", chunk("n", "p is done. ")).await;
         let is_done = |line: &Value| line["params"]["update"].to_string().contains("p is done. ");
-        client.until("the new message", is_done).await;
+        client.wait_for("the new message", is_done).await;
         if agents != Dialect::V1 && clients != Dialect::V1 {
-            client.until("the state", |line| line["params"]["update"]["state"] == "running").await;
+            client.wait_for("the state", |line| line["params"]["update"]["state"] == "running").await;
         }
         agent.asked("session/prompt").await;
         assert_eq!(
@@ -289,7 +291,9 @@ async fn an_agent_that_tells_a_resumed_session_again_adds_nothing() {
             }
             agent.asked("session/prompt").await;
             agent.updates("s", chunk("n", "New. ")).await;
-            client.until("the answer", |line| line["params"]["update"]["content"]["text"] == "New. ").await;
+            client
+                .wait_for("the answer", |line| line["params"]["update"]["content"]["text"] == "New. ")
+                .await;
             assert_eq!(agent_texts(&server, &session).await.concat(), "Hello. New. ", "{agents} {clients}");
         }
     }
@@ -336,10 +340,10 @@ async fn work_that_an_agent_ends_while_it_is_restored_is_not_the_turn_of_the_pro
                 let session = agent.begins(&mut client, "s", json!([])).await;
                 agent.chunk("s", "Hello. ").await;
                 client
-                    .until("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello. ")
+                    .wait_for("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello. ")
                     .await;
                 drop(agent);
-                client.waits_for_its_end().await;
+                client.wait_for_no_agent().await;
                 let request = client.prompt(&session, json!([text("Hi")]));
                 let mut agent = server.agent(&resumes(agents)).await;
                 let resume = agent.asked("session/resume").await;
@@ -353,16 +357,16 @@ async fn work_that_an_agent_ends_while_it_is_restored_is_not_the_turn_of_the_pro
                     agent.answer(&resume, json!({})).await;
                 }
                 answers_prompt(&mut agent, agents, "u", "Answer. ").await;
-                client.answer(request).await.unwrap();
+                client.response(request).await.unwrap();
                 let is_answer = |line: &Value| line["params"]["update"].to_string().contains("Answer. ");
                 if clients == Dialect::V1 {
-                    let heard = client.take_heard();
+                    let heard = client.take_received();
                     assert!(
                         heard.iter().any(is_answer),
                         "{agents}: the prompt is answered before its turn ends"
                     );
                 } else {
-                    client.until("the answer", is_answer).await;
+                    client.wait_for("the answer", is_answer).await;
                 }
                 assert_eq!(agent_texts(&server, &session).await.concat(), "Hello. Answer. ");
             }
@@ -376,7 +380,7 @@ async fn turns_that_an_agent_tells_again_do_not_run_again() {
         for is_busy in [false, true] {
             let server = Server::start(agents).await;
             let (mut client, session, mut agent) = to_be_resumed(&server, agents, agents).await;
-            client.take_heard();
+            client.take_received();
             let resume = agent.asked("session/resume").await;
             agent.updates("s", state(agents, "running")).await;
             agent.updates("s", chunk("m", "Hello. ")).await;
@@ -388,8 +392,10 @@ async fn turns_that_an_agent_tells_again_do_not_run_again() {
             agent.answer(&resume, json!({})).await;
             agent.asked("session/prompt").await;
             agent.updates("s", chunk("n", "New. ")).await;
-            client.until("the answer", |line| line["params"]["update"].to_string().contains("New. ")).await;
-            let heard = client.take_heard();
+            client
+                .wait_for("the answer", |line| line["params"]["update"].to_string().contains("New. "))
+                .await;
+            let heard = client.take_received();
             let states = heard.iter().map(|line| &line["params"]["update"]["state"]);
             let states: Vec<_> = states.filter(|state| !state.is_null()).collect();
             assert_eq!(states, if is_busy { vec!["running"] } else { vec![] }, "{agents}");
@@ -405,8 +411,8 @@ fn user_chunk(id: &str, content: Value) -> Value {
 /// Every message of a session, as a client reads it that has not been there.
 async fn messages(server: &Server, session: &str) -> Vec<Value> {
     let mut client = server.client(Dialect::V1).await;
-    client.loads(session).await.unwrap();
-    let told = client.take_heard();
+    client.load(session).await.unwrap();
+    let told = client.take_received();
     let chunks = told.iter().map(|line| &line["params"]["update"]);
     let is_chunk = |kind: &str| ["user_message_chunk", "agent_message_chunk"].contains(&kind);
     let chunks = chunks.filter(|update| update["sessionUpdate"].as_str().is_some_and(is_chunk));
@@ -426,11 +432,11 @@ async fn after_replay(
     let session = agent.begins(&mut client, "s", json!([])).await;
     let request = client.prompt(&session, json!([first]));
     answers_prompt(&mut agent, agents, "u", "Hello. ").await;
-    client.answer(request).await.unwrap();
+    client.response(request).await.unwrap();
     let is = |text: &'static str| move |line: &Value| line["params"]["update"].to_string().contains(text);
-    client.until("the answer", is("Hello. ")).await;
+    client.wait_for("the answer", is("Hello. ")).await;
     drop(agent);
-    client.waits_for_its_end().await;
+    client.wait_for_no_agent().await;
     client.prompt(&session, json!([text("Next.")]));
     let mut agent = server.agent(&resumes(agents)).await;
     let resume = agent.asked("session/resume").await;
@@ -444,15 +450,15 @@ async fn after_replay(
         agent.answer(&resume, json!({})).await;
     }
     answers_prompt(&mut agent, agents, "v", "New. ").await;
-    client.until("the new answer", is("New. ")).await;
+    client.wait_for("the new answer", is("New. ")).await;
     messages(&server, &session).await
 }
 
 #[tokio::test]
 async fn a_replay_that_begins_with_a_long_message_adds_nothing() {
-    let paste = text(&"a long line \n".repeat(100_000));
+    let paste = text(&"a long line \n".repeat(20_000));
     let screenshot =
-        json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgoA".repeat(100_000) });
+        json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgoA".repeat(20_000) });
     for pair in [(Dialect::V1, Dialect::V1), (Dialect::V2, Dialect::V1), (Dialect::V2, Dialect::V2)] {
         for first in [&paste, &screenshot] {
             for is_late in [false, true] {
@@ -507,14 +513,14 @@ async fn a_fork_in_which_the_agent_replays_a_prompt_in_other_words_adds_nothing(
         let (mut client, mut agent) = server.both(Dialect::V2, capabilities.clone()).await;
         let session = agent.begins(&mut client, "s", json!([])).await;
         agent.chunk("s", "Hello. ").await;
-        client.until("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello. ").await;
+        client.wait_for("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello. ").await;
         let request =
             client.send("session/fork", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] }));
         let fork = agent.asked("session/fork").await;
         agent.updates("t", user_chunk("x", text("<session_context/>"))).await;
         agent.updates("t", chunk("y", "Hello, in other words. ")).await;
         agent.answer(&fork, json!({ "sessionId": "t" })).await;
-        let answer = client.answer(request).await.unwrap();
+        let answer = client.response(request).await.unwrap();
         let fork = answer["sessionId"].as_str().unwrap();
         assert_eq!(messages(&server, fork).await, [text("Hello. ")], "{agents}");
     }

@@ -29,7 +29,7 @@ async fn a_prompt_that_is_not_valid_is_refused_and_changes_nothing() {
             json!([{ "type": "resource", "resource": { "uri": "file:///a" } }]),
         ] {
             let request = client.prompt(&session, prompt.clone());
-            let error = client.answer(request).await.unwrap_err();
+            let error = client.response(request).await.unwrap_err();
             assert_eq!(error["code"], -32602, "{prompt}: {error}");
         }
         for (method, params) in
@@ -50,7 +50,7 @@ async fn a_prompt_that_would_reach_a_v1_agent_empty_is_refused_with_the_loss() {
         let (mut client, mut agent) = server.both(clients, json!({})).await;
         let session = agent.begins(&mut client, "s", json!([])).await;
         let request = client.prompt(&session, json!([{ "type": "_hologram", "x": 1 }]));
-        let error = client.answer(request).await.unwrap_err();
+        let error = client.response(request).await.unwrap_err();
         assert_eq!(
             (&error["code"], &error["data"]["losses"]),
             (&json!(-32602), &json!(["content_block_type"]))
@@ -84,7 +84,7 @@ async fn what_a_v1_agent_says_of_a_turn_reaches_a_v1_client_as_it_came() {
     let prompt = agent.asked("session/prompt").await;
     let said = json!({ "stopReason": "end_turn", "usage": usage, "vendorField": [1.5, null], "_meta": { "vendor/x": 1 } });
     agent.answer(&prompt, said.clone()).await;
-    let answer = client.answer(request).await.unwrap();
+    let answer = client.response(request).await.unwrap();
     for field in ["stopReason", "usage", "vendorField"] {
         assert_eq!(answer[field], said[field], "{answer}");
     }

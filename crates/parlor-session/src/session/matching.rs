@@ -80,7 +80,7 @@ impl Session {
     }
 
     fn is_serial(&self) -> bool {
-        self.agent != Some(TurnTaking::Queueing)
+        self.last_taking != Some(TurnTaking::Queueing)
     }
 
     /// An agent that takes one prompt at a time repeats it before it says anything else, or not at all.

@@ -45,6 +45,8 @@ pub struct Session {
     questions: Questions,
     clients: Clients,
     agent: Option<TurnTaking>,
+    /// How the last agent takes prompts: one that was released may still repeat them.
+    last_taking: Option<TurnTaking>,
     /// Whether the agent said something before it was ready that is not taken yet: until then no prompt is sent.
     has_early_updates: bool,
     /// What the agent says again of the prompts that are in the conversation.
@@ -355,8 +357,8 @@ pub struct Inserted {
 }
 
 impl Session {
-    /// A session that goes on from a transcript and what was kept beside it. Prompts that waited keep their names:
-    /// later ones must have others than those that are [`held`](Self::held).
+    /// A session that goes on from a transcript and what was kept beside it. Queued prompts keep their ids:
+    /// later ones must have greater ids than [`last_prompt`](Self::last_prompt).
     pub fn new(transcript: Transcript, words: Words, kept: Option<&Object>) -> Self {
         let turn_began = transcript.seq();
         Self {
@@ -368,6 +370,7 @@ impl Session {
             questions: Questions::default(),
             clients: BTreeMap::new(),
             agent: None,
+            last_taking: None,
             has_early_updates: false,
             echoes: Echoes::default(),
             candidate: None,
@@ -424,6 +427,11 @@ impl Session {
     /// The prompts that wait.
     pub fn held(&self) -> Vec<Held> {
         self.prompts.held()
+    }
+
+    /// The greatest id that a prompt of the session ever had, 0 if there was none.
+    pub fn last_prompt(&self) -> PromptId {
+        self.prompts.last_id()
     }
 
     /// Whether a turn runs or something waits for an agent.
@@ -547,7 +555,6 @@ impl Session {
             Input::AgentReleased => {
                 self.settle_echoes(fresh, out);
                 self.agent = None;
-                self.echoes = Echoes::default();
                 self.has_early_updates = false;
                 self.questions.withdraw_all(&Reply::Gone, out);
                 self.prompts.agent_gone(out);
@@ -591,6 +598,7 @@ impl Session {
 
     fn agent_restored(&mut self, taking: TurnTaking, anew: bool, out: &mut Step) {
         self.agent = Some(taking);
+        self.last_taking = Some(taking);
         self.has_early_updates = true;
         self.echoes = Echoes::default();
         self.bare = None;

@@ -123,6 +123,8 @@ pub(super) struct Prompts {
     /// How far each has come.
     pub(super) open: OpenPrompts<SessionPrompt>,
     recent: VecDeque<RecentKey>,
+    /// The greatest id that a prompt of the session ever had, so that no later prompt gets the id of an earlier one.
+    last_id: u64,
 }
 
 /// How many prompts may wait in one session, and how many may ask for the same one.
@@ -136,8 +138,14 @@ const MAX_RETURNED: u8 = 2;
 
 const KEPT: &str = "held";
 const KEYS: &str = "keys";
+const LAST_ID: &str = "lastPrompt";
 
 impl Prompts {
+    /// The greatest id that a prompt of the session ever had, 0 if there was none.
+    pub(super) const fn last_id(&self) -> PromptId {
+        PromptId(self.last_id)
+    }
+
     pub(super) fn add(&mut self, prompt: Prompt, waits: bool, out: &mut Step) {
         let waiter = Waiter { id: prompt.id, by: prompt.by, waits };
         if let Some(key) = &prompt.key {
@@ -164,6 +172,7 @@ impl Prompts {
     }
 
     fn push(&mut self, prompt: Prompt, waiters: Vec<Waiter>) {
+        self.last_id = self.last_id.max(prompt.id.0);
         let (id, content) = (prompt.id, prompt.content.clone());
         let (sent_after, withdrawn, spared, returned) = (0, None, false, 0);
         let kept = SessionPrompt { prompt, sent_after, waiters, withdrawn, spared, returned };
@@ -423,6 +432,9 @@ impl Prompts {
         if !held.is_empty() {
             kept.set(KEPT, Json::parse(format!("[{}]", held.join(","))).expect("it is made of JSON"));
         }
+        if self.last_id > 0 {
+            kept.set(LAST_ID, Json::parse(self.last_id.to_string()).expect("a number is JSON"));
+        }
         let recent: Vec<_> = self.recent.iter().map(RecentKey::keep).collect();
         if !recent.is_empty() {
             kept.set(KEYS, Json::parse(format!("[{}]", recent.join(","))).expect("it is made of JSON"));
@@ -434,7 +446,8 @@ impl Prompts {
             kept.and_then(|kept| kept.get(name)).and_then(|list| parlor_json::elements(list.raw()))
         };
         let recent = list(KEYS).unwrap_or_default().into_iter().filter_map(RecentKey::restored);
-        let mut prompts = Self { open: OpenPrompts::default(), recent: recent.collect() };
+        let last_id = kept.and_then(|kept| kept.get(LAST_ID)?.as_str().parse().ok()).unwrap_or_default();
+        let mut prompts = Self { open: OpenPrompts::default(), recent: recent.collect(), last_id };
         let queued = list(KEPT).unwrap_or_default().into_iter().filter_map(|held| {
             let held = Object::parse(held).ok()?;
             let id = PromptId(held.get("id")?.as_str().parse().ok()?);

@@ -1,6 +1,6 @@
 //! A reading tells what somebody lacks: all of it, and nothing that they have.
 
-use parlor_session::{EntryId, Patch, Reading, Target, Transcript, Update, Upsert};
+use parlor_session::{EntryId, MetaPatch, Patch, Reading, Slot, Target, Transcript, Update, Upsert};
 use proptest::prelude::*;
 
 use crate::conversations::{chunk, message, object, said, text, update, whole};
@@ -186,4 +186,35 @@ proptest! {
         while !read(&transcript, 100, &mut reader) {}
         prop_assert_eq!(said(&reader), said(&transcript));
     }
+}
+
+#[test]
+fn a_plan_that_is_known_is_told_as_a_whole() {
+    let plan = || Target::Entry(EntryId::Plan("p".into()));
+    let whole = |fields: &str, meta: MetaPatch| Update::Upsert {
+        target: plan(),
+        upsert: Upsert { whole: true, fields: object(fields), meta, ..Upsert::default() },
+    };
+    let mut transcript = Transcript::default();
+    let seen = push(&mut transcript, [whole(r#"{"plan":1}"#, MetaPatch::Clear)]);
+    push(&mut transcript, [whole(r#"{"plan":2}"#, MetaPatch::Replace(object(r#"{"a":1}"#)))]);
+    assert_eq!(
+        told(&transcript, seen, MANY),
+        [whole(r#"{"plan":2}"#, MetaPatch::Replace(object(r#"{"a":1}"#)))]
+    );
+}
+
+#[test]
+fn a_report_that_is_known_is_told_in_one_update_with_its_metadata() {
+    let commands = |fields: &str, meta: MetaPatch| Update::Upsert {
+        target: Target::Slot(Slot::Commands),
+        upsert: Upsert { whole: true, fields: object(fields), meta, ..Upsert::default() },
+    };
+    let mut transcript = Transcript::default();
+    let seen = push(&mut transcript, [commands(r#"{"availableCommands":[]}"#, MetaPatch::Clear)]);
+    let meta = || MetaPatch::Replace(object(r#"{"a":1}"#));
+    push(&mut transcript, [commands(r#"{"availableCommands":[1]}"#, meta())]);
+    let told = told(&transcript, seen, MANY);
+    let [Update::Upsert { upsert, .. }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((&upsert.fields, &upsert.meta), (&object(r#"{"availableCommands":[1]}"#), &meta()));
 }

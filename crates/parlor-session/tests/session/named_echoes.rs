@@ -175,3 +175,28 @@ fn a_prompt_that_was_never_said_again_may_be_changed_too() {
             - Info my password is ***
     "#]]);
 }
+
+#[test]
+fn an_agent_that_was_released_may_still_repeat_its_prompt() {
+    check(&expect![[r#"
+        join 1
+        ready queue
+        prompt 1 by 1 one
+            send 1
+            held: [1 one (1)]
+        accepted 1 u1
+            - user u1 = one
+            - Info one {"parlor/title":"made"}
+            durable
+            settle 1 of 1: accepted as u1, with fields
+            held: []
+        state running
+            - state running
+        state idle end_turn
+            - state idle (end_turn)
+        released
+        chunk user u1: one
+        chunk agent m1: hi
+            - agent m1 + hi
+    "#]]);
+}

@@ -6,9 +6,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::cache::{Known, Recent};
 use super::content::{self, Released, Tail};
+use super::copy::copy;
 use super::words;
-use crate::check::{entry_exists, no_entry, no_session, number};
-use crate::{Copied, ErrorKind, SessionRow, StoreError, Write};
+use crate::check::{no_entry, no_session, number};
+use crate::{ErrorKind, SessionRow, StoreError, Write};
 
 /// Does one write inside a transaction. When it fails, what it did so far has to be undone and `known` forgotten.
 pub(super) fn apply(conn: &Connection, known: &mut Known, write: &Write) -> Result<(), StoreError> {
@@ -31,7 +32,12 @@ pub(super) fn apply(conn: &Connection, known: &mut Known, write: &Write) -> Resu
         Write::Append { session, created, seq, content } => {
             append_to(conn, known, session, *created, *seq, content)
         }
-        Write::Copy { from, to, entries } => copy(conn, known, from, to, entries),
+        Write::Copy { from, to, entries } => {
+            let (from_key, to_key) = (session_key(conn, known, from)?, session_key(conn, known, to)?);
+            // Contents that belonged to one entry alone do so no more.
+            known.tails.retain(|(session, _)| *session != from_key);
+            copy(conn, (from, from_key), (to, to_key), entries)
+        }
         Write::Words { session, created, seq, words, only_missing } => {
             let (made, seq) = (number(*created)?, number(*seq)?);
             let key = session_key(conn, known, session)?;
@@ -170,42 +176,6 @@ pub(super) fn append_to(
     let mut tail = tail.ok_or_else(|| no_entry(session, created))?;
     tail.push(conn, seq, text)?;
     known.tails.put((key, entry), tail);
-    Ok(())
-}
-
-fn copy(
-    conn: &Connection,
-    known: &mut Known,
-    from: &str,
-    to: &str,
-    entries: &[Copied],
-) -> Result<(), StoreError> {
-    let (from_key, to_key) = (session_key(conn, known, from)?, session_key(conn, known, to)?);
-    words::are_family(conn, from_key, to_key)?;
-    // Read and written by two statements: one that reads the table it writes to gathers its rows elsewhere first, which
-    // takes ten times as long.
-    let mut read =
-        conn.prepare_cached("SELECT content, head FROM entries WHERE session = ? AND created = ?")?;
-    let mut write = conn.prepare_cached(
-        "INSERT OR IGNORE INTO entries (session, created, seq, content, inherited, head)
-         VALUES (?1, ?2, ?2, ?3, NULL, ?4)",
-    )?;
-    for Copied { from: there, to: here, head: other } in entries {
-        let (source, target) = (number(*there)?, number(*here)?);
-        let mut rows = read.query(params![from_key, source])?;
-        let row = rows.next()?.ok_or_else(|| no_entry(from, *there))?;
-        let head = match other {
-            Some(head) => head,
-            None => row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?,
-        };
-        let content = row.get(0)?;
-        if write.execute(params![to_key, target, content, head])? == 0 {
-            return Err(entry_exists(to, *here));
-        }
-        content::share(conn, content)?;
-        // Its content is no longer its alone.
-        known.tails.take(&(from_key, source));
-    }
     Ok(())
 }
 

@@ -57,6 +57,12 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         Some(value)
     }
 
+    /// Keeps only what has such a key.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&K) -> bool) {
+        self.young.retain(|key, _| is_kept(key));
+        self.old.retain(|key, _| is_kept(key));
+    }
+
     pub(super) fn put(&mut self, key: K, value: V) {
         if self.young.len() >= ENOUGH {
             self.old = std::mem::take(&mut self.young);

@@ -161,15 +161,6 @@ pub(super) fn new_content(conn: &Connection, known: &mut Known) -> Result<i64, S
     Ok(end - SET_ASIDE)
 }
 
-/// One more entry has a content.
-pub(super) fn share(conn: &Connection, content: i64) -> Result<(), StoreError> {
-    conn.prepare_cached(
-        "INSERT INTO shared (content, entries) VALUES (?, 2) ON CONFLICT DO UPDATE SET entries = entries + 1",
-    )?
-    .execute([content])?;
-    Ok(())
-}
-
 /// An entry has a content no more. The text and its words go with the last that had it, else they are found in another.
 pub(super) fn release(conn: &Connection, session: i64, created: i64, content: i64) -> Result<(), StoreError> {
     if let Released::ByOne = count_down(conn, content)? {

@@ -33,8 +33,10 @@ fn kind(error: &rusqlite::Error) -> ErrorKind {
         ErrorKind::Format
     } else if matches!(code, ErrorCode::ConstraintViolation | ErrorCode::TooBig) {
         ErrorKind::Invalid
+    } else if matches!(code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) {
+        ErrorKind::Busy
     } else {
-        // A disk that fails, a file that may not be opened or written, a lock that another process does not give up.
+        // A disk that fails, a file that may not be opened or written.
         ErrorKind::Io
     }
 }

@@ -78,11 +78,10 @@ impl Facts {
                 Write::Entry { session, created, .. }
                 | Write::Append { session, created, .. }
                 | Write::Words { session, created, .. } => self.entry(session, *created),
-                Write::Copy { from, to, entries } => {
-                    for copied in entries {
-                        self.entry(from, copied.from);
-                        self.entry(to, copied.to);
-                    }
+                // There may be thousands of entries, and few of them are written to again.
+                Write::Copy { from, to, .. } => {
+                    self.session(from);
+                    self.session(to);
                 }
                 Write::Delete { session } => self.forget_session(session),
                 Write::Indexed { .. } | Write::Value { .. } => {}

@@ -6,12 +6,17 @@
 //!
 //! ```text
 //! header   "prlrjrn", version (1 byte), position of the first record (8), checksum of both (4)
-//! record   length of the batch (4), checksum (4), synced position (8), batch
+//! record   length of the batch and the end byte (4), checksum (4), synced position (8), batch, end byte (1)
 //! ```
 //!
 //! Numbers of fixed size are little-endian. The checksum of a record covers its own position too, so that what an
 //! earlier journal left in the file is no record of this one. The synced position is how far the journal was known to
-//! be on the disk when the record was written: a bad record below that is damage, one above is what a power cut leaves.
+//! be on the disk when the record was written.
+//!
+//! The end byte is never zero, so that an append that did not complete (a kill, a power cut) is told from damage: it
+//! leaves zeros where its last record should end, and nothing behind that. Version 1 had no end byte.
+
+use std::fmt;
 
 use crate::{Batch, SessionRow, Words, Write};
 
@@ -22,7 +27,16 @@ pub(super) const HEADER: usize = 20;
 pub(super) const RECORD: usize = 16;
 
 const MAGIC: &[u8; 7] = b"prlrjrn";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// The length of a batch and its end byte is at most this: larger batches do not go to the journal.
+pub(super) const LONGEST: u32 = 256 << 10;
+
+/// How many bytes a record can be behind what was synced. Journals are emptied, and all is synced, long before that.
+const FARTHEST: u64 = 1 << 40;
+
+/// The last byte of a record. No change of a single bit makes it zero.
+const END: u8 = 0xff;
 
 /// Encodes the header of a journal whose first record has this position.
 pub(super) fn header(base: u64) -> [u8; HEADER] {
@@ -35,21 +49,38 @@ pub(super) fn header(base: u64) -> [u8; HEADER] {
     header
 }
 
-/// The position of the first record; `None` in a journal that has none yet.
-pub(super) fn base(bytes: &[u8]) -> Result<Option<u64>, String> {
-    let Some(header) = bytes.first_chunk::<HEADER>() else {
-        return if bytes.iter().all(|byte| *byte == 0) { Ok(None) } else { Err("its header is cut".into()) };
-    };
+/// The beginning of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Header {
+    /// None was written since the journal was made or emptied.
+    Missing,
+    /// The first record has this position.
+    Base(u64),
+    /// It cannot be read.
+    Damaged,
+}
+
+/// The journal has a version that only a later program can read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LaterVersion(u8);
+
+impl fmt::Display for LaterVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it has version {}, and this program knows versions up to {VERSION}", self.0)
+    }
+}
+
+/// Reads the header of a journal.
+pub(super) fn read_header(bytes: &[u8]) -> Result<Header, LaterVersion> {
+    let header = &bytes[..bytes.len().min(HEADER)];
     if header.iter().all(|byte| *byte == 0) {
-        return Ok(None);
+        return Ok(Header::Missing);
     }
+    let Some(header) = header.first_chunk::<HEADER>() else { return Ok(Header::Damaged) };
     if header[..7] != *MAGIC || Checksum::default().add(&header[..16]).0 != u32_at(header, 16) {
-        return Err("its header is damaged".into());
+        return Ok(Header::Damaged);
     }
-    if header[7] != VERSION {
-        return Err(format!("it has version {}, and this program knows version {VERSION}", header[7]));
-    }
-    Ok(Some(u64_at(header, 8)))
+    if header[7] > VERSION { Err(LaterVersion(header[7])) } else { Ok(Header::Base(u64_at(header, 8))) }
 }
 
 /// Appends the record of a batch to `out`, and says at which position the next one begins.
@@ -57,10 +88,11 @@ pub(super) fn encode(batch: &Batch, position: u64, synced: u64, out: &mut Vec<u8
     let start = out.len();
     out.extend([0; RECORD]);
     encode_batch(batch, out);
+    out.push(END);
     let length = u32::try_from(out.len() - start - RECORD).expect("large batches do not go to the journal");
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     out[start + 8..start + 16].copy_from_slice(&synced.to_le_bytes());
-    let sum = checksum(&out[start..], position);
+    let sum = checksum(&out[start..], length, position);
     out[start + 4..start + 8].copy_from_slice(&sum.to_le_bytes());
     position + (out.len() - start) as u64
 }
@@ -69,18 +101,25 @@ pub(super) fn encode(batch: &Batch, position: u64, synced: u64, out: &mut Vec<u8
 struct Record<'a> {
     synced: u64,
     batch: &'a [u8],
-    next: u64,
+    /// The bytes of all of it.
+    size: usize,
 }
 
 /// The record at the beginning of `bytes`, if there is a whole one that belongs at this position.
 fn record(bytes: &[u8], position: u64) -> Option<Record<'_>> {
-    let length = usize::try_from(u32_at(bytes.first_chunk::<RECORD>()?, 0)).ok()?;
-    let record = bytes.get(..RECORD.checked_add(length)?)?;
-    if length == 0 || checksum(record, position) != u32_at(record, 4) {
+    let head = bytes.first_chunk::<RECORD>()?;
+    let (length, synced) = (u32_at(head, 0), u64_at(head, 8));
+    // What is not plausible is seen without a checksum of it.
+    if length == 0 || position.checked_sub(synced)? > FARTHEST {
         return None;
     }
-    let next = position.checked_add(record.len() as u64)?;
-    Some(Record { synced: u64_at(record, 8), batch: &record[RECORD..], next })
+    let size = RECORD.checked_add(usize::try_from(length).ok()?)?;
+    let record = bytes.get(..size)?;
+    if checksum(record, length, position) != u32_at(record, 4) {
+        return None;
+    }
+    position.checked_add(size as u64)?;
+    Some(Record { synced, batch: &record[RECORD..], size })
 }
 
 /// Whether a record may begin here: if not, `bytes` are the end of a journal.
@@ -94,37 +133,187 @@ pub(super) struct Unfolded {
     pub(super) batches: Vec<Batch>,
     /// The position behind them.
     pub(super) end: u64,
+    /// What is damaged, so that there may be more that cannot be folded.
+    pub(super) damage: Option<Damage>,
 }
 
-/// Reads what comes after a position. What was cut off by a power cut is left out; an error says what is damaged.
-pub(super) fn unfolded(bytes: &[u8], folded: u64) -> Result<Unfolded, String> {
-    let mut unfolded = Unfolded { batches: Vec::new(), end: folded };
-    let Some(base) = base(bytes)? else { return Ok(unfolded) };
-    let place = |position: u64| usize::try_from(position - base).ok()?.checked_add(HEADER);
-    if base <= folded {
-        let mut rest = place(folded).and_then(|place| bytes.get(place..)).unwrap_or_default();
-        while let Some(record) = record(rest, unfolded.end) {
-            let batch = decode_batch(record.batch)
-                .ok_or_else(|| format!("the record at {} cannot be understood", unfolded.end))?;
-            rest = &rest[RECORD + record.batch.len()..];
-            unfolded.batches.push(batch);
-            unfolded.end = record.next;
+impl Unfolded {
+    /// Says that all up to a position is folded.
+    pub(super) fn nothing(folded: u64) -> Self {
+        Self { batches: Vec::new(), end: folded, damage: None }
+    }
+}
+
+/// What is wrong with a journal that no append that did not complete can have left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Damage {
+    what: What,
+    /// How many whole records are lost with it: nothing is folded out of order.
+    lost: usize,
+    /// Whether it was on the disk: then it was changed there, and not lost in a power cut.
+    was_synced: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Header,
+    /// The record at this place in the file.
+    Record(usize),
+    /// The same, with a right checksum.
+    Batch(usize),
+    /// The journal begins behind what the database has.
+    OlderDatabase,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.what {
+            What::Header => f.write_str("its header is damaged")?,
+            What::Record(place) => write!(f, "the record at byte {place} is damaged")?,
+            What::Batch(place) => write!(f, "the record at byte {place} cannot be decoded")?,
+            What::OlderDatabase => f.write_str("it belongs to a later state of the database")?,
         }
+        match self.lost {
+            0 => {}
+            1 => f.write_str(", and 1 whole record cannot be applied")?,
+            lost => write!(f, ", and {lost} whole records cannot be applied")?,
+        }
+        if self.was_synced {
+            f.write_str("; it was intact when it was synced to the disk")?;
+        }
+        Ok(())
     }
-    // Records that come later and were written when what is missing was on the disk already.
-    let first = place(unfolded.end.max(base)).unwrap_or(usize::MAX);
-    let rest = bytes.get(first..).unwrap_or_default();
-    let is_damaged = (0..rest.len()).any(|at| {
-        let position = unfolded.end.max(base) + at as u64;
-        record(&rest[at..], position).is_some_and(|record| record.synced > unfolded.end)
+}
+
+/// Reads what comes after a position, up to the first record that is not whole. What an append left that did not
+/// complete is left out.
+pub(super) fn unfolded(bytes: &[u8], folded: u64) -> Result<Unfolded, LaterVersion> {
+    let mut unfolded = Unfolded::nothing(folded);
+    let header = read_header(bytes)?;
+    let first = match header {
+        // A later state of the database is a base behind it.
+        Header::Base(base) if base > folded => {
+            let later = Later::find(bytes, HEADER, base);
+            // If nothing of it was synced, a power cut may have taken commits from the database.
+            unfolded.damage = later
+                .filter(|later| later.synced > folded)
+                .map(|later| later.damage(What::OlderDatabase, true));
+            return Ok(unfolded);
+        }
+        Header::Base(base) => usize::try_from(folded - base).ok().and_then(|place| place.checked_add(HEADER)),
+        // A record says by its checksum which position it has.
+        Header::Missing | Header::Damaged => {
+            (0..bytes.len()).find(|place| record(&bytes[*place..], folded).is_some())
+        }
+    };
+    let mut place = first.unwrap_or(bytes.len());
+    while let Some(record) = record(bytes.get(place..).unwrap_or_default(), unfolded.end) {
+        let Some(batch) = decode_batch(record.batch) else { break };
+        unfolded.batches.push(batch);
+        unfolded.end += record.size as u64;
+        place += record.size;
+    }
+    unfolded.damage = damage_at(bytes, place, unfolded.end);
+    let lacks_header = match header {
+        Header::Base(_) => false,
+        // A journal that is emptied loses its header first, when all of it is folded.
+        Header::Missing => !unfolded.batches.is_empty(),
+        Header::Damaged => true,
+    };
+    if lacks_header {
+        let damage = Damage { what: What::Header, lost: 0, was_synced: false };
+        unfolded.damage.get_or_insert(damage);
+    }
+    Ok(unfolded)
+}
+
+/// Says what is damaged in a journal of which nothing else is known.
+pub(super) fn damage_of(bytes: &[u8]) -> Option<Damage> {
+    let Ok(Header::Base(base)) = read_header(bytes) else {
+        return Some(Damage { what: What::Header, lost: 0, was_synced: false });
+    };
+    let (mut place, mut position) = (HEADER, base);
+    loop {
+        let rest = bytes.get(place..).unwrap_or_default();
+        let size = match record(rest, position) {
+            Some(record) => decode_batch(record.batch).map(|_| record.size),
+            // Commits of the database leave zeros before the next record.
+            None => {
+                let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+                (1..=zeros).find(|zeros| record(&rest[*zeros..], position + *zeros as u64).is_some())
+            }
+        };
+        let Some(size) = size else { return damage_at(bytes, place, position) };
+        position += size as u64;
+        place += size;
+    }
+}
+
+/// Says whether the bytes at a place, which are no whole record that can be decoded, are damaged.
+fn damage_at(bytes: &[u8], place: usize, position: u64) -> Option<Damage> {
+    let rest = bytes.get(place..).unwrap_or_default();
+    if record(rest, position).is_some() {
+        let later = Later::find(bytes, place, position)?;
+        return Some(later.damage(What::Batch(place), false));
+    }
+    match Later::find(bytes, place, position) {
+        // A power cut took a commit from the database: what came after it was not synced, and goes too.
+        Some(later) if later.synced <= position && later.follows_zeros => None,
+        Some(later) => Some(later.damage(What::Record(place), later.synced > position)),
+        None if may_be_torn(rest, position) => None,
+        None => Some(Damage { what: What::Record(place), lost: 0, was_synced: false }),
+    }
+}
+
+/// Whole records at or behind a place.
+struct Later {
+    /// Whether there are only zeros before the first one.
+    follows_zeros: bool,
+    count: usize,
+    /// How far the journal was synced when they were written.
+    synced: u64,
+}
+
+impl Later {
+    /// Looks for records behind a place that has a position.
+    fn find(bytes: &[u8], from: usize, position: u64) -> Option<Self> {
+        let end = bytes.iter().rposition(|byte| *byte != 0)?;
+        let mut found: Option<Self> = None;
+        let mut place = from;
+        while place <= end {
+            let Some(record) = record(&bytes[place..], position.saturating_add((place - from) as u64)) else {
+                place += 1;
+                continue;
+            };
+            let later = found.get_or_insert_with(|| {
+                let follows_zeros = bytes[from..place].iter().all(|byte| *byte == 0);
+                Self { follows_zeros, count: 0, synced: 0 }
+            });
+            later.count += 1;
+            later.synced = later.synced.max(record.synced);
+            place += record.size;
+        }
+        found
+    }
+
+    fn damage(&self, what: What, was_synced: bool) -> Damage {
+        Damage { what, lost: self.count, was_synced }
+    }
+}
+
+/// Whether the bytes behind the last whole record may be those of an append that did not complete, or are zeros.
+fn may_be_torn(bytes: &[u8], position: u64) -> bool {
+    let Some(last) = bytes.iter().rposition(|byte| *byte != 0) else { return true };
+    let written = &bytes[..=last];
+    let mut length = [0; 4];
+    let known = written.len().min(length.len());
+    length[..known].copy_from_slice(&written[..known]);
+    let length = u32::from_le_bytes(length);
+    // All of it is there if another length makes it a record.
+    let is_whole = written.len().checked_sub(RECORD).is_some_and(|length| {
+        u32::try_from(length).is_ok_and(|length| checksum(written, length, position) == u32_at(written, 4))
     });
-    match is_damaged {
-        false => Ok(unfolded),
-        true if base > folded => Err(format!(
-            "it goes on from {base}, and the database ends at {folded}: they do not belong together"
-        )),
-        true => Err(format!("the record at {} is damaged, and others come after it", unfolded.end)),
-    }
+    (1..=LONGEST).contains(&length) && !is_whole && (written.len() as u64) < RECORD as u64 + u64::from(length)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -135,9 +324,9 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("there are enough"))
 }
 
-/// The checksum of a record at a position.
-fn checksum(record: &[u8], position: u64) -> u32 {
-    Checksum::default().add(&position.to_le_bytes()).add(&record[..4]).add(&record[8..]).0
+/// The checksum of a record of this length at a position.
+fn checksum(record: &[u8], length: u32, position: u64) -> u32 {
+    Checksum::default().add(&position.to_le_bytes()).add(&length.to_le_bytes()).add(&record[8..]).0
 }
 
 /// CRC-32, eight bytes at a time.
@@ -286,7 +475,7 @@ fn decode_batch(bytes: &[u8]) -> Option<Batch> {
     for _ in 0..count {
         writes.push(input.write()?);
     }
-    input.0.is_empty().then_some(Batch { writes, durable: false })
+    matches!(input.0, [] | [END]).then_some(Batch { writes, durable: false })
 }
 
 /// What is left of a batch to decode.

@@ -10,7 +10,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::journal::{self, HEADER, RECORD};
+use super::damaged;
+use super::journal::{self, HEADER, Header, RECORD};
 use crate::{ErrorKind, Options, StoreError};
 
 /// How long to wait for another process that has the journal: one that reads has it for a moment.
@@ -32,6 +33,7 @@ pub(super) fn path_of(database: &Path) -> PathBuf {
 /// The journal, held by one process.
 pub(super) struct JournalFile {
     file: Arc<File>,
+    database: PathBuf,
     path: PathBuf,
     base: u64,
     end: u64,
@@ -59,17 +61,15 @@ impl JournalFile {
                 let length = file.metadata()?.len();
                 if length == 0 {
                     // Its name must be on the disk before it keeps anything that outlives a power cut.
-                    let dir =
-                        path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                    File::open(dir)?.sync_all()?;
+                    sync_dir(&path)?;
                 }
                 let (is_full, fails_append) =
                     (Arc::clone(&options.is_full), Arc::clone(&options.fails_append));
-                return Ok(Self { is_full, fails_append, ..Self::new(file, path, length) });
+                return Ok(Self { is_full, fails_append, ..Self::new(file, database, length) });
             }
             if begun.elapsed() > PATIENCE {
                 let message = format!("{}: another process writes to the database", path.display());
-                return Err(StoreError::new(ErrorKind::Io, message));
+                return Err(StoreError::new(ErrorKind::Busy, message));
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -84,14 +84,15 @@ impl JournalFile {
         };
         let Some(file) = file else { return Ok(None) };
         let length = file.metadata()?.len();
-        Ok(Some(Self::new(file, path, length)))
+        Ok(Some(Self::new(file, database, length)))
     }
 
-    fn new(file: File, path: PathBuf, length: u64) -> Self {
+    fn new(file: File, database: &Path, length: u64) -> Self {
         let file = Arc::new(file);
         Self {
             file,
-            path,
+            database: database.to_owned(),
+            path: path_of(database),
             base: 0,
             end: 0,
             length,
@@ -193,6 +194,25 @@ impl JournalFile {
         Ok(())
     }
 
+    /// Keeps the file under another name, because it is damaged, and begins an empty one. Returns the name.
+    pub(super) fn set_aside(&mut self) -> Result<PathBuf, StoreError> {
+        let set_aside = damaged::keep(&self.database).and_then(|kept| {
+            let file = lock(&self.path, true)?.ok_or_else(|| {
+                io::Error::new(io::ErrorKind::WouldBlock, "another process has just made one")
+            })?;
+            sync_dir(&self.path)?;
+            Ok((kept, file))
+        });
+        let (kept, file) = set_aside.map_err(|error| {
+            let failed = failed(&self.path, &error);
+            let message =
+                format!("the damaged journal cannot be kept under another name: {}", failed.message);
+            StoreError { message, ..failed }
+        })?;
+        (self.file, self.length, self.written, self.has_header) = (Arc::new(file), 0, 0, false);
+        Ok(kept)
+    }
+
     /// Deletes the file.
     pub(super) fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
@@ -202,7 +222,7 @@ impl JournalFile {
 /// What a journal that another process may write to has after a position.
 pub(super) fn look(database: &Path, folded: u64) -> Result<journal::Unfolded, StoreError> {
     let path = path_of(database);
-    let nothing = journal::Unfolded { batches: Vec::new(), end: folded };
+    let nothing = journal::Unfolded::nothing(folded);
     let file = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(nothing),
         file => file.map_err(|error| failed(&path, &error))?,
@@ -210,7 +230,7 @@ pub(super) fn look(database: &Path, folded: u64) -> Result<journal::Unfolded, St
     // There is nothing most of the time, which is seen without reading all.
     let mut header = [0; HEADER];
     let is_read = file.read_exact_at(&mut header, 0).is_ok();
-    if is_read && let Ok(Some(base)) = journal::base(&header) {
+    if is_read && let Ok(Header::Base(base)) = journal::read_header(&header) {
         let mut next = [0; RECORD];
         let at = folded.saturating_sub(base).saturating_add(HEADER as u64);
         if file.read_exact_at(&mut next, at).is_err() || !journal::may_begin(&next) {
@@ -223,13 +243,14 @@ pub(super) fn look(database: &Path, folded: u64) -> Result<journal::Unfolded, St
 fn unfolded(mut file: &File, path: &Path, folded: u64) -> Result<journal::Unfolded, StoreError> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
-    journal::unfolded(&bytes, folded).map_err(|damage| {
-        let message = format!(
-            "the journal {} cannot be read: {damage}; if it is moved away, the last changes are lost and the rest is there",
-            path.display()
-        );
-        StoreError::new(ErrorKind::Format, message)
-    })
+    journal::unfolded(&bytes, folded)
+        .map_err(|later| StoreError::new(ErrorKind::Newer, format!("{}: {later}", path.display())))
+}
+
+/// Sees to it that the name of a file outlives a power cut.
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
 }
 
 /// Opens and locks the file that has this path; `None` if another process has it.
@@ -252,7 +273,7 @@ fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     }
 }
 
-fn failed(path: &Path, error: &io::Error) -> StoreError {
+pub(super) fn failed(path: &Path, error: &io::Error) -> StoreError {
     let kind = io::Error::from(error.kind());
     StoreError { message: format!("{}: {error}", path.display()), ..kind.into() }
 }

@@ -108,6 +108,8 @@ proptest! {
     #[test]
     fn what_is_encoded_is_decoded_from_each_record_on(batches in batches(), zeros in 0..100_usize) {
         let (mut bytes, positions) = journal(&batches, 0);
+        let sizes = batches.iter().map(|batch| crate::check::size(batch) + RECORD);
+        prop_assert!(bytes.len() <= HEADER + sizes.sum::<usize>(), "the size of a batch is no limit of its record");
         bytes.resize(bytes.len() + zeros, 0);
         for (n, position) in positions.iter().enumerate() {
             let unfolded = unfolded(&bytes, *position).unwrap();
@@ -125,105 +127,246 @@ proptest! {
         let (bytes, positions) = journal(&batches, 0);
         let zeros = zeros.unwrap_or(0);
         for cut in HEADER..=bytes.len() {
-            // A file system may leave zeros in place of what was cut, and some of what was cut was zero.
-            let kept = bytes[cut..].iter().take(zeros).take_while(|byte| **byte == 0).count();
-            let whole = positions.iter().filter(|position| place_of(**position) <= cut + kept).count() - 1;
+            let whole = positions.iter().filter(|position| place_of(**position) <= cut).count() - 1;
+            // A file system may leave zeros in place of what was cut.
             let mut bytes = bytes[..cut].to_vec();
             bytes.resize(cut + zeros, 0);
             let found = unfolded(&bytes, BASE).unwrap();
             prop_assert_eq!(&found.batches, &batches[..whole]);
             prop_assert_eq!(found.end, positions[whole]);
+            prop_assert_eq!(found.damage, None);
         }
     }
 
     #[test]
-    fn damage_is_found_where_a_later_record_says_that_it_was_synced(
+    fn a_changed_bit_is_damage_at_its_record_and_loses_the_records_behind_it(
         batches in batches(),
+        synced in any::<prop::sample::Index>(),
         at in any::<prop::sample::Index>(),
         bit in 0..8_u32,
     ) {
-        prop_assume!(batches.len() >= 2);
-        let synced = batches.len() - 1;
+        prop_assume!(!batches.is_empty());
+        let synced = synced.index(batches.len());
         let (mut bytes, positions) = journal(&batches, synced);
-        let damaged = HEADER + at.index(bytes.len() - HEADER);
-        bytes[damaged] ^= 1 << bit;
-        let is_synced = damaged < place_of(positions[synced]);
-        match unfolded(&bytes, BASE) {
-            Err(error) => {
-                prop_assert!(is_synced, "{error}");
-                prop_assert!(error.contains("damaged"), "{error}");
-            }
-            Ok(unfolded) => {
-                // The last record is the one that could be torn.
-                prop_assert!(!is_synced);
-                prop_assert_eq!(&unfolded.batches, &batches[..synced]);
-            }
-        }
+        let place = HEADER + at.index(bytes.len() - HEADER);
+        bytes[place] ^= 1 << bit;
+        let damaged = positions.iter().rposition(|position| place_of(*position) <= place).unwrap();
+        bytes.resize(bytes.len() + 100, 0);
+        let found = unfolded(&bytes, BASE).unwrap();
+        prop_assert_eq!(&found.batches, &batches[..damaged]);
+        prop_assert_eq!(found.end, positions[damaged]);
+        let was_synced = damaged < synced;
+        let (lost, place) = (batches.len() - damaged - 1, place_of(positions[damaged]));
+        let damage = Damage { what: What::Record(place), lost, was_synced };
+        prop_assert_eq!(found.damage, Some(damage.clone()));
+        prop_assert_eq!(damage_of(&bytes), Some(damage));
         // What is folded does not matter any more.
-        if is_synced {
-            prop_assert_eq!(unfolded(&bytes, positions[synced]).unwrap().batches, &batches[synced..]);
-        }
+        let found = unfolded(&bytes, positions[damaged + 1]).unwrap();
+        prop_assert_eq!(found.batches, &batches[damaged + 1..]);
+        prop_assert_eq!(found.damage, None);
     }
 
     #[test]
-    fn garbage_is_refused_or_read_as_nothing(garbage in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn garbage_is_never_decoded_and_never_panics(garbage in prop::collection::vec(any::<u8>(), 1..300)) {
         let behind_a_header = [&header(BASE)[..], &garbage].concat();
         prop_assert_eq!(unfolded(&behind_a_header, BASE).unwrap().batches, vec![]);
         if let Ok(unfolded) = unfolded(&garbage, BASE) {
-            prop_assert_eq!(unfolded, Unfolded { batches: vec![], end: BASE });
+            prop_assert_eq!((unfolded.batches, unfolded.end), (vec![], BASE));
         }
-        // A record that is whole and makes no sense is not left out.
-        let mut record = Vec::new();
-        record.extend(u32::try_from(garbage.len()).unwrap().to_le_bytes());
-        record.extend([0; RECORD - 4]);
-        record.extend(&garbage);
-        let sum = checksum(&record, BASE);
-        record[4..8].copy_from_slice(&sum.to_le_bytes());
-        let bytes = [&header(BASE)[..], &record].concat();
-        if let Ok(unfolded) = unfolded(&bytes, BASE) {
-            prop_assert_eq!(unfolded.batches.len(), usize::from(!garbage.is_empty()));
+        // A record that is whole and cannot be decoded is damage.
+        let bytes = [&header(BASE)[..], &whole_record(&garbage, BASE)].concat();
+        let found = unfolded(&bytes, BASE).unwrap();
+        let damage = Damage { what: What::Batch(HEADER), lost: 1, was_synced: false };
+        let is_decoded = found.batches.len() == 1;
+        prop_assert_eq!(found.damage, (!is_decoded).then_some(damage));
+    }
+}
+
+fn whole_record(batch: &[u8], position: u64) -> Vec<u8> {
+    let length = u32::try_from(batch.len()).unwrap();
+    let mut record = length.to_le_bytes().to_vec();
+    record.extend([0; 4]);
+    record.extend(BASE.to_le_bytes());
+    record.extend(batch);
+    let sum = checksum(&record, length, position);
+    record[4..8].copy_from_slice(&sum.to_le_bytes());
+    record
+}
+
+fn a_session() -> Batch {
+    let row = SessionRow {
+        id: "s".into(),
+        agent: String::new(),
+        agent_session: None,
+        cwd: "/".into(),
+        title: None,
+        parent: None,
+        created_at: 0,
+        active_at: 0,
+        archived: false,
+        busy: false,
+        data: String::new(),
+    };
+    Batch { writes: vec![Write::Session(row)], durable: false }
+}
+
+/// Damage to the record that begins at a place.
+fn record_damage(place: usize, lost: usize) -> Damage {
+    Damage { what: What::Record(place), lost, was_synced: false }
+}
+
+#[test]
+fn every_byte_of_every_record_is_protected() {
+    // The last one ends with many zeros.
+    let batches = [an_append(), an_append(), a_session()];
+    let (bytes, positions) = journal(&batches, 0);
+    for place in HEADER..bytes.len() {
+        let damaged = positions.iter().rposition(|position| place_of(*position) <= place).unwrap();
+        for bit in 0..8 {
+            let mut bytes = bytes.clone();
+            bytes[place] ^= 1 << bit;
+            let found = unfolded(&bytes, BASE).unwrap();
+            assert_eq!(found.batches, batches[..damaged], "bit {bit} of byte {place}");
+            let damage = record_damage(place_of(positions[damaged]), 2 - damaged);
+            assert_eq!(found.damage, Some(damage), "bit {bit} of byte {place}");
         }
     }
+}
+
+#[test]
+fn bytes_in_place_of_a_record_are_damage_whatever_they_are() {
+    let batches = vec![an_append(); 3];
+    let (bytes, positions) = journal(&batches, 0);
+    for (n, lost) in [(0, 2), (1, 1), (2, 0)] {
+        let record = place_of(positions[n])..place_of(positions[n + 1]);
+        for fill in [1, 0x20, 0xff] {
+            let mut bytes = bytes.clone();
+            bytes[record.clone()].fill(fill);
+            let found = unfolded(&bytes, BASE).unwrap();
+            let damage = record_damage(record.start, lost);
+            assert_eq!((found.end, found.damage), (positions[n], Some(damage)), "{fill} in {n}");
+        }
+        // A part that is zero, as a lost sector leaves it.
+        let mut bytes = bytes.clone();
+        bytes[record.start + 4..record.end - 1].fill(0);
+        let found = unfolded(&bytes, BASE).unwrap();
+        assert_eq!((found.end, found.damage), (positions[n], Some(record_damage(record.start, lost))));
+    }
+}
+
+#[test]
+fn bytes_behind_the_last_record_that_no_append_leaves_are_damage() {
+    let (bytes, positions) = journal(&[an_append()], 0);
+    let end = place_of(positions[1]);
+    for place in [end + 4, end + 50, end + 5000] {
+        let mut bytes = bytes.clone();
+        bytes.resize(end + 10_000, 0);
+        bytes[place] = 1;
+        let found = unfolded(&bytes, BASE).unwrap();
+        assert_eq!((found.end, found.damage), (positions[1], Some(record_damage(end, 0))));
+    }
+}
+
+#[test]
+fn a_commit_that_a_power_cut_took_ends_the_journal_and_is_no_damage() {
+    for gap in [1, 2, 40] {
+        let mut bytes = header(BASE).to_vec();
+        let position = encode(&an_append(), BASE, BASE, &mut bytes);
+        bytes.resize(bytes.len() + gap, 0);
+        let after = position + gap as u64;
+        let next = encode(&an_append(), after, BASE, &mut bytes);
+        let synced_later = encode(&an_append(), next, position, &mut bytes);
+        let found = unfolded(&bytes, BASE).unwrap();
+        assert_eq!((found.batches.len(), found.end, found.damage), (1, position, None));
+        assert_eq!(unfolded(&bytes, after).unwrap().batches.len(), 2);
+        assert_eq!(damage_of(&bytes), None);
+        // What was synced behind it says that the commit was on the disk.
+        encode(&an_append(), synced_later, after, &mut bytes);
+        let damage = unfolded(&bytes, BASE).unwrap().damage;
+        let expected = Damage { what: What::Record(place_of(position)), lost: 3, was_synced: true };
+        assert_eq!(damage, Some(expected));
+    }
+}
+
+#[test]
+fn a_journal_of_version_1_is_read() {
+    let batches = [an_append(), a_session()];
+    let mut bytes = header(BASE).to_vec();
+    bytes[7] = 1;
+    let sum = Checksum::default().add(&bytes[..16]).0;
+    bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+    let mut position = BASE;
+    for batch in &batches {
+        let mut encoded = Vec::new();
+        encode_batch(batch, &mut encoded);
+        let record = whole_record(&encoded, position);
+        position += record.len() as u64;
+        bytes.extend(record);
+    }
+    let whole = Unfolded { batches: batches.to_vec(), end: position, damage: None };
+    assert_eq!(unfolded(&bytes, BASE), Ok(whole));
+    let first = place_of(BASE + RECORD as u64);
+    bytes[first] ^= 1;
+    assert_eq!(unfolded(&bytes, BASE).unwrap().damage, Some(record_damage(HEADER, 1)));
 }
 
 #[test]
 fn a_journal_without_header_has_nothing() {
     for bytes in [vec![], vec![0; 5], vec![0; 5000]] {
-        assert_eq!(unfolded(&bytes, BASE), Ok(Unfolded { batches: vec![], end: BASE }));
+        assert_eq!(unfolded(&bytes, BASE), Ok(Unfolded::nothing(BASE)));
     }
 }
 
 #[test]
-fn a_damaged_header_and_a_later_version_are_said() {
-    let (bytes, _) = journal(&[an_append()], 0);
+fn a_damaged_header_is_reported_and_the_records_are_found_without_it() {
+    let batches = [an_append(), a_session()];
+    let (bytes, positions) = journal(&batches, 0);
+    let damage = Some(Damage { what: What::Header, lost: 0, was_synced: false });
     for at in 0..HEADER {
         let mut bytes = bytes.clone();
         bytes[at] ^= 1;
-        let error = unfolded(&bytes, BASE).unwrap_err();
-        assert!(error.contains("header"), "{error}");
+        for folded in 0..2 {
+            let found = unfolded(&bytes, positions[folded]).unwrap();
+            let (batches, end) = (batches[folded..].to_vec(), positions[2]);
+            assert_eq!(found, Unfolded { batches, end, damage: damage.clone() });
+        }
+        assert_eq!(damage_of(&bytes), damage);
     }
-    let mut later = bytes.clone();
-    later[7] = VERSION + 1;
-    let sum = Checksum::default().add(&later[..16]).0;
-    later[16..20].copy_from_slice(&sum.to_le_bytes());
-    assert!(unfolded(&later, BASE).unwrap_err().contains("version 2"));
-    assert!(unfolded(&bytes[..7], BASE).is_err());
+    let mut zeros = bytes.clone();
+    zeros[..HEADER].fill(0);
+    assert_eq!(
+        unfolded(&zeros, BASE).unwrap(),
+        Unfolded { batches: batches.to_vec(), end: positions[2], damage: damage.clone() }
+    );
+    // It is emptied when all is folded.
+    assert_eq!(unfolded(&zeros, positions[2]), Ok(Unfolded::nothing(positions[2])));
+    assert_eq!(unfolded(&bytes[..7], BASE).unwrap().damage, damage);
 }
 
 #[test]
-fn a_journal_of_an_earlier_database_is_ignored_and_one_of_a_later_state_is_refused() {
+fn a_later_version_is_no_damage() {
+    let (mut later, _) = journal(&[an_append()], 0);
+    later[7] = VERSION + 1;
+    let sum = Checksum::default().add(&later[..16]).0;
+    later[16..20].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(unfolded(&later, BASE), Err(LaterVersion(VERSION + 1)));
+}
+
+#[test]
+fn a_journal_of_an_earlier_database_is_ignored_and_one_of_a_later_state_is_damage() {
     let batches = vec![an_append(); 3];
     let (bytes, positions) = journal(&batches, 1);
     let end = *positions.last().unwrap();
     // The database is newer than all of it.
-    assert_eq!(unfolded(&bytes, end + 1000).unwrap().batches, []);
+    assert_eq!(unfolded(&bytes, end + 1000), Ok(Unfolded::nothing(end + 1000)));
     // The database is older: what comes before the journal is missing.
-    let error = unfolded(&bytes, BASE - 10).unwrap_err();
-    assert!(error.contains("do not belong together"), "{error}");
+    let found = unfolded(&bytes, BASE - 10).unwrap();
+    let damage = Damage { what: What::OlderDatabase, lost: 3, was_synced: true };
+    assert_eq!(found, Unfolded { damage: Some(damage), ..Unfolded::nothing(BASE - 10) });
     // After a power cut there may be such a journal, of which nothing was promised.
     let mut bytes = header(BASE).to_vec();
     encode(&an_append(), BASE, BASE - 20, &mut bytes);
-    assert_eq!(unfolded(&bytes, BASE - 10).unwrap(), Unfolded { batches: vec![], end: BASE - 10 });
+    assert_eq!(unfolded(&bytes, BASE - 10), Ok(Unfolded::nothing(BASE - 10)));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 mod apply;
 mod cache;
 mod content;
+mod copy;
+mod damaged;
 mod error;
 mod facts;
 mod journal;
@@ -18,10 +20,11 @@ mod words;
 mod writer;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -42,7 +45,8 @@ use crate::{
 /// that was done before it. A batch that need not be durable may be done before a durable one that came earlier.
 ///
 /// One process writes at a time. Others may read: they see all that is done as well. If the one that wrote was killed,
-/// who reads folds what it left.
+/// who reads folds what it left. If what it left is damaged, all before the damage is folded, and the journal is kept:
+/// [`damaged_journals`](SqliteStore::damaged_journals) says why.
 ///
 /// Closing or dropping the store writes what was handed in, and waits for that. A store that is closed can be read.
 pub struct SqliteStore {
@@ -62,6 +66,8 @@ struct Handle {
 pub struct Options {
     /// How many pages of 4 KiB the database may have: a full disk is hard to come by.
     pub max_pages: Option<u32>,
+    /// How long to wait for another process that has the write lock of the database.
+    pub lock_patience: Option<Duration>,
     /// Whether all batches go to the database at once.
     pub no_journal: bool,
     /// While this is set, nothing can be written, as if the disk were full.
@@ -120,6 +126,26 @@ impl SqliteStore {
             let said = check.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
             Ok(said.into_iter().filter(|line| line != "ok").collect())
         })
+    }
+
+    /// What is wrong with journals of a database that were damaged when it was opened, and are kept: an error of kind
+    /// [`DamagedJournal`](ErrorKind::DamagedJournal) for each file.
+    pub fn damaged_journals(path: &Path) -> Result<Vec<StoreError>, StoreError> {
+        damaged::all(path)
+    }
+
+    /// All files that a database at this path can have: nobody but the store may write to them.
+    pub fn files(path: &Path) -> Vec<PathBuf> {
+        let beside = |end: &str| {
+            let mut path = path.as_os_str().to_owned();
+            path.push(end);
+            path.into()
+        };
+        let mut files: Vec<_> =
+            ["", "-wal", "-shm", ".journal", ".rejected"].into_iter().map(beside).collect();
+        files.push(rejected::next_of(&rejected::path_of(path)));
+        files.extend(damaged::paths_of(path));
+        files
     }
 
     #[doc(hidden)]

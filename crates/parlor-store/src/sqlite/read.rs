@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::journal::Unfolded;
 use super::journal_file::{self, JournalFile};
 use super::writer::Writer;
 use super::{content, schema, shared};
@@ -61,15 +62,15 @@ impl Readers {
             match done {
                 Some(done) if folded >= done => return Ok(()),
                 Some(_) => {}
-                None => match journal_file::look(&self.path, folded) {
-                    Ok(unfolded) if unfolded.batches.is_empty() => return Ok(()),
-                    Ok(unfolded) => done = Some(unfolded.end),
-                    Err(error) => {
-                        // It may just be emptied.
+                None => match journal_file::look(&self.path, folded)? {
+                    Unfolded { damage: Some(damage), .. } => {
+                        // Somebody may just be writing to it.
                         if damaged_since.get_or_insert_with(Instant::now).elapsed() > MOMENT {
-                            return Err(error);
+                            return Err(StoreError::new(ErrorKind::DamagedJournal, damage.to_string()));
                         }
                     }
+                    Unfolded { batches, .. } if batches.is_empty() => return Ok(()),
+                    Unfolded { end, .. } => done = Some(end),
                 },
             }
             if let Some(mut journal) = JournalFile::try_open(&self.path)? {
@@ -77,7 +78,7 @@ impl Readers {
             }
             if begun.elapsed() > PATIENCE {
                 let message = "another process has not moved its journal to the database";
-                return Err(StoreError::new(ErrorKind::Io, message));
+                return Err(StoreError::new(ErrorKind::Busy, message));
             }
             thread::sleep(Duration::from_millis(2));
         }

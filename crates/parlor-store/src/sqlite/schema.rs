@@ -17,7 +17,7 @@ const APPLICATION: i64 = 0x7072_6c72;
 const SECURE: usize = 3;
 
 /// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many pages the log has, about, when they are moved to the database: 8 MiB.
 pub(super) const CHECKPOINT_PAGES: usize = 2048;
@@ -108,19 +108,21 @@ fn open(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
 
 /// The format version of a database that is ours, or is empty.
 fn check(conn: &Connection) -> Result<usize, StoreError> {
-    let format = |message| Err(StoreError::new(ErrorKind::Format, message));
     let application: i64 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let empty: bool = conn.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
     if application != APPLICATION && !(application == 0 && empty) {
-        return format("the file is a database of another program".to_owned());
+        return Err(StoreError::new(ErrorKind::Format, "the file is a database of another program"));
     }
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     match usize::try_from(version) {
         Ok(version) if version <= MIGRATIONS.len() => Ok(version),
-        Ok(_) | Err(_) => format(format!(
-            "the database has format version {version}, and this program knows versions up to {}",
-            MIGRATIONS.len()
-        )),
+        Ok(_) | Err(_) => {
+            let latest = MIGRATIONS.len();
+            let message = format!(
+                "the database has format version {version}, and this program knows versions up to {latest}"
+            );
+            Err(StoreError::new(ErrorKind::Newer, message))
+        }
     }
 }
 

@@ -37,7 +37,7 @@ const GROUP_BATCHES: usize = 256;
 const GROUP_BYTES: usize = 8 << 20;
 
 /// Larger batches go to the database at once: to write them twice costs more than a commit.
-const LARGEST: usize = 256 << 10;
+const LARGEST: usize = journal::LONGEST as usize;
 
 /// How many groups somebody who writes appends for others, before the store's thread goes on.
 const MOST_ROUNDS: usize = 16;
@@ -45,6 +45,9 @@ const MOST_ROUNDS: usize = 16;
 /// How long a batch is in the journal before it is folded, and how many bytes are folded at once.
 const FOLD_AFTER: Duration = Duration::from_millis(100);
 const FOLD_BYTES: usize = 1 << 20;
+
+/// How many bytes of memory stay for the records of the next batches.
+const KEPT_RECORDS: usize = 1 << 20;
 
 /// When folding failed, how long until it is tried again without being asked.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -298,7 +301,14 @@ impl Shared {
         for job in group.iter().filter(|job| !job.batch.writes.is_empty()) {
             position = journal::encode(&job.batch, position, synced, &mut appender.records);
         }
-        if appender.records.is_empty() { Ok(()) } else { appender.journal.append(&appender.records) }
+        if appender.records.is_empty() {
+            return Ok(());
+        }
+        let appended = appender.journal.append(&appender.records);
+        if appender.records.capacity() > KEPT_RECORDS {
+            appender.records = Vec::new();
+        }
+        appended
     }
 
     /// Writes batches to the database, after all that is in the journal, and reports them.
@@ -724,13 +734,22 @@ impl Drop for Backlog<'_> {
     }
 }
 
-/// Folds what another process left in the journal, and empties it. Returns the position up to which all is folded.
+/// Folds what another process left in the journal, and empties it. A damaged one is kept under another name, and what
+/// is before the damage is folded. Returns the position up to which all is folded.
 pub(super) fn fold_left(writer: &mut Writer, journal: &mut JournalFile) -> Result<u64, StoreError> {
-    let journal::Unfolded { batches, end } = journal.unfolded(writer.folded()?)?;
+    let journal::Unfolded { batches, end, damage } = journal.unfolded(writer.folded()?)?;
     if !batches.is_empty() {
         writer.fold(&batches, end)?;
     }
     writer.sync()?;
+    if let Some(damage) = damage {
+        let (kept, folded) = (journal.set_aside()?, batches.len());
+        tracing::error!(
+            file = %kept.display(), folded,
+            "the journal of the last changes is damaged: {damage}; what comes before is in the database, the rest is \
+             lost, and the journal is kept: delete the file when nobody needs it"
+        );
+    }
     // Without the room for it, this is done before something is appended.
     let _ = journal.reset(end);
     Ok(end)

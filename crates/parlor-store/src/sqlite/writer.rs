@@ -1,7 +1,7 @@
 //! The one connection that writes to the database.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use rusqlite::Connection;
 
 use super::apply::{append_to, apply};
 use super::cache::Known;
-use super::schema::CHECKPOINT_PAGES;
-use super::{read, rejected};
+use super::schema::{CHECKPOINT_PAGES, PATIENCE};
+use super::{damaged, list, read, rejected};
 use crate::{Batch, ErrorKind, Options, StoreError, Write, check};
 
 /// The bytes of a page.
@@ -27,6 +27,9 @@ const LOG_MOST: u64 = 64 << 20;
 
 /// How long the writer waits for readers of an old state then.
 const LOG_PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long to wait for another process that had the write lock for longer than was waited for it.
+const LOCKED_PATIENCE: Duration = Duration::from_millis(20);
 
 /// How long what was replaced or deleted may still be in the log.
 const LOG_AGE: Duration = Duration::from_secs(1);
@@ -46,8 +49,7 @@ pub(super) struct Writer {
     /// Whether the last commit failed, so that a crash may still bring it back, until another one overwrites it.
     has_failed_commit: bool,
     log: PathBuf,
-    /// The file for batches that the database rejects.
-    rejected: PathBuf,
+    database: PathBuf,
     /// The length of the log at which the writer does something about it.
     log_limit: u64,
     /// About how many pages were put into the log since it was last moved to the database.
@@ -56,6 +58,10 @@ pub(super) struct Writer {
     replaced: Option<Instant>,
     /// How often in a row it could not be cut.
     missed: u32,
+    /// How long to wait for another process that has the write lock.
+    lock_patience: Duration,
+    /// The same, or less since it was waited for in vain: batches fail at once then, until the lock was free.
+    patience: Duration,
     /// Whether a test wants the disk to be full.
     is_full: Arc<AtomicBool>,
     /// Whether a test wants the next fold to panic.
@@ -77,11 +83,13 @@ impl Writer {
             full_sync: false,
             has_failed_commit: false,
             log: log.into(),
-            rejected: rejected::path_of(database),
+            database: database.to_owned(),
             log_limit,
             logged: 0,
             replaced,
             missed: 0,
+            lock_patience: options.lock_patience.unwrap_or(PATIENCE),
+            patience: options.lock_patience.unwrap_or(PATIENCE),
             is_full: Arc::clone(&options.is_full),
             panics: Arc::clone(&options.panics),
         }
@@ -102,7 +110,8 @@ impl Writer {
         self.set_full_sync(false)?;
         let folded = self.begin_with(batches).and_then(|rejected| {
             self.set_folded(end)?;
-            rejected::append(&self.rejected, rejected.iter().map(|(n, error)| (&batches[*n], error)))?;
+            let kept = self.without_deleted(batches, &rejected)?;
+            rejected::append(&rejected::path_of(&self.database), kept.into_iter())?;
             self.commit()?;
             Ok(rejected)
         });
@@ -110,11 +119,36 @@ impl Writer {
             self.undo();
         }
         for error in folded?.values() {
-            let file = self.rejected.display();
+            let file = rejected::path_of(&self.database);
+            let file = file.display();
             tracing::error!(%error, %file, "the database rejects a batch of the journal, which is set aside");
             self.is_foreign = true;
         }
         Ok(())
+    }
+
+    /// Rejected batches, but for those that write to a session that was deleted: their text must not stay.
+    fn without_deleted<'a>(
+        &self,
+        batches: &'a [Batch],
+        rejected: &'a Rejected,
+    ) -> Result<Vec<(&'a Batch, &'a StoreError)>, StoreError> {
+        let mut kept = Vec::new();
+        let mut made = HashSet::new();
+        for (n, error) in rejected {
+            let writes = &batches[*n].writes;
+            // A session that was rejected itself is not there either.
+            made.extend(
+                writes.iter().filter(|write| matches!(write, Write::Session(_))).map(check::session_of),
+            );
+            let sessions = writes.iter().map(check::session_of).filter(|session| !made.contains(session));
+            let are_there =
+                sessions.flatten().map(|session| Ok(list::session(&self.conn, session)?.is_some()));
+            if are_there.collect::<Result<Vec<_>, StoreError>>()?.iter().all(|is_there| *is_there) {
+                kept.push((&batches[*n], error));
+            }
+        }
+        Ok(kept)
     }
 
     /// Begins a transaction with batches, and returns those that the database rejects, which are not in it.
@@ -176,11 +210,8 @@ impl Writer {
     ) -> Result<T, StoreError> {
         // All that is changed stays in memory until it is undone.
         self.conn.pragma_update(None, "cache_spill", false)?;
-        // If another process has the lock, it was waited for already.
-        let usual = self.set_patience(Duration::ZERO)?;
         let result = self.begin_with(batches).and_then(|_| read(&self.conn));
         self.undo();
-        self.set_patience(usual)?;
         self.conn.pragma_update(None, "cache_spill", true)?;
         result
     }
@@ -225,7 +256,9 @@ impl Writer {
             .and_then(|()| self.transaction(batches, position + 1));
         match result {
             Ok(results) => (results, position + 1),
-            Err(error) if batches.len() == 1 => (vec![Err(error)], position),
+            Err(error) if batches.len() == 1 || error.kind == ErrorKind::Busy => {
+                (vec![Err(error); batches.len()], position)
+            }
             // One that needs less room, or makes some, must not fail because of its neighbours.
             Err(_) => {
                 let mut end = position;
@@ -296,7 +329,11 @@ impl Writer {
             // Someone panicked.
             self.undo();
         }
-        self.execute("BEGIN IMMEDIATE")?;
+        self.conn.busy_timeout(self.patience)?;
+        let begun = self.execute("BEGIN IMMEDIATE");
+        let is_locked = begun.as_ref().is_err_and(|error| error.kind == ErrorKind::Busy);
+        self.patience = if is_locked { LOCKED_PATIENCE } else { self.lock_patience };
+        begun?;
         let version = data_version(&self.conn)?;
         if version != self.data_version {
             self.known = Known::default();
@@ -324,7 +361,15 @@ impl Writer {
     }
 
     fn apply(&mut self, batch: &Batch) -> Result<(), StoreError> {
-        batch.writes.iter().try_for_each(|write| apply(&self.conn, &mut self.known, write))
+        for write in &batch.writes {
+            apply(&self.conn, &mut self.known, write)?;
+            if let Write::Delete { session } = write {
+                // If this cannot be done, the session stays.
+                rejected::forget(&rejected::path_of(&self.database), session)?;
+                damaged::forget(&self.database, session)?;
+            }
+        }
+        Ok(())
     }
 
     /// Applies batches that make sense. What is appended to one entry, by many of them, is appended at once.
@@ -416,17 +461,9 @@ impl Writer {
 
     /// Moves the log to the database and cuts it; `false` when readers kept it from being done for this long.
     fn checkpoint(&self, patience: Duration) -> Result<bool, StoreError> {
-        let usual = self.set_patience(patience)?;
-        let busy = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-        self.set_patience(usual)?;
-        Ok(!busy?)
-    }
-
-    /// Sets how long to wait for other processes, and says how long that was before.
-    fn set_patience(&self, patience: Duration) -> Result<Duration, StoreError> {
-        let usual = self.conn.query_row("PRAGMA busy_timeout", [], |row| row.get(0))?;
         self.conn.busy_timeout(patience)?;
-        Ok(Duration::from_millis(usual))
+        let busy = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
+        Ok(!busy)
     }
 
     fn execute(&self, sql: &str) -> Result<(), StoreError> {

@@ -172,3 +172,59 @@ pub(crate) fn a_copy_replaces_nothing(store: &dyn Store) {
     refused(store, vec![copy("old", "new", &[(10, 7), (11, 7)])]);
     assert_eq!(all(store, "new"), copied());
 }
+
+/// How many entries are copied at once, so that they are read and written in several parts.
+const MANY: u64 = 700;
+
+pub(crate) fn many_entries_are_copied_in_any_order(store: &dyn Store) {
+    write(store, vec![session("old")]);
+    let text = |n: u64| format!("text {n}");
+    write(store, (1..=MANY).map(|n| entry("old", n * 3, n * 3, &format!("h{n}"), &text(n))).collect());
+    let orders: [Vec<u64>; 4] = [
+        (1..=MANY).collect(),
+        (1..=MANY).rev().collect(),
+        // Back and forth, and some twice.
+        (1..=MANY).map(|n| n * 11 % MANY + 1).chain([5, 5, 6]).collect(),
+        (1..=MANY).filter(|n| n % 50 == 0).collect(),
+    ];
+    for (n, order) in orders.iter().enumerate() {
+        let id = n.to_string();
+        let copied = order.iter().zip(1..).map(|(from, to)| {
+            Copied { from: from * 3, to, head: (from % 10 == 0).then(|| format!("other {from}")) }
+        });
+        let writes = [Write::Copy { from: "old".into(), to: id.clone(), entries: copied.collect() }];
+        write(store, [session(&id)].into_iter().chain(writes).collect());
+        let expected = order.iter().zip(1..).map(|(from, to)| {
+            let head = if from % 10 == 0 { format!("other {from}") } else { format!("h{from}") };
+            row(to, to, &head, &text(*from), text(*from).len())
+        });
+        assert!(all(store, &id).into_iter().eq(expected), "order {n}");
+    }
+    // All of them are counted: what the others have stays when one goes.
+    write(store, vec![delete("old"), delete("0"), delete("1"), delete("3")]);
+    assert_eq!(one(store, "2", MANY + 2).content, text(5));
+    write(store, vec![append("2", 1, MANY * 9, "!"), append("2", MANY + 2, MANY * 9, "?")]);
+    assert_eq!(one(store, "2", MANY + 1).content, text(5));
+    assert_eq!(one(store, "2", MANY + 2).content, text(5) + "?");
+}
+
+pub(crate) fn entries_with_long_heads_are_copied(store: &dyn Store) {
+    let heads: Vec<_> = (0..40).map(|n| format!("{n} {}", "h".repeat(100_000))).collect();
+    write(store, vec![session("old"), session("new")]);
+    for (head, n) in heads.iter().zip(1..) {
+        write(store, vec![entry("old", n, n, head, "t")]);
+    }
+    write(store, vec![copy("old", "new", &(1..=40).map(|n| (n, n)).collect::<Vec<_>>())]);
+    assert!(all(store, "new").into_iter().map(|entry| entry.head).eq(heads));
+}
+
+pub(crate) fn many_copies_are_refused_for_one_of_them(store: &dyn Store) {
+    write(store, vec![session("old"), session("new"), entry("new", 333, 333, "h", "here")]);
+    write(store, (1..=MANY).filter(|n| *n != 444).map(|n| entry("old", n, n, "h", "t")).collect());
+    let pairs = |range: std::ops::RangeInclusive<u64>| range.map(|n| (n, n)).collect::<Vec<_>>();
+    refused(store, vec![copy("old", "new", &pairs(1..=443))]);
+    refused(store, vec![copy("old", "new", &pairs(400..=MANY))]);
+    assert_eq!(all(store, "new"), [row(333, 333, "h", "here", 0)]);
+    write(store, vec![copy("old", "new", &pairs(1..=332)), copy("old", "new", &pairs(334..=443))]);
+    assert_eq!(all(store, "new").len(), 443);
+}

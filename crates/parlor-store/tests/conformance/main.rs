@@ -80,6 +80,9 @@ suite! {
     }
     copies {
         a_copy_has_what_was_there,
+        many_entries_are_copied_in_any_order,
+        many_copies_are_refused_for_one_of_them,
+        entries_with_long_heads_are_copied,
         a_copy_may_have_another_head,
         what_is_appended_to_a_copy_stays_there,
         what_is_appended_to_the_original_stays_there,

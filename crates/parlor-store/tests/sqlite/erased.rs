@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use tempfile::tempdir;
 
 use super::common::{
-    append, copy, delete, entry, head, places, row, said, session, slot, snapshot, value, words, write,
+    append, copy, delete, entry, head, hold, places, row, said, session, slot, snapshot, value, words, write,
 };
 
 /// The files of a database that have these bytes.
@@ -202,4 +202,89 @@ fn nothing_stays_where_rows_were_moved_by_others_that_came_between() {
     assert_eq!(places(&store, "qsecret0x1y"), []);
     assert_eq!(terms(&path), [""; 0]);
     is_erased(&path, "secret");
+}
+
+/// Makes the database reject batches with `qbad` in a text.
+fn reject_bad(conn: &Connection) {
+    conn.execute_batch(
+        "CREATE TRIGGER broken BEFORE INSERT ON segments WHEN NEW.text LIKE '%qbad%'
+         BEGIN SELECT json('{'); END",
+    )
+    .unwrap();
+}
+
+#[test]
+fn rejected_batches_of_a_deleted_session_are_in_no_file() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    let ids = [r#""s""#, r#""s2""#, r#""t""#];
+    for id in ids {
+        write(&store, vec![session(id), entry(id, 1, 1, "h", "")]);
+        assert!(store.session(id).unwrap().is_some());
+    }
+    let held = hold(&path);
+    reject_bad(&held);
+    for (n, id) in ids.into_iter().enumerate() {
+        write(&store, vec![append(id, 1, 2, &format!("qbad text of the {n}th"))]);
+        // A text that names another session is none of it.
+        write(&store, vec![append(id, 1, 3, &format!("qbad {:?} {}", ids[0], ids[0]))]);
+    }
+    held.execute_batch("COMMIT").unwrap();
+    drop(held);
+    write(&store, vec![delete(r#""nobody""#)]);
+    let rejected = dir.path().join("db.rejected");
+    let lines = || fs::read_to_string(&rejected).unwrap().lines().count();
+    assert_eq!(lines(), 6);
+    write(&store, vec![delete(ids[0])]);
+    assert_eq!(lines(), 4);
+    is_erased(&path, "the 0th");
+    assert_eq!(files_with(&path, "the 1th"), ["db.rejected"]);
+    write(&store, vec![delete(ids[2]), delete(ids[1])]);
+    assert!(!rejected.exists());
+    let mut files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["db", "db-shm", "db-wal", "db.journal"]);
+}
+
+#[test]
+fn a_batch_of_a_session_that_another_process_deleted_is_not_kept() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    for id in ["s", "t"] {
+        write(&store, vec![session(id), entry(id, 1, 1, "h", "")]);
+        assert!(store.session(id).unwrap().is_some());
+    }
+    let held = hold(&path);
+    reject_bad(&held);
+    held.execute_batch("DELETE FROM sessions WHERE id = 's'").unwrap();
+    write(&store, vec![append("s", 1, 2, "qdeleted text")]);
+    write(&store, vec![append("t", 1, 2, "qbad text")]);
+    // A session that nobody deleted: the database rejects it from the start.
+    write(&store, vec![session("u"), entry("u", 1, 1, "h", "qbad beginning")]);
+    write(&store, vec![append("u", 1, 2, "qnext text")]);
+    held.execute_batch("COMMIT").unwrap();
+    drop(held);
+    assert_eq!(store.session("u").unwrap(), None);
+    for text in ["qbad text", "qbad beginning", "qnext text"] {
+        assert!(files_with(&path, text).contains(&"db.rejected".to_owned()), "{text}");
+    }
+    is_erased(&path, "qdeleted text");
+}
+
+#[test]
+fn a_damaged_journal_with_a_deleted_session_goes_with_it() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    drop(SqliteStore::open(&path).unwrap());
+    for id in ["one", "other"] {
+        fs::write(dir.path().join("db.journal"), format!("no journal of {id}-session")).unwrap();
+        drop(SqliteStore::open(&path).unwrap());
+    }
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(SqliteStore::damaged_journals(&path).unwrap().len(), 2);
+    write(&store, vec![session("one-session"), delete("one-session")]);
+    assert_eq!(files_with(&path, "one-session"), Vec::<String>::new());
+    assert_eq!(files_with(&path, "other-session"), ["db.journal.damaged-2"]);
 }

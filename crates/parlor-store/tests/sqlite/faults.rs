@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 
 use super::common::{
-    all, append, entry, files_of, hold, one, session, snapshot, try_batch, try_write, value, write,
+    all, append, delete, entry, files_of, hold, one, session, snapshot, try_batch, try_write, value, write,
 };
 
 fn beside(path: &Path, end: &str) -> PathBuf {
@@ -303,4 +303,39 @@ fn reads_do_not_each_wait_for_the_lock_of_another_process() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(one(&store, "s", 1).content, "a");
+}
+
+#[test]
+fn batches_wait_once_for_a_lock_of_another_process_and_not_each_for_itself() {
+    let dir = tempdir().unwrap();
+    let patience = Duration::from_millis(500);
+    let options = Options { lock_patience: Some(patience), ..Options::default() };
+    let (path, store) = two_sessions(&dir, &options);
+    let held = hold(&path);
+    let begun = Instant::now();
+    let (sender, results) = mpsc::channel();
+    // These go to the database at once.
+    for _ in 0..40 {
+        let sender = sender.clone();
+        let batch = Batch { writes: vec![Write::Delete { session: "nobody".to_owned() }], durable: false };
+        store.write(batch, Box::new(move |result| sender.send(result).unwrap()));
+    }
+    for _ in 0..40 {
+        assert_eq!(results.recv().unwrap().unwrap_err().kind, ErrorKind::Busy);
+    }
+    assert!(begun.elapsed() >= patience);
+    // Those that come later are told at once, also if they come one by one.
+    for _ in 0..10 {
+        assert_eq!(try_write(&store, vec![delete("nobody")]).unwrap_err().kind, ErrorKind::Busy);
+    }
+    let time = begun.elapsed();
+    assert!(time < patience * 8, "{time:?}");
+    // When the lock is free, all is as before.
+    drop(held);
+    write(&store, vec![delete("nobody")]);
+    let held = hold(&path);
+    let begun = Instant::now();
+    assert_eq!(try_write(&store, vec![delete("nobody")]).unwrap_err().kind, ErrorKind::Busy);
+    assert!(begun.elapsed() >= patience);
+    drop(held);
 }

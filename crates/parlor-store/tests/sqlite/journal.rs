@@ -134,6 +134,7 @@ fn a_power_cut_takes_nothing_that_was_durable_and_leaves_whole_batches() {
         }
         fs::write(journal_of(&path), &bytes[..cut]).unwrap();
         texts.push(one(&SqliteStore::open(&path).unwrap(), "s", 1).content);
+        assert_eq!(damaged(&path), []);
     }
     texts.dedup();
     assert_eq!(texts, ["ab", "abcd", "abcdcd", "abcdcdcd"]);
@@ -153,22 +154,144 @@ fn with_synced_journal() -> (TempDir, PathBuf) {
     (left, path)
 }
 
+/// Where each record of a journal begins, and where the last one ends.
+fn boundaries(bytes: &[u8]) -> Vec<usize> {
+    let mut places = vec![20];
+    while let Some(length) = bytes.get(places[places.len() - 1]..).and_then(|rest| rest.first_chunk()) {
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap();
+        places.push(places[places.len() - 1] + 16 + length);
+    }
+    places
+}
+
+/// A copy of a database with this journal.
+fn with_journal(left: &Path, bytes: &[u8]) -> (TempDir, PathBuf) {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    for end in ["", "-wal"] {
+        fs::copy(beside(left, end), beside(&path, end)).unwrap();
+    }
+    fs::write(journal_of(&path), bytes).unwrap();
+    (dir, path)
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(end);
+    path.into()
+}
+
+/// The damaged journals that are kept, and what is said of them.
+fn damaged(path: &Path) -> Vec<(PathBuf, String)> {
+    let mut found: Vec<_> =
+        fs::read_dir(path.parent().unwrap()).unwrap().map(|file| file.unwrap().path()).collect();
+    found.retain(|path| path.to_str().unwrap().contains("damaged"));
+    found.sort();
+    let errors = SqliteStore::damaged_journals(path).unwrap();
+    assert!(errors.iter().all(|error| error.kind == ErrorKind::DamagedJournal), "{errors:?}");
+    assert_eq!(errors.len(), found.len());
+    found.into_iter().zip(errors.into_iter().map(|error| error.message)).collect()
+}
+
 #[test]
-fn a_damaged_journal_is_said_and_left_alone() {
+fn a_damaged_record_is_reported_and_the_journal_is_kept() {
+    let (_left, left) = with_synced_journal();
+    let bytes = records(&left);
+    let places = boundaries(&bytes);
+    assert_eq!(places.len(), 6, "one record that is folded and four that are not");
+    for only_reads in [false, true] {
+        for n in 0..4 {
+            let (start, next) = (places[n + 1], places[n + 2]);
+            // The length, the checksum, the synced position, the batch, the end.
+            for place in [start, start + 3, start + 4, start + 8, start + 20, next - 2, next - 1] {
+                let mut bytes = bytes.clone();
+                bytes[place] ^= 4;
+                let (_dir, path) = with_journal(&left, &bytes);
+                let open = if only_reads { SqliteStore::open_read_only } else { SqliteStore::open };
+                let store = open(&path).unwrap();
+                assert_eq!(one(&store, "s", 1).content, "text".repeat(n), "{place}");
+                let [(kept, message)] = &damaged(&path)[..] else { panic!("{:?}", damaged(&path)) };
+                assert!(fs::read(kept).unwrap() == bytes);
+                let name = kept.file_name().unwrap().to_str().unwrap();
+                assert_eq!(name, "db.journal.damaged-1");
+                let part = format!("{name}: the record at byte {start} is damaged");
+                assert!(message.contains(&part), "{message}");
+                let lost = ["3 whole records", "2 whole records", "1 whole record ", ""][n];
+                assert!(message.contains(lost), "{message}");
+                drop(store);
+                // Work goes on, and the rest does not come back.
+                let store = SqliteStore::open(&path).unwrap();
+                write(&store, vec![append("s", 1, 9, "more")]);
+                assert_eq!(one(&store, "s", 1).content, "text".repeat(n) + "more");
+                drop(store);
+                assert!(!journal_of(&path).exists());
+                assert_eq!(damaged(&path).len(), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_ends_in_the_middle_of_its_last_record_is_not_damaged() {
+    let (_left, left) = with_synced_journal();
+    let bytes = records(&left);
+    let places = boundaries(&bytes);
+    for cut in places[4]..places[5] {
+        for zeros in [0, 1000] {
+            let mut bytes = bytes[..cut].to_vec();
+            bytes.resize(cut + zeros, 0);
+            let (_dir, path) = with_journal(&left, &bytes);
+            let store = SqliteStore::open(&path).unwrap();
+            assert_eq!(one(&store, "s", 1).content, "text".repeat(3), "{cut} {zeros}");
+            assert_eq!(damaged(&path), []);
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_is_no_journal_is_kept() {
+    let (_left, left) = with_synced_journal();
+    let (_dir, path) = with_journal(&left, b"this is no journal at all");
+    assert_eq!(one(&SqliteStore::open(&path).unwrap(), "s", 1).content, "");
+    let [(kept, message)] = &damaged(&path)[..] else { panic!() };
+    assert!(message.contains("its header is damaged"), "{message}");
+    assert_eq!(fs::read(kept).unwrap(), b"this is no journal at all");
+}
+
+#[test]
+fn a_journal_of_a_later_version_is_refused_and_left_alone() {
     let (_left, path) = with_synced_journal();
-    let mut bytes = records(&path);
-    let middle = bytes.windows(4).position(|window| window == b"text").unwrap();
-    bytes[middle] = b'n';
+    let mut bytes = b"prlrjrn\x7f\0\0\0\0\0\0\0\0".to_vec();
+    // The CRC-32 of these.
+    bytes.extend(0x6598_1326_u32.to_le_bytes());
     fs::write(journal_of(&path), &bytes).unwrap();
     for result in [SqliteStore::open(&path), SqliteStore::open_read_only(&path)] {
         let error = result.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Format);
-        assert!(error.message.contains("db.journal") && error.message.contains("damaged"), "{error}");
+        assert_eq!(error.kind, ErrorKind::Newer, "{error}");
+        assert!(error.message.contains("db.journal: it has version 127"), "{error}");
     }
-    assert!(fs::read(journal_of(&path)).unwrap() == bytes);
-    // Who can do without it moves it away.
-    fs::remove_file(journal_of(&path)).unwrap();
-    assert_eq!(one(&SqliteStore::open(&path).unwrap(), "s", 1).content, "");
+    assert_eq!(fs::read(journal_of(&path)).unwrap(), bytes);
+}
+
+#[test]
+fn a_few_damaged_journals_are_kept_and_the_oldest_goes() {
+    let (_left, path) = with_synced_journal();
+    for n in 0..6 {
+        fs::write(journal_of(&path), format!("no journal {n}")).unwrap();
+        drop(SqliteStore::open(&path).unwrap());
+        // Files that are made at once may have the same age.
+        for (age, (kept, _)) in (0..).zip(damaged(&path)) {
+            let text = fs::read_to_string(&kept).unwrap();
+            let made: u64 = text.strip_prefix("no journal ").unwrap().parse().unwrap();
+            let time = std::time::UNIX_EPOCH + Duration::from_secs(1000 + made);
+            fs::File::options().write(true).open(&kept).unwrap().set_modified(time).unwrap();
+            assert!(age < 4);
+        }
+    }
+    let mut texts: Vec<_> =
+        damaged(&path).into_iter().map(|(kept, _)| fs::read_to_string(kept).unwrap()).collect();
+    texts.sort();
+    assert_eq!(texts, (2..6).map(|n| format!("no journal {n}")).collect::<Vec<_>>());
 }
 
 #[test]
@@ -188,8 +311,9 @@ fn a_journal_does_not_go_with_an_older_copy_of_the_database() {
     let left = snapshot(&path);
     drop(store);
     fs::copy(left.path().join("db.journal"), older.path().join("db.journal")).unwrap();
-    let error = SqliteStore::open(&older.path().join("db")).unwrap_err();
-    assert!(error.kind == ErrorKind::Format && error.message.contains("belong together"), "{error}");
+    let older = older.path().join("db");
+    assert_eq!(one(&SqliteStore::open(&older).unwrap(), "s", 1).content, "");
+    assert_eq!(damaged(&older).len(), 1);
 }
 
 #[test]
@@ -295,7 +419,7 @@ fn a_reader_says_that_a_process_does_not_fold_its_journal() {
     let held = hold(&path);
     write(&store, vec![append("s", 1, 2, "x")]);
     let error = reader.session("s").unwrap_err();
-    assert!(error.kind == ErrorKind::Io && error.message.contains("another process"), "{error}");
+    assert!(error.kind == ErrorKind::Busy && error.message.contains("another process"), "{error}");
     drop(held);
     assert_eq!(one(&reader, "s", 1).content, "x");
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use parlor_store::{Batch, SqliteStore, Store as _};
 use tempfile::tempdir;
 
-use super::common::{append, entry, one, session, value, write};
+use super::common::{append, delete, entry, one, session, value, write};
 
 /// Tells the child where to write. Without it, the child's test does nothing.
 const PLACE: &str = "PARLOR_STORE_TEST_KILLED";
@@ -43,6 +43,8 @@ fn what_was_reported_as_done_outlives_the_process() {
         let text: String = (1..=kept).map(|n| format!("{n},{n};")).collect();
         assert!(entry.content == text);
         assert_eq!(store.value("last").unwrap(), Some(kept.to_string()));
+        // A kill is no damage.
+        assert_eq!(SqliteStore::damaged_journals(&path).unwrap(), []);
     }
 }
 
@@ -53,11 +55,15 @@ fn the_child_that_writes_until_it_is_killed() {
     let round = store.entries("s", 0, 0, usize::MAX).unwrap().len() as u64 + 1;
     write(&store, vec![session("s"), entry("s", round, round, "h", "")]);
     for n in 1_u64.. {
-        let writes = vec![
+        let mut writes = vec![
             append("s", round, round + n, &format!("{n},")),
             append("s", round, round + n, &format!("{n};")),
             value("last", Some(&n.to_string())),
         ];
+        if n % 37 == 0 {
+            // This goes to the database at once.
+            writes.push(delete("nobody"));
+        }
         let done = move |result: Result<(), _>| {
             result.unwrap();
             let mut out = std::io::stdout().lock();

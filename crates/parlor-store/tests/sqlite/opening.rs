@@ -42,7 +42,7 @@ fn a_later_format_is_refused_and_left_alone() {
     let before = fs::read(&path).unwrap();
     for result in [SqliteStore::open(&path), SqliteStore::open_read_only(&path)] {
         let error = result.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Format);
+        assert_eq!(error.kind, ErrorKind::Newer);
         assert!(error.message.contains("version 4711") && error.message.contains("up to 4"), "{error}");
     }
     assert!(fs::read(&path).unwrap() == before);
@@ -122,7 +122,7 @@ fn one_writes_to_a_file_at_a_time() {
     let path = dir.path().join("db");
     let first = SqliteStore::open(&path).unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
-    assert!(error.kind == ErrorKind::Io && error.message.contains("another process"), "{error}");
+    assert!(error.kind == ErrorKind::Busy && error.message.contains("another process"), "{error}");
     write(&first, vec![session("s")]);
     drop(first);
     assert!(SqliteStore::open(&path).unwrap().session("s").unwrap().is_some());

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use parlor_agent::{Agent, Failure, Info, Server, Stop, Turn};
+use parlor_testkit::programs;
 
 /// How many chunks a turn has.
 const CHUNKS: usize = 200_000;
@@ -65,10 +66,10 @@ fn measure() {
     println!("  agent          protocol      time    chunks/s   time, test agent = 1");
     for version in [2, 1] {
         let sdk = format!("sdk-{version}");
-        let agents: [(&str, [&str; 2]); 3] = [
-            ("test agent", [env!("CARGO_BIN_EXE_parlor"), "test-agent"]),
-            ("parlor-agent", [me, "parlor-agent"]),
-            ("official SDK", [me, &sdk]),
+        let agents: [(&str, &[&str]); 3] = [
+            ("test agent", &[programs::test_agent()]),
+            ("parlor-agent", &[me, "parlor-agent"]),
+            ("official SDK", &[me, &sdk]),
         ];
         let mut times = vec![Vec::new(); agents.len()];
         for _ in 0..RUNS {

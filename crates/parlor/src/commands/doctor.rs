@@ -12,7 +12,7 @@ use crate::setup::Common;
 /// Look for what is wrong
 ///
 /// Looks at the data directory, the database, the sessions in it, the server, the configuration and the agents, and tries
-/// the default agent. Nothing is changed. The exit code is 1 if something fails.
+/// the default agent. No session is changed. The exit code is 1 if something fails.
 #[derive(Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]

@@ -6,7 +6,7 @@ use clap::Args;
 use parlor_client::{Client, Hello, Prompt};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_server::data_dir::DataDir;
-use parlor_server::stored::Opened;
+use parlor_server::stored::StoredSession;
 use parlor_session::{EntryId, Role, SessionId, Transcript};
 use serde::Serialize;
 
@@ -169,7 +169,7 @@ fn ask_again(
 }
 
 /// A session and what was said in it.
-fn open(common: &Common, name: &str) -> Result<(SessionId, Opened), Failure> {
+fn open(common: &Common, name: &str) -> Result<(SessionId, StoredSession), Failure> {
     let library = Library::open(common)?;
     let opened = library.read(&library.find(name)?)?;
     let id = JsonStr::from_literal(&opened.row.id).unwrap_or_else(|| JsonStr::new(&opened.row.id));

@@ -3,7 +3,6 @@
 pub(crate) mod acp;
 pub(crate) mod agents;
 pub(crate) mod archive;
-pub(crate) mod bench;
 pub(crate) mod demo_agent;
 pub(crate) mod detach;
 pub(crate) mod doctor;
@@ -17,7 +16,6 @@ pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod status;
-pub(crate) mod test_agent;
 pub(crate) mod title;
 pub(crate) mod translate;
 pub(crate) mod watch;

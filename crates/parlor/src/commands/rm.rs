@@ -113,7 +113,8 @@ fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), Failure> {
     })?;
     let store = SqliteStore::open(&data.database()).map_err(Failure::failed)?;
     let delete = |row: &SessionRow| {
-        std::iter::once(StoreWrite::Delete { session: row.id.clone() }).chain(known::forget(row))
+        std::iter::once(StoreWrite::Delete { session: row.id.clone() })
+            .chain(known::deleted_agent_session(row))
     };
     let writes = rows.iter().flat_map(delete).collect();
     let (sender, done) = mpsc::channel();

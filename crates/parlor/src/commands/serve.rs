@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,9 +134,7 @@ async fn deleted(lock: &Lock) {
 fn private(data: &DataDir, store: Option<&str>) -> Vec<PathBuf> {
     let mut private = vec![data.path().to_owned()];
     if let Some(path) = store.and_then(|url| url.strip_prefix("sqlite:")) {
-        private.extend(
-            ["", "-wal", "-shm", ".journal", ".rejected"].map(|end| PathBuf::from(format!("{path}{end}"))),
-        );
+        private.extend(SqliteStore::files(Path::new(path)));
     }
     private
 }

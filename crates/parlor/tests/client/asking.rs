@@ -3,42 +3,42 @@
 use std::time::Duration;
 
 use parlor_client::{Client, Error, Hello, Object, Version};
+use parlor_testkit::wait::within_timeout;
 use tokio::io::AsyncWriteExt;
 
 use crate::peer::{Peer, connecting, peer};
-use crate::server::Server;
-use crate::{AGENTS, HERE, connector, said, soon, spawn, turn};
+use crate::{AGENTS, HERE, connector, said, spawn, start_server, turn};
 
 #[tokio::test]
 async fn a_question_that_somebody_else_answers_is_withdrawn() {
-    let server = Server::start();
-    let (one, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
-    let (two, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
-    let session = soon(one.new_session(HERE.as_ref())).await.unwrap();
+    let server = start_server();
+    let (one, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let (two, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let session = within_timeout(one.new_session(HERE.as_ref())).await.unwrap();
     let (mut at_one, mut at_two) = (one.questions(), two.questions());
-    soon(two.load(session.id(), HERE.as_ref())).await.unwrap();
-    let turn = soon(session.prompt("ask Delete it")).await.unwrap();
-    let (question, mut other) = tokio::join!(soon(at_one.next()), soon(at_two.next()));
+    within_timeout(two.load(session.id(), HERE.as_ref())).await.unwrap();
+    let turn = within_timeout(session.prompt("ask Delete it")).await.unwrap();
+    let (question, mut other) = tokio::join!(within_timeout(at_one.next()), within_timeout(at_two.next()));
     let question = question.unwrap();
     let choice = question.choices().remove(0);
     question.choose(&choice).await;
-    assert!(soon(other.as_mut().unwrap().withdrawn()).await);
-    soon(turn.end()).await.unwrap();
+    assert!(within_timeout(other.as_mut().unwrap().withdrawn()).await);
+    within_timeout(turn.end()).await.unwrap();
 
-    soon(session.prompt("ask Delete more")).await.unwrap();
-    let mut question = soon(at_two.next()).await.unwrap();
+    within_timeout(session.prompt("ask Delete more")).await.unwrap();
+    let mut question = within_timeout(at_two.next()).await.unwrap();
     two.disconnect().await;
-    assert!(!soon(question.withdrawn()).await, "it is the connection that went");
+    assert!(!within_timeout(question.withdrawn()).await, "it is the connection that went");
 }
 
-#[tokio::test]
+/// All is in this process: the clock moves on only when nobody can do anything more.
+#[tokio::test(start_paused = true)]
 async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
     let (client, Peer { mut lines, mut write }) = peer().await;
     let mut questions = client.questions();
     let mut asked = 0;
     loop {
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{asked},\"method\":\"x/y\",\"params\":{{}}}}\n");
-        // However slow the machine is, a line that is taken is taken by then.
         if tokio::time::timeout(Duration::from_secs(1), write.write_all(line.as_bytes())).await.is_err() {
             break;
         }
@@ -46,9 +46,9 @@ async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
         assert!(asked < 20_000, "all of it was taken");
     }
     // Once it listens, it is heard.
-    let first = soon(lines.next_line()).await.unwrap().unwrap();
+    let first = within_timeout(lines.next_line()).await.unwrap().unwrap();
     assert!(first.contains("-32601"), "{first}");
-    assert_eq!(soon(questions.next()).await.unwrap().method(), "x/y");
+    assert_eq!(within_timeout(questions.next()).await.unwrap().method(), "x/y");
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_list_without_end_is_not_read_for_ever() {
             id += 1;
         }
     });
-    assert!(matches!(soon(client.list(None)).await, Err(Error::Odd(_))));
+    assert!(matches!(within_timeout(client.list(None)).await, Err(Error::Odd(_))));
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn what_cannot_be_read_is_counted() {
         );
         write.write_all(line.as_bytes()).await.unwrap();
     }
-    soon(news.next()).await.unwrap();
+    within_timeout(news.next()).await.unwrap();
     assert_eq!(said(&session.transcript()), ["Agent: One."]);
     let (count, why) = session.unread().unwrap();
     assert!(count == 1 && why.contains("messageId"), "{why}");
@@ -88,7 +88,7 @@ async fn what_cannot_be_read_is_counted() {
 
 /// Asks something.
 async fn asked(client: &Client) -> Result<Object, Error> {
-    soon(client.call("x/y", &Object::default())).await
+    within_timeout(client.call("x/y", &Object::default())).await
 }
 
 /// Has the peer ask something.
@@ -111,7 +111,7 @@ async fn a_question_that_nobody_wants_is_declined() {
     // Somebody wants to be asked, and then does not any more.
     let mut questions = client.questions();
     asks(&mut peer, 2).await;
-    let question = soon(questions.next()).await.unwrap();
+    let question = within_timeout(questions.next()).await.unwrap();
     asks(&mut peer, 3).await;
     drop(questions);
     is_declined(&mut peer, 3).await;
@@ -139,23 +139,23 @@ async fn a_question_that_was_withdrawn_is_not_asked() {
     });
     answer.unwrap();
     for id in ["2", "3"] {
-        soon(questions.next()).await.unwrap().answer(Object::default()).await;
+        within_timeout(questions.next()).await.unwrap().answer(Object::default()).await;
         assert_eq!(peer.hears().await.get("id").unwrap().as_str(), id);
     }
     // What is answered too late is not the answer to another that has its id.
     asks(&mut peer, 4).await;
-    let mut late = soon(questions.next()).await.unwrap();
+    let mut late = within_timeout(questions.next()).await.unwrap();
     asks(&mut peer, 4).await;
-    assert!(soon(late.withdrawn()).await);
+    assert!(within_timeout(late.withdrawn()).await);
     let text = r#"{"is":"late"}"#;
     late.answer(Object::parse(parlor_client::Json::parse(text).unwrap().raw()).unwrap()).await;
-    soon(questions.next()).await.unwrap().answer(Object::default()).await;
+    within_timeout(questions.next()).await.unwrap().answer(Object::default()).await;
     assert_eq!(peer.hears().await.get("result").unwrap().as_str(), "{}");
 
     asks(&mut peer, 5).await;
     drop(peer);
-    soon(client.gone()).await;
-    assert!(soon(questions.next()).await.is_none());
+    within_timeout(client.gone()).await;
+    assert!(within_timeout(questions.next()).await.is_none());
 }
 
 #[tokio::test]
@@ -164,9 +164,9 @@ async fn who_waits_for_questions_keeps_no_connection() {
     let mut questions = client.questions();
     let waiting = tokio::spawn(async move { questions.next().await.is_none() });
     drop(client);
-    assert!(soon(peer.lines.next_line()).await.unwrap().is_none());
+    assert!(within_timeout(peer.lines.next_line()).await.unwrap().is_none());
     drop(peer);
-    assert!(soon(waiting).await.unwrap());
+    assert!(within_timeout(waiting).await.unwrap());
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn what_makes_no_sense_is_counted() {
 async fn what_cannot_be_said_to_the_other_side_is_counted() {
     let client = spawn(AGENTS[0]).await;
     assert_eq!(client.losses().count, 0, "{:?}", client.losses());
-    soon(client.call("terminal/cancel", &Object::default())).await.unwrap_err();
+    within_timeout(client.call("terminal/cancel", &Object::default())).await.unwrap_err();
     assert_eq!(client.losses().count, 1, "{:?}", client.losses());
 }
 
@@ -214,11 +214,11 @@ async fn who_refuses_says_why() {
     let (connecting, mut peer) = connecting(None);
     let hello = peer.asked("initialize").await;
     peer.refuse(&hello, -32000).await;
-    assert_eq!(soon(connecting).await.unwrap().unwrap_err().code(), Some(-32000));
+    assert_eq!(within_timeout(connecting).await.unwrap().unwrap_err().code(), Some(-32000));
     let (connecting, mut peer) = crate::peer::connecting(None);
     let hello = peer.asked("initialize").await;
     peer.answer(&hello, r#"{"protocolVersion":1,"agentCapabilities":{}}"#).await;
-    let refused = soon(connecting).await.unwrap().unwrap_err();
+    let refused = within_timeout(connecting).await.unwrap().unwrap_err();
     assert!(matches!(&refused, Error::Refused(why) if why.contains("version 1")), "{refused}");
 }
 
@@ -238,8 +238,8 @@ async fn the_turn_of_a_client_that_answers_nothing_ends() {
     let server = parlor_agent::Server::of(Careful).start().await.unwrap();
     for version in [Version::V1, Version::V2] {
         let (read, write) = tokio::io::split(server.connect());
-        let client = soon(connector().only(version).over(read, write)).await.unwrap();
-        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let client = within_timeout(connector().only(version).over(read, write)).await.unwrap();
+        let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         turn(&session, "Read it.").await;
     }
 }

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use parlor_client::{Client, Error, Json, Object};
+use parlor_testkit::wait::within_timeout;
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
 
-use crate::{connector, soon};
+use crate::connector;
 
 const WELCOME: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":2,"info":{"name":"x","version":"1"},"capabilities":{}}}"#;
 
@@ -20,7 +21,7 @@ async fn program(script: &str) -> (Client, TempDir) {
         command.args(["-c", &script]).current_dir(home.path());
         command
     };
-    (soon(connector().spawn_with(command)).await.unwrap(), home)
+    (within_timeout(connector().spawn_with(command)).await.unwrap(), home)
 }
 
 /// The process whose number a program wrote into a file.
@@ -34,7 +35,7 @@ async fn process(file: &Path) -> Pid {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    soon(read).await
+    within_timeout(read).await
 }
 
 async fn goes(process: Pid) {
@@ -43,7 +44,7 @@ async fn goes(process: Pid) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    soon(gone).await;
+    within_timeout(gone).await;
 }
 
 /// Speaks until nobody listens.
@@ -74,7 +75,7 @@ async fn a_program_that_does_not_listen_can_be_left() {
     let (client, home) = program("echo $$ > it; exec sleep 1000").await;
     let it = process(&home.path().join("it")).await;
     fill(&client).await;
-    soon(client.disconnect()).await;
+    within_timeout(client.disconnect()).await;
     goes(it).await;
 }
 
@@ -88,15 +89,15 @@ async fn what_was_said_last_is_still_heard() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    soon(heard).await;
+    within_timeout(heard).await;
 }
 
 #[tokio::test]
 async fn a_program_that_ends_is_missed_and_leaves_nothing_behind() {
     let (client, home) = program("sleep 1000 & echo $! > it; exit 1").await;
     let it = process(&home.path().join("it")).await;
-    soon(client.gone()).await;
-    assert!(matches!(soon(client.call("x/y", &Object::default())).await, Err(Error::Gone)));
+    within_timeout(client.gone()).await;
+    assert!(matches!(within_timeout(client.call("x/y", &Object::default())).await, Err(Error::Gone)));
     goes(it).await;
 }
 
@@ -104,6 +105,6 @@ async fn a_program_that_ends_is_missed_and_leaves_nothing_behind() {
 async fn a_program_that_ends_is_missed_also_if_somebody_else_has_its_streams() {
     let (client, home) = program("setsid sh -c 'echo $$ > it; exec sleep 1000' & sleep 0.5; exit 1").await;
     let it = process(&home.path().join("it")).await;
-    soon(client.gone()).await;
+    within_timeout(client.gone()).await;
     rustix::process::kill_process(it, rustix::process::Signal::KILL).unwrap();
 }

@@ -5,40 +5,44 @@ mod ending;
 mod leaving;
 mod peer;
 mod rejoining;
-mod server;
 mod waiting;
 
 use std::path::Path;
-use std::time::Duration;
 
 use parlor_client::{
     Activity, Client, Connector, EntryId, Error, Hello, Prompt, Role, Session, Slot, State, Transcript,
     Update, Version, Words,
 };
-use server::{PARLOR, Server};
+use parlor_testkit::programs;
+use parlor_testkit::server::{Server, TestDir};
+use parlor_testkit::wait::{TIMEOUT, within_timeout};
 
-/// How long something may take that must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The program that is tested.
+const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 const HERE: &str = "/";
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
+/// A server with the test agent.
+fn start_server() -> Server {
+    TestDir::new(PARLOR).agent("test", programs::test_agent()).serve()
 }
 
-/// Test agents: version 1, version 1 without ids, version 2.
-const AGENTS: [&[&str]; 3] = [
-    &["test-agent", "--version", "1"],
-    &["test-agent", "--version", "1", "--no-message-ids"],
-    &["test-agent", "--version", "2"],
-];
+/// A server with the test agent in version 1, which takes one prompt at a time.
+fn start_v1_server() -> Server {
+    TestDir::new(PARLOR).agent("old", &format!("{} --version 1", programs::test_agent())).serve()
+}
+
+/// Arguments of the test agent: version 1, version 1 without ids, version 2.
+const AGENTS: [&[&str]; 3] =
+    [&["--version", "1"], &["--version", "1", "--no-message-ids"], &["--version", "2"]];
 
 fn connector() -> Connector {
     Connector::new("test", "1")
 }
 
+/// A client of a test agent with these arguments.
 async fn spawn(args: &[&str]) -> Client {
-    soon(connector().spawn(PARLOR, args)).await.unwrap()
+    within_timeout(connector().spawn(programs::test_agent(), args)).await.unwrap()
 }
 
 /// What was said, one line for each message and tool call.
@@ -62,13 +66,13 @@ async fn knows(session: &Session, is_so: impl Fn(&[String]) -> bool) {
             assert!(news.next().await.is_some(), "the connection is gone");
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    let waited = tokio::time::timeout(TIMEOUT, wait).await;
     assert!(waited.is_ok(), "this is all that is known: {:#?}", said(&session.transcript()));
 }
 
 async fn turn(session: &Session, text: &str) -> State {
-    let turn = soon(session.prompt(text)).await.unwrap();
-    soon(turn.end()).await.unwrap()
+    let turn = within_timeout(session.prompt(text)).await.unwrap();
+    within_timeout(turn.end()).await.unwrap()
 }
 
 fn reason(state: &State) -> String {
@@ -80,7 +84,7 @@ async fn a_session_is_the_same_with_agents_of_either_version() {
     for args in AGENTS {
         let client = spawn(args).await;
         assert_eq!(client.version(), if args.contains(&"2") { 2 } else { 1 });
-        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         let end = turn(&session, "think Hm.\nsay One.\ntool Edit the notes\ntitle A title").await;
         assert_eq!(reason(&end), "end_turn", "{args:?}");
         assert_eq!(reason(&turn(&session, "say Two.").await), "end_turn");
@@ -108,12 +112,12 @@ async fn a_session_is_the_same_with_agents_of_either_version() {
 async fn news_come_once_and_make_up_the_transcript() {
     for args in AGENTS {
         let client = spawn(args).await;
-        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         let mut news = session.news();
         let watching = tokio::spawn(async move {
             let mut text = String::new();
             loop {
-                let update = soon(news.next()).await.unwrap();
+                let update = within_timeout(news.next()).await.unwrap();
                 match Words::of(&update).filter(|words| words.role == Role::Agent) {
                     Some(words) => {
                         // What is all of a message is so once, when it begins.
@@ -129,7 +133,7 @@ async fn news_come_once_and_make_up_the_transcript() {
             }
         });
         turn(&session, "stream 500 20").await;
-        let text = soon(watching).await.unwrap();
+        let text = within_timeout(watching).await.unwrap();
         let numbers: Vec<usize> = text
             .as_bytes()
             .chunks(20)
@@ -143,25 +147,26 @@ async fn news_come_once_and_make_up_the_transcript() {
 async fn permissions_are_asked_for_and_given() {
     for args in AGENTS {
         let client = spawn(args).await;
-        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         let mut questions = client.questions();
         for (kind, chosen) in [("allow_once", "allow-once"), ("reject_once", "reject-once")] {
             let turn = session.prompt("ask Delete the notes");
-            let (turn, question) = tokio::join!(soon(turn), soon(questions.next()));
+            let (turn, question) = tokio::join!(within_timeout(turn), within_timeout(questions.next()));
             let question = question.unwrap();
             assert_eq!(question.method(), "session/request_permission");
             assert_eq!(question.session().as_ref(), Some(session.id()));
             assert_eq!(question.title().as_deref(), Some("Delete the notes"), "{:?}", question.params());
             let choice = question.choices().into_iter().find(|choice| choice.kind == kind).unwrap();
             question.choose(&choice).await;
-            soon(turn.unwrap().end()).await.unwrap();
+            within_timeout(turn.unwrap().end()).await.unwrap();
             let last = said(&session.transcript()).pop().unwrap();
             assert!(last.contains(chosen), "{args:?}: {last}");
         }
         // One that nobody answers is declined, and the turn goes on.
-        let (turn, question) = tokio::join!(soon(session.prompt("ask Again")), soon(questions.next()));
+        let (turn, question) =
+            tokio::join!(within_timeout(session.prompt("ask Again")), within_timeout(questions.next()));
         drop(question.unwrap());
-        soon(turn.unwrap().end()).await.unwrap();
+        within_timeout(turn.unwrap().end()).await.unwrap();
     }
 }
 
@@ -169,10 +174,10 @@ async fn permissions_are_asked_for_and_given() {
 async fn a_turn_is_cancelled() {
     for args in AGENTS {
         let client = spawn(args).await;
-        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
-        let prompt = soon(session.prompt("say Well.\nsleep 60000")).await.unwrap();
+        let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
+        let prompt = within_timeout(session.prompt("say Well.\nsleep 60000")).await.unwrap();
         session.cancel().await.unwrap();
-        assert_eq!(reason(&soon(prompt.end()).await.unwrap()), "cancelled", "{args:?}");
+        assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "cancelled", "{args:?}");
     }
 }
 
@@ -180,50 +185,54 @@ async fn a_turn_is_cancelled() {
 async fn errors_are_told_apart() {
     let missing = connector().spawn("/nowhere/no-agent", &[""; 0]).await.unwrap_err();
     assert!(matches!(missing, Error::Connect(_)), "{missing}");
-    let silent = soon(connector().spawn("true", &[""; 0])).await.unwrap_err();
+    let silent = within_timeout(connector().spawn("true", &[""; 0])).await.unwrap_err();
     assert!(matches!(silent, Error::Gone), "{silent}");
     let client = spawn(AGENTS[2]).await;
-    let unknown = soon(client.load(&"nobody".into(), HERE.as_ref())).await.unwrap_err();
+    let unknown = within_timeout(client.load(&"nobody".into(), HERE.as_ref())).await.unwrap_err();
     assert!(matches!(&unknown, Error::Rpc(error) if error.code() == -32002), "{unknown}");
-    let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
-    let crash = soon(session.prompt("crash")).await;
+    let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
+    let crash = within_timeout(session.prompt("crash")).await;
     if let Ok(turn) = crash {
-        assert!(matches!(soon(turn.end()).await, Err(Error::Gone)));
+        assert!(matches!(within_timeout(turn.end()).await, Err(Error::Gone)));
     }
-    soon(client.gone()).await;
-    assert!(matches!(soon(session.prompt("say Hello?")).await, Err(Error::Gone)));
-    assert!(soon(client.questions().next()).await.is_none());
+    within_timeout(client.gone()).await;
+    assert!(matches!(within_timeout(session.prompt("say Hello?")).await, Err(Error::Gone)));
+    assert!(within_timeout(client.questions().next()).await.is_none());
 }
 
 #[tokio::test]
 async fn only_the_version_that_was_asked_for_is_spoken() {
-    let v1 = soon(connector().only(Version::V1).spawn(PARLOR, &["test-agent"])).await.unwrap();
+    let v1 =
+        within_timeout(connector().only(Version::V1).spawn(programs::test_agent(), &[""; 0])).await.unwrap();
     assert_eq!(v1.version(), 1);
-    let session = soon(v1.new_session(HERE.as_ref())).await.unwrap();
+    let session = within_timeout(v1.new_session(HERE.as_ref())).await.unwrap();
     assert_eq!(reason(&turn(&session, "say One.").await), "end_turn");
-    let refused = soon(connector().only(Version::V2).spawn(PARLOR, AGENTS[0])).await.unwrap_err();
+    let refused = within_timeout(connector().only(Version::V2).spawn(programs::test_agent(), AGENTS[0]))
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::Refused(_)), "{refused}");
 }
 
 /// Every way into a server.
 async fn doors(server: &Server) -> Vec<Client> {
-    let (socket, welcome) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let (socket, welcome) =
+        within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     assert_eq!(welcome.pid, Some(server.pid()));
-    let web = soon(connector().url(&server.url(), Some(&server.token()))).await.unwrap();
+    let web = within_timeout(connector().url(&server.url(), Some(&server.token()))).await.unwrap();
     let old = connector().only(Version::V1);
-    let acp = soon(old.spawn_with(|| server.command(&["acp"]))).await.unwrap();
+    let acp = within_timeout(old.spawn_with(|| server.dir().command(&["acp"]).into())).await.unwrap();
     vec![socket, web, acp]
 }
 
 #[tokio::test]
 async fn all_doors_lead_to_the_same_session() {
-    let server = Server::start();
+    let server = start_server();
     let clients = doors(&server).await;
-    let first = soon(clients[0].new_session(HERE.as_ref())).await.unwrap();
+    let first = within_timeout(clients[0].new_session(HERE.as_ref())).await.unwrap();
     turn(&first, "say One.").await;
     let mut sessions = vec![first.clone()];
     for client in &clients[1..] {
-        sessions.push(soon(client.load(first.id(), HERE.as_ref())).await.unwrap());
+        sessions.push(within_timeout(client.load(first.id(), HERE.as_ref())).await.unwrap());
     }
     for (n, session) in sessions.iter().enumerate() {
         // A client of version 1 cannot know where its prompt comes to stand if it has yet to hear of others.
@@ -235,15 +244,15 @@ async fn all_doors_lead_to_the_same_session() {
     for session in &sessions {
         knows(session, |said| said == expected).await;
     }
-    let listed = soon(clients[1].list(None)).await.unwrap();
+    let listed = within_timeout(clients[1].list(None)).await.unwrap();
     assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [first.id()]);
 }
 
 #[tokio::test]
 async fn a_long_prompt_comes_through_every_door() {
-    let server = Server::start();
+    let server = start_server();
     for client in doors(&server).await {
-        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         let text = "ä".repeat(200_000);
         turn(&session, &format!("say {text}")).await;
         assert!(said(&session.transcript()) == [format!("User: say {text}"), format!("Agent: {text}")]);
@@ -252,23 +261,23 @@ async fn a_long_prompt_comes_through_every_door() {
 
 #[tokio::test]
 async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
-    let server = Server::start();
+    let server = start_server();
     let clients = doors(&server).await;
-    let first = soon(clients[0].new_session(HERE.as_ref())).await.unwrap();
+    let first = within_timeout(clients[0].new_session(HERE.as_ref())).await.unwrap();
     turn(&first, "say One.").await;
     for client in &clients {
-        let watching = soon(client.load(first.id(), HERE.as_ref())).await.unwrap();
+        let watching = within_timeout(client.load(first.id(), HERE.as_ref())).await.unwrap();
         let mut news = watching.news();
-        let running = soon(first.prompt("sleep 60000")).await.unwrap();
-        while !matches!(soon(news.next()).await.unwrap(), Update::State(state) if state.activity == Activity::Running)
+        let running = within_timeout(first.prompt("sleep 60000")).await.unwrap();
+        while !matches!(within_timeout(news.next()).await.unwrap(), Update::State(state) if state.activity == Activity::Running)
         {
         }
         // Who joins in the middle knows it as well.
-        let joining = soon(client.load(first.id(), HERE.as_ref())).await.unwrap();
+        let joining = within_timeout(client.load(first.id(), HERE.as_ref())).await.unwrap();
         assert_eq!(joining.transcript().state().unwrap().activity, Activity::Running);
         first.cancel().await.unwrap();
-        soon(running.end()).await.unwrap();
-        soon(watching.idle()).await.unwrap();
+        within_timeout(running.end()).await.unwrap();
+        within_timeout(watching.idle()).await.unwrap();
         // A turn of its own ends when it does, and as it did.
         assert_eq!(reason(&turn(&watching, "refuse").await), "refusal");
     }
@@ -276,13 +285,13 @@ async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
 
 #[tokio::test]
 async fn a_session_is_forked_at_a_message() {
-    let server = Server::start();
+    let server = start_server();
     for client in doors(&server).await {
-        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         turn(&session, "say One.").await;
-        let second = soon(session.prompt("say Two.")).await.unwrap();
-        soon(second.end()).await.unwrap();
-        let fork = soon(session.fork(second.message(), HERE.as_ref())).await.unwrap();
+        let second = within_timeout(session.prompt("say Two.")).await.unwrap();
+        within_timeout(second.end()).await.unwrap();
+        let fork = within_timeout(session.fork(second.message(), HERE.as_ref())).await.unwrap();
         assert_eq!(said(&fork.transcript()), ["User: say One.", "Agent: One.", "User: say Two."]);
         let answer = session.read(|transcript| {
             let entry = transcript
@@ -292,38 +301,38 @@ async fn a_session_is_forked_at_a_message() {
             let EntryId::Message(_, id) = entry.unwrap().id() else { unreachable!() };
             id.clone()
         });
-        let fork = soon(session.fork(Some(&answer), HERE.as_ref())).await.unwrap();
+        let fork = within_timeout(session.fork(Some(&answer), HERE.as_ref())).await.unwrap();
         assert_ne!(fork.id(), session.id());
         assert_eq!(said(&fork.transcript()), ["User: say One.", "Agent: One."]);
         turn(&fork, "say Else.").await;
         assert_eq!(said(&fork.transcript()).last().unwrap(), "Agent: Else.");
         assert_eq!(said(&session.transcript()).len(), 4);
-        soon(fork.delete()).await.unwrap();
-        soon(session.close()).await.unwrap();
+        within_timeout(fork.delete()).await.unwrap();
+        within_timeout(session.close()).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_lost_connection_is_made_up_for_without_doubling() {
-    let server = Server::start();
-    let (first, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
-    let (other, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
-    let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
+    let server = start_server();
+    let (first, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let (other, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let session = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
     turn(&session, "say One.").await;
-    let watched = soon(other.load(session.id(), HERE.as_ref())).await.unwrap();
+    let watched = within_timeout(other.load(session.id(), HERE.as_ref())).await.unwrap();
     let mut news = session.news();
     // Lost in the middle of a message.
-    let streaming = soon(watched.prompt("stream 400 20 400")).await.unwrap();
-    soon(news.next()).await.unwrap();
+    let streaming = within_timeout(watched.prompt("stream 400 20 400")).await.unwrap();
+    within_timeout(news.next()).await.unwrap();
     let lost = session.clone();
     first.disconnect().await;
-    while soon(news.next()).await.is_some() {}
+    while within_timeout(news.next()).await.is_some() {}
     let had = lost.transcript();
     let mut missed = lost.news();
-    let (again, _) = soon(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
-    let found = soon(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
-    soon(streaming.end()).await.unwrap();
-    soon(found.idle()).await.unwrap();
+    let (again, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
+    let found = within_timeout(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
+    within_timeout(streaming.end()).await.unwrap();
+    within_timeout(found.idle()).await.unwrap();
     let expected = said(&watched.transcript());
     knows(&found, |said| said == expected).await;
     assert!(said(&had).len() >= 2 && said(&had) != expected);
@@ -337,8 +346,8 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     // A prompt with a key is taken once.
     let prompt = Prompt::from("say Once.").key("k1");
     for _ in 0..2 {
-        let turn = soon(found.prompt(prompt.clone())).await.unwrap();
-        soon(turn.end()).await.unwrap();
+        let turn = within_timeout(found.prompt(prompt.clone())).await.unwrap();
+        within_timeout(turn.end()).await.unwrap();
     }
     let once = said(&found.transcript()).iter().filter(|line| *line == "Agent: Once.").count();
     assert_eq!(once, 1);
@@ -349,15 +358,15 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
 async fn a_lost_connection_to_an_agent_is_made_up_for_too() {
     for version in ["1", "2"] {
         let state = tempfile::tempdir().unwrap();
-        let args = ["test-agent", "--version", version, "--state", state.path().to_str().unwrap()];
+        let args = ["--version", version, "--state", state.path().to_str().unwrap()];
         let first = spawn(&args).await;
-        let lost = soon(first.new_session(HERE.as_ref())).await.unwrap();
+        let lost = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
         turn(&lost, "say One.").await;
         first.disconnect().await;
-        assert!(matches!(soon(first.rejoin(&lost, HERE.as_ref())).await, Err(Error::Gone)));
+        assert!(matches!(within_timeout(first.rejoin(&lost, HERE.as_ref())).await, Err(Error::Gone)));
         let had = said(&lost.transcript());
         let again = spawn(&args).await;
-        let found = soon(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
+        let found = within_timeout(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
         assert_eq!(said(&found.transcript()), had, "version {version}");
         turn(&found, "say Two.").await;
         assert_eq!(
@@ -369,13 +378,13 @@ async fn a_lost_connection_to_an_agent_is_made_up_for_too() {
 
 #[tokio::test]
 async fn a_session_is_left_and_joined_again() {
-    let server = Server::start();
+    let server = start_server();
     for client in doors(&server).await {
-        let left = soon(client.new_session(HERE.as_ref())).await.unwrap();
+        let left = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         turn(&left, "say One.").await;
         for _ in 0..20 {
-            soon(left.close()).await.unwrap();
-            let session = soon(client.load(left.id(), HERE.as_ref())).await.unwrap();
+            within_timeout(left.close()).await.unwrap();
+            let session = within_timeout(client.load(left.id(), HERE.as_ref())).await.unwrap();
             assert_eq!(said(&session.transcript()), ["User: say One.", "Agent: One."]);
         }
     }
@@ -383,24 +392,25 @@ async fn a_session_is_left_and_joined_again() {
 
 #[tokio::test]
 async fn a_server_that_does_not_want_the_client_says_so() {
-    let server = Server::start();
-    let refused = soon(connector().url(&server.url(), Some("wrong"))).await.unwrap_err();
+    let server = start_server();
+    let refused = within_timeout(connector().url(&server.url(), Some("wrong"))).await.unwrap_err();
     assert!(matches!(refused, Error::Refused(_)), "{refused}");
-    let nobody = soon(connector().socket(Path::new("/nowhere.sock"), &Hello::new())).await.unwrap_err();
+    let nobody =
+        within_timeout(connector().socket(Path::new("/nowhere.sock"), &Hello::new())).await.unwrap_err();
     assert!(matches!(nobody, Error::Connect(_)), "{nobody}");
 }
 
 #[tokio::test]
 async fn a_turn_ends_as_it_did_however_late_one_looks() {
-    let server = Server::start();
+    let server = start_server();
     for version in [Version::V1, Version::V2] {
         let connector = connector().only(version);
-        let (client, _) = soon(connector.socket(&server.socket(), &Hello::new())).await.unwrap();
-        let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
-        let prompt = |text| soon(session.prompt(text));
+        let (client, _) = within_timeout(connector.socket(&server.socket(), &Hello::new())).await.unwrap();
+        let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
+        let prompt = |text| within_timeout(session.prompt(text));
         let (first, second, third) = tokio::join!(prompt("say One."), prompt("refuse"), prompt("say Three."));
-        assert_eq!(reason(&soon(third.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
-        assert_eq!(reason(&soon(second.unwrap().end()).await.unwrap()), "refusal", "{version:?}");
-        assert_eq!(reason(&soon(first.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
+        assert_eq!(reason(&within_timeout(third.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
+        assert_eq!(reason(&within_timeout(second.unwrap().end()).await.unwrap()), "refusal", "{version:?}");
+        assert_eq!(reason(&within_timeout(first.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
     }
 }

@@ -2,9 +2,10 @@
 
 use parlor_client::{Client, Error, Object, Version};
 use parlor_json::{Json, JsonStr};
+use parlor_testkit::wait::within_timeout;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
-use crate::{connector, soon};
+use crate::connector;
 
 pub(crate) struct Peer {
     pub(crate) lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -24,7 +25,7 @@ pub(crate) async fn peer() -> (Client, Peer) {
     let hello = peer.asked("initialize").await;
     let result = r#"{"protocolVersion":2,"info":{"name":"x","version":"1"},"capabilities":{}}"#;
     peer.answer(&hello, result).await;
-    (soon(connecting).await.unwrap().unwrap(), peer)
+    (within_timeout(connecting).await.unwrap().unwrap(), peer)
 }
 
 /// A client that connects, in a task as programs do it, and the other side.
@@ -40,7 +41,7 @@ pub(crate) fn connecting(version: Option<Version>) -> (tokio::task::JoinHandle<R
 impl Peer {
     /// The next line that the client says, as an object.
     pub(crate) async fn hears(&mut self) -> Object {
-        let line = soon(self.lines.next_line()).await.unwrap().expect("the client says something");
+        let line = within_timeout(self.lines.next_line()).await.unwrap().expect("the client says something");
         Object::parse(Json::parse(line).unwrap().raw()).unwrap()
     }
 

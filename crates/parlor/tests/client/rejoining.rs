@@ -1,11 +1,11 @@
 //! Connections that are lost and made up for, and sessions that are loaded again: nothing is doubled, and nothing is lost.
 
 use parlor_client::{Error, Hello, Session, Version};
+use parlor_testkit::wait::within_timeout;
 
 use crate::ending::fill;
 use crate::peer::{Peer, Request, chunk, idle, peer, prompt};
-use crate::server::Server;
-use crate::{HERE, connector, knows, reason, said, soon, turn};
+use crate::{HERE, connector, knows, reason, said, start_server, turn};
 
 /// A session in which something was said, and the other side of its connection.
 async fn begun(lines: &str) -> (Session, Peer) {
@@ -13,7 +13,7 @@ async fn begun(lines: &str) -> (Session, Peer) {
     let session = client.session(&"s".into());
     let mut news = session.news();
     peer.says(lines).await;
-    soon(news.next()).await.unwrap();
+    within_timeout(news.next()).await.unwrap();
     (session, peer)
 }
 
@@ -21,9 +21,9 @@ async fn begun(lines: &str) -> (Session, Peer) {
 async fn a_session_without_numbers_is_told_anew_and_is_still_the_same() {
     let (lost, old) = begun(&chunk("m", "One.", None)).await;
     drop(old);
-    soon(lost.client().gone()).await;
+    within_timeout(lost.client().gone()).await;
     let (again, mut peer) = peer().await;
-    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+    let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         assert_eq!(request.replay_from().unwrap(), r#"{"type":"start"}"#);
         peer.says(&(chunk("m", "One.", None) + &chunk("n", "Two.", None))).await;
@@ -32,24 +32,24 @@ async fn a_session_without_numbers_is_told_anew_and_is_still_the_same() {
     let found = found.unwrap();
     assert_eq!(said(&found.transcript()), ["Agent: One.", "Agent: Two."]);
     assert_eq!(said(&lost.transcript()), ["Agent: One.", "Agent: Two."]);
-    let (turn, ()) = tokio::join!(soon(found.prompt("Three?")), async {
+    let (turn, ()) = tokio::join!(within_timeout(found.prompt("Three?")), async {
         let request = peer.asked("session/prompt").await;
         let lines = request.answer(r#"{"messageId":"u"}"#) + &prompt("u", "Three?", None);
         peer.says(&(lines + &idle("end_turn", None))).await;
     });
-    assert_eq!(reason(&soon(turn.unwrap().end()).await.unwrap()), "end_turn");
+    assert_eq!(reason(&within_timeout(turn.unwrap().end()).await.unwrap()), "end_turn");
 }
 
 #[tokio::test]
 async fn a_client_of_version_1_goes_on_without_doubling() {
-    let server = Server::start();
+    let server = start_server();
     let old = connector().only(Version::V1);
-    let first = soon(old.spawn_with(|| server.command(&["acp"]))).await.unwrap();
-    let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
+    let first = within_timeout(old.spawn_with(|| server.dir().command(&["acp"]).into())).await.unwrap();
+    let session = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
     turn(&session, "say One.").await;
-    soon(first.disconnect()).await;
-    let again = soon(old.spawn_with(|| server.command(&["acp"]))).await.unwrap();
-    let found = soon(again.rejoin(&session, HERE.as_ref())).await.unwrap();
+    within_timeout(first.disconnect()).await;
+    let again = within_timeout(old.spawn_with(|| server.dir().command(&["acp"]).into())).await.unwrap();
+    let found = within_timeout(again.rejoin(&session, HERE.as_ref())).await.unwrap();
     knows(&found, |said| said == ["User: say One.", "Agent: One."]).await;
     turn(&found, "say Two.").await;
     let expected = ["User: say One.", "Agent: One.", "User: say Two.", "Agent: Two."];
@@ -60,7 +60,7 @@ async fn a_client_of_version_1_goes_on_without_doubling() {
 async fn a_connection_that_is_not_followed_any_more_says_nothing() {
     let (lost, mut old) = begun(&chunk("m", "One.", None)).await;
     let (again, mut peer) = peer().await;
-    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+    let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         peer.says(&chunk("m", "One.", None)).await;
         peer.answer(&request, "{}").await;
@@ -69,25 +69,25 @@ async fn a_connection_that_is_not_followed_any_more_says_nothing() {
     // The old connection was half open: it comes to life again, and then it ends.
     old.says(&chunk("m", "One.", None)).await;
     drop(old);
-    soon(lost.client().gone()).await;
+    within_timeout(lost.client().gone()).await;
     peer.says(&(chunk("n", "Two.", None) + &idle("end_turn", None))).await;
-    assert_eq!(reason(&soon(found.idle()).await.unwrap()), "end_turn");
+    assert_eq!(reason(&within_timeout(found.idle()).await.unwrap()), "end_turn");
     assert_eq!(said(&found.transcript()), ["Agent: One.", "Agent: Two."]);
 }
 
 #[tokio::test]
 async fn a_session_that_is_followed_needs_no_joining() {
     let (session, mut peer) = begun(&chunk("m", "One.", Some(4))).await;
-    let same = soon(session.client().rejoin(&session, HERE.as_ref())).await.unwrap();
+    let same = within_timeout(session.client().rejoin(&session, HERE.as_ref())).await.unwrap();
     peer.says(&idle("end_turn", Some(5))).await;
-    soon(same.idle()).await.unwrap();
+    within_timeout(same.idle()).await.unwrap();
     assert_eq!(said(&session.transcript()), ["Agent: One."]);
 }
 
 #[tokio::test]
 async fn it_goes_on_after_the_last_change_that_was_told() {
     let (client, mut old) = peer().await;
-    let (lost, ()) = tokio::join!(soon(client.new_session(HERE.as_ref())), async {
+    let (lost, ()) = tokio::join!(within_timeout(client.new_session(HERE.as_ref())), async {
         let request = old.asked("session/new").await;
         // All in one go, as a server that has it ready says it.
         let answer = request.answer(r#"{"sessionId":"s","_meta":{"parlor/seq":1}}"#);
@@ -96,9 +96,9 @@ async fn it_goes_on_after_the_last_change_that_was_told() {
     let lost = lost.unwrap();
     knows(&lost, |said| said == ["Agent: One, two"]).await;
     drop(old);
-    soon(client.gone()).await;
+    within_timeout(client.gone()).await;
     let (again, mut peer) = peer().await;
-    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+    let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         assert_eq!(request.replay_from().unwrap(), r#"{"type":"_parlor_after","seq":3}"#);
         peer.says(&chunk("m", ", three.", None)).await;
@@ -111,7 +111,7 @@ async fn it_goes_on_after_the_last_change_that_was_told() {
 async fn what_was_known_stays_when_it_cannot_be_told_again() {
     let (session, mut peer) = begun(&chunk("m", "One", Some(1))).await;
     let client = session.client().clone();
-    let (refused, ()) = tokio::join!(soon(client.load(session.id(), HERE.as_ref())), async {
+    let (refused, ()) = tokio::join!(within_timeout(client.load(session.id(), HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         peer.says(&chunk("m", ", two.", Some(2))).await;
         peer.refuse(&request, -32603).await;
@@ -126,7 +126,7 @@ async fn what_was_known_stays_when_it_cannot_be_told_again() {
 async fn what_came_before_it_is_told_again_is_not_part_of_it() {
     let (session, mut peer) = begun(&chunk("n", "Two", Some(5))).await;
     let client = session.client().clone();
-    let (loaded, ()) = tokio::join!(soon(client.load(session.id(), HERE.as_ref())), async {
+    let (loaded, ()) = tokio::join!(within_timeout(client.load(session.id(), HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         peer.says(&chunk("n", ", and more", Some(6))).await;
         peer.says(&(chunk("m", "One.", None) + &chunk("n", "Two, and more", None))).await;
@@ -147,10 +147,10 @@ async fn one_load_of_a_session_at_a_time() {
         _ = &mut first => panic!("nobody answered"),
         request = peer.asked("session/resume") => request,
     };
-    assert!(matches!(soon(client.load(session.id(), HERE.as_ref())).await, Err(Error::Busy)));
+    assert!(matches!(within_timeout(client.load(session.id(), HERE.as_ref())).await, Err(Error::Busy)));
     peer.says(&chunk("m", "One.", None)).await;
     peer.answer(&request, "{}").await;
-    assert_eq!(said(&soon(first).await.unwrap().transcript()), ["Agent: One."]);
+    assert_eq!(said(&within_timeout(first).await.unwrap().transcript()), ["Agent: One."]);
 }
 
 #[tokio::test]
@@ -158,20 +158,20 @@ async fn the_news_of_a_turn_are_its_news_after_it_was_told_anew() {
     let old = chunk("a", "1", None) + &chunk("b", "2", None) + &chunk("c", "3", None);
     let (session, mut peer) = begun(&old).await;
     knows(&session, |said| said.len() == 3).await;
-    let (turn, ()) = tokio::join!(soon(session.prompt("Four?")), async {
+    let (turn, ()) = tokio::join!(within_timeout(session.prompt("Four?")), async {
         let request = peer.asked("session/prompt").await;
         peer.answer(&request, r#"{"messageId":"u"}"#).await;
     });
     let turn = turn.unwrap();
     let client = session.client().clone();
-    let (loaded, ()) = tokio::join!(soon(client.load(session.id(), HERE.as_ref())), async {
+    let (loaded, ()) = tokio::join!(within_timeout(client.load(session.id(), HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         peer.says(&(chunk("a", "1", None) + &prompt("u", "Four?", None))).await;
         peer.answer(&request, "{}").await;
     });
     loaded.unwrap();
     peer.says(&(chunk("d", "4", None) + &idle("end_turn", None))).await;
-    assert_eq!(reason(&soon(turn.end()).await.unwrap()), "end_turn");
+    assert_eq!(reason(&within_timeout(turn.end()).await.unwrap()), "end_turn");
     let mut news = turn.news();
     let words = std::iter::from_fn(|| news.ready()).filter_map(|update| parlor_client::Words::of(&update));
     assert_eq!(words.map(|words| words.text).collect::<Vec<_>>(), ["Four?", "4"]);
@@ -181,11 +181,11 @@ async fn the_news_of_a_turn_are_its_news_after_it_was_told_anew() {
 async fn what_happens_before_it_goes_on_is_told_once() {
     let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
     drop(old);
-    soon(lost.client().gone()).await;
+    within_timeout(lost.client().gone()).await;
     // The other connection takes part already.
     let (again, mut peer) = peer().await;
     let other = again.session(&"s".into());
-    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+    let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         assert_eq!(request.replay_from().unwrap(), r#"{"type":"_parlor_after","seq":3}"#);
         peer.says(&chunk("m", ", two.", Some(4))).await;
@@ -194,16 +194,16 @@ async fn what_happens_before_it_goes_on_is_told_once() {
     });
     assert_eq!(said(&found.unwrap().transcript()), ["Agent: One, two."]);
     // What it knew itself is not told of any more.
-    assert!(matches!(soon(other.idle()).await, Err(Error::Unfollowed)));
+    assert!(matches!(within_timeout(other.idle()).await, Err(Error::Unfollowed)));
 }
 
 #[tokio::test]
 async fn where_it_cannot_go_on_all_is_told_anew() {
     let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
     drop(old);
-    soon(lost.client().gone()).await;
+    within_timeout(lost.client().gone()).await;
     let (again, mut peer) = peer().await;
-    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+    let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         peer.refuse(&request, -32602).await;
         let request = peer.asked("session/resume").await;
@@ -219,39 +219,39 @@ async fn where_it_cannot_go_on_all_is_told_anew() {
 async fn a_session_that_cannot_be_joined_again_is_lost_and_known() {
     let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
     drop(old);
-    soon(lost.client().gone()).await;
+    within_timeout(lost.client().gone()).await;
     let (again, mut peer) = peer().await;
-    let (refused, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+    let (refused, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         peer.refuse(&request, -32002).await;
     });
     assert_eq!(refused.unwrap_err().code(), Some(-32002));
-    assert!(matches!(soon(lost.idle()).await, Err(Error::Unfollowed)));
+    assert!(matches!(within_timeout(lost.idle()).await, Err(Error::Unfollowed)));
     assert_eq!(said(&lost.transcript()), ["Agent: One"]);
 }
 
 /// A turn that was taken in version 1, and its session after another connection goes on with it.
 #[tokio::test]
 async fn a_turn_of_version_1_ends_after_it_was_told_anew() {
-    let server = Server::start();
+    let server = start_server();
     let connect = async || {
         let old = connector().only(Version::V1);
-        soon(old.socket(&server.socket(), &Hello::new())).await.unwrap().0
+        within_timeout(old.socket(&server.socket(), &Hello::new())).await.unwrap().0
     };
     for (text, is_over) in [("say One.", true), ("say Two.\nsleep 60000", false)] {
         let first = connect().await;
-        let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
-        let turn = soon(session.prompt(text)).await.unwrap();
+        let session = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
+        let turn = within_timeout(session.prompt(text)).await.unwrap();
         knows(&session, |said| said.len() == 2).await;
         if is_over {
-            soon(turn.end()).await.unwrap();
+            within_timeout(turn.end()).await.unwrap();
         }
-        soon(first.disconnect()).await;
-        let found = soon(connect().await.rejoin(&session, HERE.as_ref())).await.unwrap();
+        within_timeout(first.disconnect()).await;
+        let found = within_timeout(connect().await.rejoin(&session, HERE.as_ref())).await.unwrap();
         if !is_over {
             found.cancel().await.unwrap();
         }
-        soon(turn.end()).await.unwrap();
+        within_timeout(turn.end()).await.unwrap();
     }
 }
 
@@ -259,26 +259,26 @@ async fn a_turn_of_version_1_ends_after_it_was_told_anew() {
 #[tokio::test]
 async fn the_end_of_a_turn_that_nobody_knows_of_is_not_waited_for() {
     let state = tempfile::tempdir().unwrap();
-    let args = ["test-agent", "--version", "1", "--state", state.path().to_str().unwrap()];
+    let args = ["--version", "1", "--state", state.path().to_str().unwrap()];
     let first = crate::spawn(&args).await;
-    let session = soon(first.new_session(HERE.as_ref())).await.unwrap();
-    let turn = soon(session.prompt("say One.\nsleep 60000")).await.unwrap();
+    let session = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
+    let turn = within_timeout(session.prompt("say One.\nsleep 60000")).await.unwrap();
     knows(&session, |said| said.len() == 2).await;
-    soon(first.disconnect()).await;
-    let _found = soon(crate::spawn(&args).await.rejoin(&session, HERE.as_ref())).await.unwrap();
-    assert!(matches!(soon(turn.end()).await, Err(Error::Gone)));
+    within_timeout(first.disconnect()).await;
+    let _found = within_timeout(crate::spawn(&args).await.rejoin(&session, HERE.as_ref())).await.unwrap();
+    assert!(matches!(within_timeout(turn.end()).await, Err(Error::Gone)));
 }
 
 #[tokio::test]
 async fn a_turn_of_version_1_goes_on_while_its_session_is_told_anew() {
     let state = tempfile::tempdir().unwrap();
-    let args = ["test-agent", "--version", "1", "--state", state.path().to_str().unwrap()];
+    let args = ["--version", "1", "--state", state.path().to_str().unwrap()];
     let client = crate::spawn(&args).await;
-    let session = soon(client.new_session(HERE.as_ref())).await.unwrap();
-    let turn = soon(session.prompt("say One.\nsleep 60000")).await.unwrap();
+    let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
+    let turn = within_timeout(session.prompt("say One.\nsleep 60000")).await.unwrap();
     knows(&session, |said| said.len() == 2).await;
-    soon(client.load(session.id(), HERE.as_ref())).await.unwrap();
-    let (end, ()) = tokio::join!(soon(turn.end()), async { session.cancel().await.unwrap() });
+    within_timeout(client.load(session.id(), HERE.as_ref())).await.unwrap();
+    let (end, ()) = tokio::join!(within_timeout(turn.end()), async { session.cancel().await.unwrap() });
     assert_eq!(reason(&end.unwrap()), "cancelled");
 }
 
@@ -286,18 +286,18 @@ async fn a_turn_of_version_1_goes_on_while_its_session_is_told_anew() {
 async fn a_turn_ends_also_if_its_message_is_never_told() {
     let (session, mut peer) = begun(&chunk("m", "One.", None)).await;
     for reason_given in ["end_turn", "refusal"] {
-        let (turn, ()) = tokio::join!(soon(session.prompt("Two?")), async {
+        let (turn, ()) = tokio::join!(within_timeout(session.prompt("Two?")), async {
             let request = peer.asked("session/prompt").await;
             peer.says(&(request.answer(r#"{"messageId":"u"}"#) + &idle(reason_given, None))).await;
         });
-        assert_eq!(reason(&soon(turn.unwrap().end()).await.unwrap()), reason_given);
+        assert_eq!(reason(&within_timeout(turn.unwrap().end()).await.unwrap()), reason_given);
     }
 }
 
 #[tokio::test]
 async fn a_turn_that_waits_for_another_does_not_end_with_it() {
     let (session, mut peer) = begun(&chunk("m", "One.", None)).await;
-    let prompt_of = |text| soon(session.prompt(text));
+    let prompt_of = |text| within_timeout(session.prompt(text));
     let (first, second, ()) = tokio::join!(prompt_of("Two?"), prompt_of("Three?"), async {
         for message in ["u", "v"] {
             let request = peer.asked("session/prompt").await;
@@ -306,8 +306,8 @@ async fn a_turn_that_waits_for_another_does_not_end_with_it() {
     });
     let (first, second) = (first.unwrap(), second.unwrap());
     peer.says(&(prompt("u", "Two?", None) + &idle("end_turn", None))).await;
-    assert_eq!(reason(&soon(first.end()).await.unwrap()), "end_turn");
-    let (end, ()) = tokio::join!(soon(second.end()), async {
+    assert_eq!(reason(&within_timeout(first.end()).await.unwrap()), "end_turn");
+    let (end, ()) = tokio::join!(within_timeout(second.end()), async {
         peer.says(&(prompt("v", "Three?", None) + &idle("refusal", None))).await;
     });
     assert_eq!(reason(&end.unwrap()), "refusal");
@@ -319,7 +319,7 @@ async fn what_the_lost_connection_tells_at_last_is_not_told_again() {
     let (lost, mut old) = begun(&chunk("m", "One", Some(3))).await;
     let (again, mut peer) = peer().await;
     fill(&again).await;
-    let (found, ()) = tokio::join!(soon(again.rejoin(&lost, HERE.as_ref())), async {
+    let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         old.says(&chunk("m", ", two", Some(4))).await;
         knows(&lost, |said| said == ["Agent: One, two"]).await;
         let resume = loop {

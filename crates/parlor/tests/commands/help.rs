@@ -1,16 +1,17 @@
 //! The help of the commands.
 
 use expect_test::expect;
+use parlor_testkit::scenario::Scenario;
 
-use crate::place::Place;
+use crate::PARLOR;
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is the text of the help")]
 fn the_commands_explain_themselves() {
-    let place = Place::new();
+    let scenario = Scenario::new(PARLOR);
     let help = |command: &str| {
-        let said = place.run(&[command, "--help"]).done();
-        said.out.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
+        let said = scenario.run(&[command, "--help"]).success();
+        said.stdout.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
     };
     expect![[r#"
         List sessions, the latest first
@@ -302,7 +303,7 @@ fn the_commands_explain_themselves() {
         Look for what is wrong
 
         Looks at the data directory, the database, the sessions in it, the server, the configuration and the
-        agents, and tries the default agent. Nothing is changed. The exit code is 1 if something fails.
+        agents, and tries the default agent. No session is changed. The exit code is 1 if something fails.
 
         Usage: parlor doctor [OPTIONS]
 

@@ -4,9 +4,12 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
+use parlor_testkit::programs;
+use parlor_testkit::scenario::Scenario;
+use parlor_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::place::{Editor, Place, until};
+use crate::{PARLOR, editor};
 
 fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
     list.as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap()
@@ -14,11 +17,11 @@ fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn agents_come_from_everywhere() {
-    let mut place = Place::new();
-    let config = place.path().join("config.toml");
+    let mut scenario = Scenario::new(PARLOR);
+    let config = scenario.path().join("config.toml");
     fs::write(&config, "default_agent = 'mine'\n[agents.mine]\ncommand = 'no-such-program acp'\n").unwrap();
     let config = config.to_str().unwrap().to_owned();
-    let list = place.run(&["agents", "--json", "--config", &config]).done().json();
+    let list = scenario.run(&["agents", "--json", "--config", &config]).success().json();
     assert_eq!(
         (&named(&list, "mine")["source"], &named(&list, "mine")["default"]),
         (&json!("config"), &json!(true))
@@ -29,59 +32,59 @@ fn agents_come_from_everywhere() {
         (&json!("preset"), &json!(null))
     );
     assert!(named(&list, "claude")["install"].as_str().unwrap().contains("npm"));
-    let said = place.run(&["agents", "--config", &config]).done().plain();
-    assert!(said.out.contains("*  mine") && said.out.contains("no: npm install"), "{said:#?}");
+    let said = scenario.run(&["agents", "--config", &config]).success().plain();
+    assert!(said.stdout.contains("*  mine") && said.stdout.contains("no: npm install"), "{said:#?}");
 
-    let agent = format!("own={} test-agent --version 1", env!("CARGO_BIN_EXE_parlor"));
-    place.serve(&["--agent", &agent]);
-    place.begin("say hello");
-    let list = place.run(&["agents", "--json"]).done().json();
+    let agent = format!("own={} --version 1", programs::test_agent());
+    scenario.serve(&["--agent", &agent]);
+    scenario.new_session("say hello");
+    let list = scenario.run(&["agents", "--json"]).success().json();
     let own = named(&list, "own");
     assert_eq!(
         (&own["source"], &own["default"], &own["dialect"]),
         (&json!("command line"), &json!(true), &json!("v1"))
     );
-    assert_eq!(own["path"], env!("CARGO_BIN_EXE_parlor"));
+    assert_eq!(own["path"], programs::test_agent());
 }
 
 #[test]
 fn a_healthy_place_is_healthy() {
-    let mut place = Place::new();
-    let report = place.run(&["doctor", "--json"]).done().json();
+    let mut scenario = Scenario::new(PARLOR);
+    let report = scenario.run(&["doctor", "--json"]).success().json();
     assert_eq!(report["ok"], true);
-    assert!(!place.data().exists(), "looking makes nothing");
-    place.serve(&[]);
-    place.begin("say hello");
-    let said = place.run(&["doctor"]).done().plain();
+    assert!(!scenario.data().exists(), "looking makes nothing");
+    scenario.serve(&[]);
+    scenario.new_session("say hello");
+    let said = scenario.run(&["doctor"]).success().plain();
     for part in
         ["format version", "read 1 session", "runs as process", "demo (Demo agent of parlor) answers, in v2"]
     {
-        assert!(said.out.contains(part), "{part}: {said:#?}");
+        assert!(said.stdout.contains(part), "{part}: {said:#?}");
     }
-    assert!(said.out.lines().all(|line| line.starts_with("ok ")), "{said:#?}");
+    assert!(said.stdout.lines().all(|line| line.starts_with("ok ")), "{said:#?}");
 }
 
 #[test]
 fn what_a_client_was_not_told_and_what_was_refused_is_reported() {
-    let mut place = Place::new();
-    place.serve(&["--agent", &format!("test={} test-agent --version 2", env!("CARGO_BIN_EXE_parlor"))]);
-    let id = place.begin("say hello");
-    let other = place.begin("say hello");
+    let mut scenario = Scenario::new(PARLOR);
+    scenario.serve(&["--agent", &format!("test={} --version 2", programs::test_agent())]);
+    let id = scenario.new_session("say hello");
+    let other = scenario.new_session("say hello");
     for command in ["status", "doctor"] {
-        let said = place.run(&[command]).done().plain();
-        assert!(!said.out.contains("losses"), "{said:#?}");
+        let said = scenario.run(&[command]).success().plain();
+        assert!(!said.stdout.contains("losses"), "{said:#?}");
     }
-    let mut editor = Editor::start(&place);
+    let mut editor = crate::editor(&scenario);
     for (session, times) in [(&id, 2), (&other, 1)] {
         editor.load(session);
         // v1 has no notices.
         let notice = r#"raw {"sessionId":"SESSION","update":{"sessionUpdate":"notice","severity":"info","title":"n"}}"#;
         let text = [notice].repeat(times).join("\n");
-        place.run(&["prompt", session, &text]).done();
+        scenario.run(&["prompt", session, &text]).success();
     }
     let bad = r#"raw {"sessionId":"SESSION","update":{"sessionUpdate":"agent_message_chunk","content":7}}"#;
-    place.run(&["prompt", &id, bad]).done();
-    let losses = || place.run(&["status", "--json"]).done().json()["losses"].clone();
+    scenario.run(&["prompt", &id, bad]).success();
+    let losses = || scenario.run(&["status", "--json"]).success().json()["losses"].clone();
     let counts = |session: &str| {
         let all = losses();
         let one = all.as_array().unwrap().iter().find(|one| one["sessionId"] == session).cloned();
@@ -89,21 +92,23 @@ fn what_a_client_was_not_told_and_what_was_refused_is_reported() {
         assert!(kinds.iter().all(|kind| !kind["meaning"].as_str().unwrap().is_empty()), "{all}");
         kinds.iter().map(|kind| format!("{} {}", kind["count"], kind["loss"])).collect::<Vec<_>>()
     };
-    until(|| counts(&id) == ["2 \"notice\"", "1 \"update_refused\""] && counts(&other) == ["1 \"notice\""]);
-    let said = place.run(&["status"]).done().plain();
+    wait_until("the losses are counted", || {
+        counts(&id) == ["2 \"notice\"", "1 \"update_refused\""] && counts(&other) == ["1 \"notice\""]
+    });
+    let said = scenario.run(&["status"]).success().plain();
     for line in
         [format!("losses    {id}: 2 notice, 1 update_refused"), format!("losses    {other}: 1 notice")]
     {
-        assert!(said.out.lines().any(|found| found.trim() == line), "{line}: {said:#?}");
+        assert!(said.stdout.lines().any(|found| found.trim() == line), "{line}: {said:#?}");
     }
-    let said = place.run(&["doctor"]).done().plain();
+    let said = scenario.run(&["doctor"]).success().plain();
     for part in [
         "ok    losses          since the server started: 3 notice: ",
         "warn  refused updates since the server started: 1 update_refused: ",
     ] {
-        assert!(said.out.lines().any(|line| line.starts_with(part)), "{part}: {said:#?}");
+        assert!(said.stdout.lines().any(|line| line.starts_with(part)), "{part}: {said:#?}");
     }
-    let report = place.run(&["doctor", "--json"]).done().json();
+    let report = scenario.run(&["doctor", "--json"]).success().json();
     let verdict = |name: &str| &named(&report["checks"], name)["verdict"];
     assert_eq!(
         (&report["ok"], verdict("losses"), verdict("refused updates")),
@@ -113,18 +118,21 @@ fn what_a_client_was_not_told_and_what_was_refused_is_reported() {
 
 #[test]
 fn what_is_broken_is_found() {
-    let place = Place::new();
-    fs::create_dir(place.data()).unwrap();
-    fs::set_permissions(place.data(), Permissions::from_mode(0o755)).unwrap();
-    fs::write(place.data().join("parlor.db"), "this is no database, and long enough to see that it is none")
-        .unwrap();
-    fs::write(place.data().join("token"), "secret").unwrap();
-    fs::set_permissions(place.data().join("token"), Permissions::from_mode(0o644)).unwrap();
-    drop(UnixListener::bind(place.data().join("parlor.sock")).unwrap());
-    let config = place.path().join("config.toml");
+    let scenario = Scenario::new(PARLOR);
+    fs::create_dir(scenario.data()).unwrap();
+    fs::set_permissions(scenario.data(), Permissions::from_mode(0o755)).unwrap();
+    fs::write(
+        scenario.data().join("parlor.db"),
+        "this is no database, and long enough to see that it is none",
+    )
+    .unwrap();
+    fs::write(scenario.data().join("token"), "secret").unwrap();
+    fs::set_permissions(scenario.data().join("token"), Permissions::from_mode(0o644)).unwrap();
+    drop(UnixListener::bind(scenario.data().join("parlor.sock")).unwrap());
+    let config = scenario.path().join("config.toml");
     fs::write(&config, "default_agnet = 'x'\n").unwrap();
     let args = ["doctor", "--config", config.to_str().unwrap()];
-    let report = place.run(&[&args[..], &["--json"]].concat()).ended(1).json();
+    let report = scenario.run(&[&args[..], &["--json"]].concat()).exit_code(1).json();
     let verdict = |name: &str| {
         let check = named(&report["checks"], name);
         assert!(check["hint"].is_string(), "{check}");
@@ -136,57 +144,105 @@ fn what_is_broken_is_found() {
     assert_eq!(verdict("token"), "fail");
     assert_eq!(verdict("server"), "warn");
     assert_eq!(verdict("configuration"), "fail");
-    let said = place.run(&args).ended(1).plain();
-    assert!(said.out.contains("fail  database") && said.out.contains("3 checks failed."), "{said:#?}");
-    let said = place.run(&["ls"]).ended(1);
-    assert!(said.err.contains("parlor.db") && said.err.contains("`parlor doctor`"), "{said:#?}");
+    let said = scenario.run(&args).exit_code(1).plain();
+    assert!(said.stdout.contains("fail  database") && said.stdout.contains("3 checks failed."), "{said:#?}");
+    let said = scenario.run(&["ls"]).exit_code(1);
+    assert!(said.stderr.contains("parlor.db") && said.stderr.contains("`parlor doctor`"), "{said:#?}");
+}
+
+/// Checks that `doctor` fails because of a damaged journal that is kept, and because of nothing else.
+fn finds_damaged_journal(scenario: &Scenario, part: &str) {
+    let report = scenario.run(&["doctor", "--json"]).exit_code(1).json();
+    let failed: Vec<_> =
+        report["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "fail").collect();
+    let [check] = failed[..] else { panic!("{report}") };
+    assert_eq!(check["name"], "journal");
+    let (message, hint) = (check["message"].as_str().unwrap(), check["hint"].as_str().unwrap());
+    assert!(message.contains("parlor.db.journal.damaged-1: ") && message.contains(part), "{check}");
+    assert!(hint.contains("delete the file"), "{check}");
 }
 
 #[test]
-fn a_damaged_journal_is_no_reason_to_give_up_the_database() {
-    let mut place = Place::served();
-    place.begin("say fine");
-    place.stop();
-    fs::write(place.data().join("parlor.db.journal"), "this is no journal at all").unwrap();
-    let report = place.run(&["doctor", "--json"]).ended(1).json();
-    let check = named(&report["checks"], "database");
-    let hint = check["hint"].as_str().unwrap();
-    assert!(hint.contains("move the journal away") && !hint.contains("begins a new one"), "{check}");
+fn a_damaged_journal_is_found_until_it_is_deleted_and_the_sessions_can_be_used() {
+    let mut scenario = Scenario::new(PARLOR).with_server();
+    let id = scenario.new_session("say fine");
+    scenario.stop();
+    let kept = scenario.data().join("parlor.db.journal.damaged-1");
+    fs::write(scenario.data().join("parlor.db.journal"), "this is no journal at all").unwrap();
+    for _ in 0..2 {
+        finds_damaged_journal(&scenario, "its header is damaged");
+    }
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "this is no journal at all");
+    scenario.serve(&[]);
+    scenario.run(&["prompt", &id, "say again"]).success();
+    finds_damaged_journal(&scenario, "its header is damaged");
+    fs::remove_file(kept).unwrap();
+    scenario.run(&["doctor"]).success();
+}
+
+#[test]
+fn a_server_says_that_the_journal_of_one_that_was_killed_is_damaged_and_goes_on() {
+    let mut scenario = Scenario::new(PARLOR).with_server();
+    let id = scenario.new_session("say fine");
+    let mut editor = editor(&scenario);
+    editor.load(&id);
+    assert_eq!(editor.turn(&id, "say before"), "end_turn");
+    scenario.run(&["show", &id]).success();
+    // Nothing gets from the journal to the database any more.
+    let held = rusqlite::Connection::open(scenario.data().join("parlor.db")).unwrap();
+    held.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let journal = scenario.data().join("parlor.db.journal");
+    let first = fs::read(&journal).unwrap();
+    editor.turn(&id, "say damaged");
+    editor.turn(&id, "say behind the damage");
+    scenario.kill();
+    drop(held);
+    let mut bytes = fs::read(&journal).unwrap();
+    let end = first.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end + 30] ^= 1;
+    fs::write(&journal, &bytes).unwrap();
+    scenario.serve(&[]);
+    let log = fs::read_to_string(scenario.data().join("log/parlor.log")).unwrap();
+    assert!(log.contains("the journal of the last changes is damaged: the record at byte "), "{log}");
+    finds_damaged_journal(&scenario, "whole record");
+    let said = scenario.run(&["show", &id]).success();
+    assert!(said.stdout.contains("before") && !said.stdout.contains("damage"), "{said:#?}");
+    scenario.run(&["prompt", &id, "say again"]).success();
 }
 
 #[test]
 fn an_agent_that_does_not_start_is_found() {
-    let place = Place::new();
-    let config = place.path().join("config.toml");
+    let scenario = Scenario::new(PARLOR);
+    let config = scenario.path().join("config.toml");
     for (command, part) in
         [("no-such-program", "cannot be started"), ("sh -c 'echo broken >&2; exit 3'", "broken")]
     {
         fs::write(&config, format!("default_agent = 'mine'\n[agents.mine]\ncommand = \"{command}\"\n"))
             .unwrap();
-        let said = place.run(&["doctor", "--config", config.to_str().unwrap()]).ended(1);
-        let line = said.out.lines().find(|line| line.contains("default agent")).unwrap();
+        let said = scenario.run(&["doctor", "--config", config.to_str().unwrap()]).exit_code(1);
+        let line = said.stdout.lines().find(|line| line.contains("default agent")).unwrap();
         assert!(line.starts_with("fail") && line.contains(part), "{said:#?}");
     }
 }
 
-/// Changes the database of a place that no server has.
-fn edit(place: &Place, sql: &str) {
-    rusqlite::Connection::open(place.data().join("parlor.db")).unwrap().execute_batch(sql).unwrap();
+/// Changes the database of a scenario that no server has.
+fn edit(scenario: &Scenario, sql: &str) {
+    rusqlite::Connection::open(scenario.data().join("parlor.db")).unwrap().execute_batch(sql).unwrap();
 }
 
 #[test]
 fn a_session_that_cannot_be_read_is_found() {
-    let mut place = Place::served();
-    let (good, bad) = (place.begin("say fine"), place.begin("say broken"));
-    place.stop();
+    let mut scenario = Scenario::new(PARLOR).with_server();
+    let (good, bad) = (scenario.new_session("say fine"), scenario.new_session("say broken"));
+    scenario.stop();
     edit(
-        &place,
+        &scenario,
         &format!(
             "UPDATE entries SET head = 'no head' WHERE session = (SELECT key FROM sessions WHERE id = '\"{bad}\"')"
         ),
     );
     for args in [&["doctor", "--json"][..], &["doctor", "--full", "--json"]] {
-        let report = place.run(args).ended(1).json();
+        let report = scenario.run(args).exit_code(1).json();
         let check = named(&report["checks"], "sessions");
         assert_eq!(check["verdict"], "fail");
         let message = check["message"].as_str().unwrap();
@@ -197,19 +253,19 @@ fn a_session_that_cannot_be_read_is_found() {
 
 #[test]
 fn without_full_a_sample_of_many_sessions_is_read() {
-    let mut place = Place::served();
-    place.begin("say fine");
-    place.stop();
+    let mut scenario = Scenario::new(PARLOR).with_server();
+    scenario.new_session("say fine");
+    scenario.stop();
     // As many as there may be, with the one that was begun among them.
     edit(
-        &place,
+        &scenario,
         "WITH RECURSIVE n(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
          INSERT INTO sessions SELECT n, '\"many-' || n || '\"', agent, NULL, cwd, NULL, NULL, created_at, rank + n, archived,
              busy, data FROM n, sessions WHERE key = 1;
          INSERT INTO entries SELECT 1000, 1, 1, 1000000, 0, 'no head';",
     );
     let message = |args: &[&str], code| {
-        let report = place.run(args).ended(code).json();
+        let report = scenario.run(args).exit_code(code).json();
         named(&report["checks"], "sessions")["message"].as_str().unwrap().to_owned()
     };
     let sampled = message(&["doctor", "--json"], 0);
@@ -219,35 +275,35 @@ fn without_full_a_sample_of_many_sessions_is_read() {
 
 #[test]
 fn a_damaged_file_is_found_also_where_no_session_is_read() {
-    let mut place = Place::served();
-    place.begin("say fine");
-    place.stop();
+    let mut scenario = Scenario::new(PARLOR).with_server();
+    scenario.new_session("say fine");
+    scenario.stop();
     // A row that an index does not have.
     edit(
-        &place,
+        &scenario,
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'WHERE busy = 1', 'WHERE busy = 0')
          WHERE name = 'sessions_busy';",
     );
-    let report = place.run(&["doctor", "--full", "--json"]).ended(1).json();
+    let report = scenario.run(&["doctor", "--full", "--json"]).exit_code(1).json();
     let check = named(&report["checks"], "database");
     assert!(check["message"].as_str().unwrap().contains("sessions_busy"), "{check}");
 }
 
 #[test]
 fn a_directory_that_cannot_be_read_is_an_error_and_not_an_empty_one() {
-    let place = Place::new();
-    let here = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let scenario = Scenario::new(PARLOR);
+    let here = |name: &str| scenario.path().join(name).to_str().unwrap().to_owned();
     std::os::unix::fs::symlink(here("loop"), here("loop")).unwrap();
     fs::write(here("file"), "").unwrap();
     for name in ["loop", "file", "file/data"] {
         for command in [&["ls"][..], &["ls", "--json"], &["show", "latest"], &["search", "x"], &["status"]] {
-            let said = place.run(&[command, &["--data", &here(name)]].concat()).ended(1);
-            assert!(said.err.contains(&here(name)), "{command:?}: {said:#?}");
+            let said = scenario.run(&[command, &["--data", &here(name)]].concat()).exit_code(1);
+            assert!(said.stderr.contains(&here(name)), "{command:?}: {said:#?}");
         }
-        let said = place.run(&["doctor", "--data", &here(name)]).ended(1).plain();
-        assert!(said.out.contains("fail  data directory"), "{said:#?}");
+        let said = scenario.run(&["doctor", "--data", &here(name)]).exit_code(1).plain();
+        assert!(said.stdout.contains("fail  data directory"), "{said:#?}");
     }
     // The database itself.
-    fs::create_dir_all(place.data().join("parlor.db")).unwrap();
-    assert!(place.run(&["ls"]).ended(1).err.contains("parlor.db"));
+    fs::create_dir_all(scenario.data().join("parlor.db")).unwrap();
+    assert!(scenario.run(&["ls"]).exit_code(1).stderr.contains("parlor.db"));
 }

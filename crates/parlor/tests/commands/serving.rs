@@ -5,12 +5,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
+use parlor_testkit::process::{exit_status, send_signal};
+use parlor_testkit::scenario::Scenario;
 use rustix::process::Signal;
 
-use crate::place::{Place, signal, until};
+use crate::PARLOR;
 
-fn begin(place: &Place) -> Child {
-    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+fn begin(scenario: &Scenario) -> Child {
+    let mut command = scenario.command(&["serve", "--listen", "127.0.0.1:0"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -18,15 +20,15 @@ fn begin(place: &Place) -> Child {
 fn a_signal_right_after_it_is_ready_ends_it_well() {
     for kind in [Signal::TERM, Signal::INT, Signal::HUP] {
         for _ in 0..3 {
-            let place = Place::new();
-            let mut server = begin(&place);
+            let scenario = Scenario::new(PARLOR);
+            let mut server = begin(&scenario);
             let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
             assert!(lines.next().unwrap().unwrap().ends_with("is ready"));
-            signal(i32::try_from(server.id()).unwrap(), kind);
+            send_signal(server.id(), kind);
             let status = server.wait().unwrap();
             assert!(status.success(), "{kind:?}: {status}");
             for left in ["parlor.sock", "port", "parlor.db-wal"] {
-                assert!(!place.data().join(left).exists(), "{kind:?} leaves {left}");
+                assert!(!scenario.data().join(left).exists(), "{kind:?} leaves {left}");
             }
         }
     }
@@ -34,51 +36,46 @@ fn a_signal_right_after_it_is_ready_ends_it_well() {
 
 #[test]
 fn it_ends_when_its_directory_is_deleted() {
-    let place = Place::new();
-    let mut server = begin(&place);
+    let scenario = Scenario::new(PARLOR);
+    let mut server = begin(&scenario);
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("Ctrl-C")));
-    fs::remove_dir_all(place.data()).unwrap();
-    let mut ended = None;
-    until(|| {
-        ended = server.try_wait().unwrap();
-        ended.is_some()
-    });
-    assert_eq!(ended.unwrap().code(), Some(1));
+    fs::remove_dir_all(scenario.data()).unwrap();
+    assert_eq!(exit_status(&mut server).code(), Some(1));
     let mut said = String::new();
     server.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("was deleted or moved") && said.contains("data"), "{said}");
-    assert!(!place.data().exists(), "nothing is left where it was");
+    assert!(!scenario.data().exists(), "nothing is left where it was");
 }
 
 #[test]
 fn its_logs_are_for_their_owner_only() {
-    let mut place = Place::new();
-    let log = place.data().join("log");
+    let mut scenario = Scenario::new(PARLOR);
+    let log = scenario.data().join("log");
     fs::create_dir_all(&log).unwrap();
     // As an earlier version left them.
     for name in ["parlor.log", "parlor.old.log"] {
         fs::write(log.join(name), "").unwrap();
         fs::set_permissions(log.join(name), Permissions::from_mode(0o644)).unwrap();
     }
-    let modes = |place: &Place| -> Vec<u32> {
-        let files = fs::read_dir(place.data().join("log")).unwrap();
+    let modes = |scenario: &Scenario| -> Vec<u32> {
+        let files = fs::read_dir(scenario.data().join("log")).unwrap();
         files.map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect()
     };
-    place.serve(&[]);
-    assert_eq!(modes(&place), [0o600, 0o600]);
-    place.stop();
+    scenario.serve(&[]);
+    assert_eq!(modes(&scenario), [0o600, 0o600]);
+    scenario.stop();
     fs::remove_dir_all(&log).unwrap();
-    place.serve(&[]);
-    assert_eq!(modes(&place), [0o600]);
+    scenario.serve(&[]);
+    assert_eq!(modes(&scenario), [0o600]);
 }
 
 #[test]
 fn who_starts_a_slow_server_waits_for_it_and_says_so() {
-    let mut place = Place::new();
-    let config = place.work().join("slow.toml");
+    let mut scenario = Scenario::new(PARLOR);
+    let config = scenario.work().join("slow.toml");
     assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
-    let mut prompt = place
+    let mut prompt = scenario
         .command(&["prompt", "--config", "slow.toml", "--new", "say hello"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -94,10 +91,13 @@ fn who_starts_a_slow_server_waits_for_it_and_says_so() {
     assert_eq!(String::from_utf8(said.stdout).unwrap(), "hello\n");
     let rest: Vec<_> = err.collect();
     assert!(matches!(&rest[..], [session] if session.starts_with("session ")), "{rest:?}");
-    place.stop();
+    scenario.stop();
     // One that has ended is not waited for.
-    fs::write(place.work().join("wrong.toml"), "what?").unwrap();
-    let said = place.run(&["prompt", "--config", "wrong.toml", "--new", "say hello"]).ended(1);
-    assert!(said.err.contains("the server does not start") && said.err.contains("wrong.toml"), "{said:#?}");
-    assert!(!said.err.contains("still starting"), "{said:#?}");
+    fs::write(scenario.work().join("wrong.toml"), "what?").unwrap();
+    let said = scenario.run(&["prompt", "--config", "wrong.toml", "--new", "say hello"]).exit_code(1);
+    assert!(
+        said.stderr.contains("the server does not start") && said.stderr.contains("wrong.toml"),
+        "{said:#?}"
+    );
+    assert!(!said.stderr.contains("still starting"), "{said:#?}");
 }

@@ -5,21 +5,25 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
+use parlor_testkit::scenario::Scenario;
+use parlor_testkit::wait::wait_until;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::place::{Place, until};
+use crate::PARLOR;
 
 /// A command at a terminal of 60 columns.
 pub(crate) struct Seat {
     child: Child,
     keys: File,
     seen: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
 }
 
 impl Seat {
-    pub(crate) fn new(place: &Place, args: &[&str]) -> Self {
+    pub(crate) fn new(scenario: &Scenario, args: &[&str]) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -27,7 +31,7 @@ impl Seat {
         let line = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         tcsetwinsize(&line, Winsize { ws_row: 24, ws_col: 60, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let stream = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
-        let child = place
+        let child = scenario
             .command(args)
             .env("TERM", "xterm-256color")
             .stdin(stream())
@@ -39,17 +43,17 @@ impl Seat {
         let seen = Arc::new(Mutex::new(String::new()));
         let keys = File::from(person);
         let (mut screen, into) = (keys.try_clone().unwrap(), Arc::clone(&seen));
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
                 into.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
-        Self { child, keys, seen }
+        Self { child, keys, seen, reader }
     }
 
     pub(crate) fn sees(&self, text: &str) {
-        until(|| self.seen.lock().unwrap().contains(text));
+        wait_until(text, || self.seen.lock().unwrap().contains(text));
     }
 
     pub(crate) fn types(&mut self, text: &str) {
@@ -59,22 +63,26 @@ impl Seat {
     /// The exit code and all that was on the screen.
     pub(crate) fn ends(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
-        // What was written last is still on its way.
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        // Nobody else has the terminal open: it ends when all of it was read.
+        self.reader.join().unwrap();
         (code, self.seen.lock().unwrap().clone())
     }
 }
 
 #[test]
 fn a_person_chooses_by_number() {
-    let place = Place::served();
-    let mut seat = Seat::new(&place, &["prompt", "--new", "tool Look\nask Delete \u{1b}[2Jit"]);
+    let scenario = Scenario::new(PARLOR).with_server();
+    let mut seat = Seat::new(&scenario, &["prompt", "--new", "tool Look\nask Delete \u{1b}[2Jit"]);
     seat.sees("Answer (1-");
     seat.types("9\n");
-    until(|| seat.seen.lock().unwrap().matches("Answer (1-").count() == 2);
+    wait_until("the question is asked again", || {
+        seat.seen.lock().unwrap().matches("Answer (1-").count() == 2
+    });
     // Enter alone decides nothing.
     seat.types("\n");
-    until(|| seat.seen.lock().unwrap().matches("Answer (1-").count() == 3);
+    wait_until("the question is asked again", || {
+        seat.seen.lock().unwrap().matches("Answer (1-").count() == 3
+    });
     seat.types("1\n");
     let (code, seen) = seat.ends();
     assert_eq!(code, Some(0), "{seen}");
@@ -84,10 +92,10 @@ fn a_person_chooses_by_number() {
 
 #[test]
 fn a_permission_prompt_shows_where_and_what_and_takes_a_key() {
-    let place = Place::served();
-    let mut seat = Seat::new(&place, &["prompt", "--new", "ask Delete \u{202e}it"]);
+    let scenario = Scenario::new(PARLOR).with_server();
+    let mut seat = Seat::new(&scenario, &["prompt", "--new", "ask Delete \u{202e}it"]);
     seat.sees("Answer (1-");
-    let work = place.work().canonicalize().unwrap();
+    let work = scenario.work().canonicalize().unwrap();
     let start: String = work.to_str().unwrap().chars().take(30).collect();
     seat.sees(&start);
     seat.sees("‹U+202E›it");
@@ -100,12 +108,14 @@ fn a_permission_prompt_shows_where_and_what_and_takes_a_key() {
 
 #[test]
 fn what_was_typed_before_a_request_is_shown_does_not_answer_it() {
-    let place = Place::served();
-    let mut seat = Seat::new(&place, &["prompt", "--new", "ask First\nask Second"]);
+    let scenario = Scenario::new(PARLOR).with_server();
+    let mut seat = Seat::new(&scenario, &["prompt", "--new", "ask First\nask Second"]);
     seat.sees("Answer (1-");
     // The second line, and the beginning of a third one, are there before the second request is.
     seat.types("n\nn\n9");
-    until(|| seat.seen.lock().unwrap().matches("Answer (1-").count() == 2);
+    wait_until("the question is asked again", || {
+        seat.seen.lock().unwrap().matches("Answer (1-").count() == 2
+    });
     seat.types("y\n");
     let (_, seen) = seat.ends();
     let (rejected, allowed) = (seen.find("You did not allow it."), seen.find("You allowed it this once."));
@@ -115,8 +125,8 @@ fn what_was_typed_before_a_request_is_shown_does_not_answer_it() {
 
 #[test]
 fn a_form_is_filled_in_on_the_terminal() {
-    let place = Place::with_test_agent();
-    let mut seat = Seat::new(&place, &["prompt", "--new", "elicit"]);
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let mut seat = Seat::new(&scenario, &["prompt", "--new", "elicit"]);
     seat.sees("Who wants coffee?");
     seat.types("1\n");
     seat.sees("Your name");
@@ -130,26 +140,26 @@ fn a_form_is_filled_in_on_the_terminal() {
 
 #[test]
 fn deleting_asks_first() {
-    let place = Place::served();
-    let id = place.begin("say hello");
+    let scenario = Scenario::new(PARLOR).with_server();
+    let id = scenario.new_session("say hello");
     for (typed, code) in [("\n", 1), ("y\n", 0)] {
-        let mut seat = Seat::new(&place, &["rm", &id]);
+        let mut seat = Seat::new(&scenario, &["rm", &id]);
         seat.sees("Delete 1 session for good? [y/N] ");
         seat.types(typed);
         assert_eq!(seat.ends().0, Some(code));
     }
-    place.run(&["show", &id]).ended(2);
+    scenario.run(&["show", &id]).exit_code(2);
 }
 
 #[test]
 fn a_terminal_has_colours_and_an_edge() {
-    let place = Place::served();
-    place.begin("title A title that is far too long for a terminal of only sixty columns");
-    let (code, seen) = Seat::new(&place, &["ls"]).ends();
+    let scenario = Scenario::new(PARLOR).with_server();
+    scenario.new_session("title A title that is far too long for a terminal of only sixty columns");
+    let (code, seen) = Seat::new(&scenario, &["ls"]).ends();
     assert_eq!(code, Some(0));
     assert!(seen.contains("\u{1b}[1m") && seen.contains('…'), "{seen:?}");
     let plain = anstream::adapter::strip_str(&seen).to_string();
     assert!(plain.lines().all(|line| line.trim_end().chars().count() <= 60), "{plain}");
-    let (_, seen) = Seat::new(&place, &["show", "latest"]).ends();
+    let (_, seen) = Seat::new(&scenario, &["show", "latest"]).ends();
     assert!(seen.contains("\u{1b}[1m\u{1b}[36muser"), "{seen:?}");
 }

@@ -7,11 +7,10 @@ use parlor_client::{
     SessionId, State, Transcript, Turn, Version,
 };
 use parlor_json::Json;
+use parlor_testkit::wait::TIMEOUT;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-use crate::server::PATIENCE;
 
 /// A client with one session at a time. It reads only while something is asked of it: nothing of it runs in between.
 pub(crate) struct Client {
@@ -42,7 +41,7 @@ impl Client {
         let agent = agent.map(|name| Agent::Name(name.to_owned()));
         let hello = Hello { agent, ..Hello::new() };
         let connector = Connector::new("test", "1").only(Version::V2);
-        let connected = runtime.block_on(async { timeout(PATIENCE, connector.socket(socket, &hello)).await });
+        let connected = runtime.block_on(async { timeout(TIMEOUT, connector.socket(socket, &hello)).await });
         let (connection, _) = connected.expect("the server answers")?;
         Ok(Self { runtime, connection, session: None })
     }
@@ -53,7 +52,7 @@ impl Client {
 
     /// Reads until something has happened.
     pub(crate) fn wait<T>(&self, what: impl Future<Output = T>) -> T {
-        self.runtime.block_on(async { timeout(PATIENCE, what).await.expect("it must happen") })
+        self.runtime.block_on(async { timeout(TIMEOUT, what).await.expect("it must happen") })
     }
 
     /// Begins a session.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::client::reason;
-use crate::server::{Place, figures};
+use crate::server::{connect, figures, peak_memory, test_dir};
 
 /// How many files an agent asks for at once, and how long each is.
 const FILES: usize = 30;
@@ -37,18 +37,18 @@ cat > /dev/null
 
 #[test]
 fn many_long_files_are_read_in_bounded_memory() {
-    let place = Place::new();
-    let (file, script) = (place.path().join("long.txt"), place.path().join("agent.sh"));
+    let dir = test_dir();
+    let (file, script) = (dir.path().join("long.txt"), dir.path().join("agent.sh"));
     fs::write(&file, "long ".repeat(LENGTH / 5)).unwrap();
     let agent = AGENT.replace("FILES", &FILES.to_string()).replace("LENGTH", &LENGTH.to_string());
     fs::write(&script, agent.replace("PATH", file.to_str().unwrap())).unwrap();
-    let place = place.agent("reader", &format!("sh {}", script.display()));
-    let server = place.serve();
-    let mut client = server.client();
+    let dir = dir.agent("reader", &format!("sh {}", script.display()));
+    let server = dir.serve();
+    let mut client = connect(&server);
     client.new_session().unwrap();
     assert_eq!(reason(&client.turn("read them")), "end_turn");
     assert_eq!(client.said(), format!("{FILES} files"), "every answer arrived");
-    let peak = server.peak_memory();
+    let peak = peak_memory(&server);
     figures(&format!(
         "{FILES} files of {} MiB: peak memory {:?} MiB",
         LENGTH >> 20,

@@ -1,13 +1,13 @@
 //! A server that is killed loses nothing that it showed or accepted.
 
-use std::process::Command;
 use std::time::Instant;
 
 use parlor_client::{Activity, Error, MessageId, Prompt, Role, Transcript, Turn};
+use parlor_testkit::server::TestDir;
 use tokio::task::JoinHandle;
 
 use crate::client::{Client, Shown, reason, said};
-use crate::server::{PARLOR, Place, figures};
+use crate::server::{connect, figures, wait_for_no_agent, with_test_agent};
 
 /// Numbers that look random and are the same in each run.
 struct Dice(u64);
@@ -98,11 +98,11 @@ fn send(client: &Client, text: &str) -> JoinHandle<Result<Turn, Error>> {
 }
 
 fn rounds(count: usize, seed: u64, options: &str) {
-    let place = Place::new().test_agent(options);
+    let dir = with_test_agent(options);
     let begun = Instant::now();
     let mut dice = Dice(seed);
-    let mut server = place.serve();
-    let mut client = server.client();
+    let mut server = dir.serve();
+    let mut client = connect(&server);
     let session = client.new_session().unwrap();
     let mut record = Record::default();
     let (mut running_when_killed, mut sent_again) = (0, 0);
@@ -121,10 +121,10 @@ fn rounds(count: usize, seed: u64, options: &str) {
         server.kill();
         client.read_rest();
         record.note(&client);
-        place.wait_for_no_agent();
+        wait_for_no_agent(&dir);
 
-        server = place.serve();
-        client = server.client();
+        server = dir.serve();
+        client = connect(&server);
         client.join(&session);
         let now = client.shown();
         record.check(&now);
@@ -161,11 +161,8 @@ fn nor_does_one_with_an_agent_of_version_1() {
 }
 
 /// What `parlor show` prints of the only session, without the room between words.
-fn shown_by_command(place: &Place) -> String {
-    let mut command = Command::new(PARLOR);
-    let output = command.args(["show", "latest", "--data"]).arg(place.data()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    without_space(&String::from_utf8(output.stdout).unwrap())
+fn shown_by_command(dir: &TestDir) -> String {
+    without_space(&dir.run(&["show", "latest"]).success().stdout)
 }
 
 fn without_space(text: &str) -> String {
@@ -174,9 +171,9 @@ fn without_space(text: &str) -> String {
 
 #[test]
 fn a_command_that_reads_the_files_finds_all_that_clients_were_shown() {
-    let place = Place::new().test_agent("");
-    let server = place.serve();
-    let mut client = server.client();
+    let dir = with_test_agent("");
+    let mut server = dir.serve();
+    let mut client = connect(&server);
     client.new_session().unwrap();
     client.send("stream 100000 40 2000".into());
     let mut length = 0;
@@ -188,17 +185,17 @@ fn a_command_that_reads_the_files_finds_all_that_clients_were_shown() {
     };
     for _ in 0..10 {
         let said = without_space(&is_all_there());
-        assert!(shown_by_command(&place).contains(&said), "while the server runs");
+        assert!(shown_by_command(&dir).contains(&said), "while the server runs");
     }
     is_all_there();
     server.kill();
     client.read_rest();
     let said = without_space(&client.said());
-    assert!(shown_by_command(&place).contains(&said), "after it was killed");
+    assert!(shown_by_command(&dir).contains(&said), "after it was killed");
     // The next server goes on from there.
-    let server = place.serve();
-    assert!(shown_by_command(&place).contains(&said), "with the next server");
-    server.stop();
-    assert!(!place.data().join("parlor.db.journal").exists());
-    place.wait_for_no_agent();
+    let mut server = dir.serve();
+    assert!(shown_by_command(&dir).contains(&said), "with the next server");
+    assert!(server.stop().success());
+    assert!(!dir.data().join("parlor.db.journal").exists());
+    wait_for_no_agent(&dir);
 }

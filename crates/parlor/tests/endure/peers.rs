@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use parlor_client::{Activity, Error};
 use parlor_json::Members;
+use parlor_testkit::wait::wait_until;
 
 use crate::client::{Client, reason};
-use crate::server::{Place, eventually};
+use crate::server::{agent_state, connect, connect_to, wait_for_no_agent, with_test_agent};
 
 /// A build that is not optimized needs half a minute for more.
 const CHUNKS: usize = if cfg!(debug_assertions) { 50_000 } else { 200_000 };
@@ -15,16 +16,16 @@ const CHUNK: usize = 40;
 
 #[test]
 fn a_server_that_is_stopped_after_a_long_turn_has_all_of_it() {
-    let place = Place::new().test_agent("");
-    let server = place.serve();
-    let mut client = server.client();
+    let dir = with_test_agent("");
+    let mut server = dir.serve();
+    let mut client = connect(&server);
     let session = client.new_session().unwrap();
     assert_eq!(reason(&client.turn(&format!("stream {CHUNKS} {CHUNK}"))), "end_turn");
-    server.stop();
-    place.wait_for_no_agent();
+    assert!(server.stop().success());
+    wait_for_no_agent(&dir);
 
-    let server = place.serve();
-    let mut again = server.client();
+    let server = dir.serve();
+    let mut again = connect(&server);
     again.join(&session);
     assert_eq!(again.said().len(), CHUNKS * CHUNK);
     assert_eq!(again.shown().messages, client.shown().messages);
@@ -33,18 +34,18 @@ fn a_server_that_is_stopped_after_a_long_turn_has_all_of_it() {
 
 #[test]
 fn a_server_that_is_stopped_in_a_turn_has_what_it_showed() {
-    let place = Place::new().test_agent("");
-    let server = place.serve();
-    let mut client = server.client();
+    let dir = with_test_agent("");
+    let mut server = dir.serve();
+    let mut client = connect(&server);
     let session = client.new_session().unwrap();
     client.prompt("stream 1000000 40 20000").unwrap();
     client.until(|transcript| transcript.seq() > 500);
-    server.stop();
+    assert!(server.stop().success());
     client.read_rest();
-    place.wait_for_no_agent();
+    wait_for_no_agent(&dir);
 
-    let server = place.serve();
-    let mut again = server.client();
+    let server = dir.serve();
+    let mut again = connect(&server);
     again.join(&session);
     assert!(again.said().starts_with(&client.said()));
     assert!(again.shown().is(&Activity::Idle));
@@ -53,16 +54,16 @@ fn a_server_that_is_stopped_in_a_turn_has_what_it_showed() {
 
 #[test]
 fn a_turn_goes_on_without_the_client_that_began_it() {
-    let place = Place::new().test_agent("");
-    let server = place.serve();
-    let mut dying = server.client();
+    let dir = with_test_agent("");
+    let server = dir.serve();
+    let mut dying = connect(&server);
     let session = dying.new_session().unwrap();
     dying.prompt("stream 2000 40 2000").unwrap();
     dying.until(|transcript| transcript.seq() > 20);
     drop(dying);
 
-    let mut other = server.client();
-    eventually("the dead client is gone", || other.count() == "1");
+    let mut other = connect(&server);
+    wait_until("the dead client is gone", || other.count() == "1");
     other.join(&session);
     assert_eq!(reason(&other.until_idle()), "end_turn");
     assert_eq!(other.said().len(), 2000 * 40);
@@ -71,9 +72,9 @@ fn a_turn_goes_on_without_the_client_that_began_it() {
 #[test]
 fn an_agent_that_dies_in_a_turn_ends_it_and_comes_back() {
     for options in ["", "--version 1"] {
-        let place = Place::new().test_agent(options);
-        let server = place.serve();
-        let mut client = server.client();
+        let dir = with_test_agent(options);
+        let server = dir.serve();
+        let mut client = connect(&server);
         client.new_session().unwrap();
         let end = client.turn("say before\nstderr the last words\ncrash");
         assert_eq!(reason(&end), "error");
@@ -88,15 +89,14 @@ fn an_agent_that_dies_in_a_turn_ends_it_and_comes_back() {
 /// What is no agent is refused with a reason, soon, and harms nobody else.
 #[test]
 fn what_is_no_agent_is_refused() {
-    let place = Place::new()
-        .test_agent("")
+    let dir = with_test_agent("")
         .agent("silent", "true")
         .agent("complaining", "sh -c 'echo no such model >&2; exit 3'")
         .agent("chatty", "cat /etc/passwd")
         .agent("missing", "/nowhere/to/be/found --acp")
         .agent("hanging-up", "sh -c 'exec <&- >&-; sleep 1000'");
-    let server = place.serve();
-    let mut bystander = server.client();
+    let mut server = dir.serve();
+    let mut bystander = connect(&server);
     bystander.new_session().unwrap();
     for (agent, why) in [
         ("silent", "ended before it answered initialize (exit status: 0)"),
@@ -106,7 +106,7 @@ fn what_is_no_agent_is_refused() {
         ("hanging-up", "ended before it answered initialize"),
     ] {
         let begun = Instant::now();
-        let mut client = server.client_of(agent);
+        let mut client = connect_to(&server, agent);
         let Err(Error::Rpc(error)) = client.new_session() else { panic!("{agent} is taken for an agent") };
         let message = error.message();
         assert!(message.contains(agent) && message.contains(why), "{agent}: {message}");
@@ -119,26 +119,26 @@ fn what_is_no_agent_is_refused() {
     }
     bystander.turn("say nothing happened");
     assert_eq!(bystander.said(), "nothing happened");
-    server.stop();
-    place.wait_for_no_agent();
+    assert!(server.stop().success());
+    wait_for_no_agent(&dir);
 }
 
 /// An agent that never says who it is keeps those waiting who want it, and nobody else; it is ended with the server.
 #[test]
 fn an_agent_that_hangs_keeps_only_those_waiting_who_want_it() {
-    let place = Place::new().test_agent("");
+    let dir = with_test_agent("");
     // It names the directory of this test, so that it can be found.
-    let hanging = format!("sh -c 'sleep 1000; : test-agent {}'", place.path().join("agent-state").display());
-    let place = place.agent("hanging", &hanging);
-    let server = place.serve();
-    let mut other = server.client();
-    let socket = server.socket().to_owned();
+    let hanging = format!("sh -c 'sleep 1000; : test-agent {}'", agent_state(&dir));
+    let dir = dir.agent("hanging", &hanging);
+    let mut server = dir.serve();
+    let mut other = connect(&server);
+    let socket = server.socket();
     let waiting = thread::spawn(move || Client::connect(&socket, Some("hanging")).err());
-    eventually("both are there", || other.count() == "2");
+    wait_until("both are there", || other.count() == "2");
     other.new_session().unwrap();
     other.turn("say hello");
     assert_eq!(other.said(), "hello");
-    server.stop();
+    assert!(server.stop().success());
     assert!(matches!(waiting.join().unwrap(), Some(Error::Gone)), "nobody came");
-    place.wait_for_no_agent();
+    wait_for_no_agent(&dir);
 }

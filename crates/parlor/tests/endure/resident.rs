@@ -5,13 +5,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parlor_client::{Error, SessionId};
+use parlor_testkit::server::Server;
+use parlor_testkit::wait::wait_until;
 
 use crate::client::{Client, reason};
-use crate::server::{PARLOR, Place, Server, eventually, figures};
+use crate::server::{PARLOR, connect, figures, memory, peak_memory, with_test_agent};
 
 /// A session that nobody takes part in any more when this returns.
 fn leave_behind(server: &Server, prompt: &str) -> SessionId {
-    let mut client = server.client();
+    let mut client = connect(server);
     let session = client.new_session().unwrap();
     assert_eq!(reason(&client.turn(prompt)), "end_turn");
     session
@@ -19,11 +21,11 @@ fn leave_behind(server: &Server, prompt: &str) -> SessionId {
 
 #[test]
 fn no_more_sessions_are_in_memory_than_there_may_be() {
-    let place = Place::new().test_agent("").option("--live-sessions=3");
-    let server = place.serve();
-    let mut clients: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    let dir = with_test_agent("").argument("--live-sessions=3");
+    let server = dir.serve();
+    let mut clients: Vec<Client> = (0..3).map(|_| connect(&server)).collect();
     let sessions: Vec<_> = clients.iter_mut().map(|client| client.new_session().unwrap()).collect();
-    let mut fourth = server.client();
+    let mut fourth = connect(&server);
     let refused = fourth.new_session().unwrap_err();
     assert!(
         matches!(&refused, Error::Rpc(error) if error.message().contains("3 sessions are in use")),
@@ -33,11 +35,11 @@ fn no_more_sessions_are_in_memory_than_there_may_be() {
 
     // One that nobody needs makes room at once, however long it could have stayed.
     drop(clients.remove(2));
-    eventually("there is room", || fourth.new_session().is_ok());
+    wait_until("there is room", || fourth.new_session().is_ok());
     assert_eq!(fourth.live_sessions(), "3");
     assert!(fourth.try_join(&sessions[2]).is_err());
     drop(clients);
-    eventually("there is room", || fourth.try_join(&sessions[2]).is_ok());
+    wait_until("there is room", || fourth.try_join(&sessions[2]).is_ok());
     assert_eq!(reason(&fourth.turn("say It was taken out of the store.")), "end_turn");
 }
 
@@ -46,12 +48,12 @@ fn long_sessions_that_nobody_needs_leave_early() {
     const SESSIONS: usize = 12;
     // As many as take less than 64 MiB.
     const STAY: usize = 8;
-    let place = Place::new().test_agent("");
-    let server = place.serve();
+    let dir = with_test_agent("");
+    let server = dir.serve();
     let sessions: Vec<_> = (0..SESSIONS).map(|_| leave_behind(&server, "big 8000000")).collect();
-    let mut client = server.client();
+    let mut client = connect(&server);
     // Without pressure they stay for ten minutes.
-    eventually("some have left", || client.live_sessions().parse::<usize>().unwrap() <= STAY);
+    wait_until("some have left", || client.live_sessions().parse::<usize>().unwrap() <= STAY);
     client.join(&sessions[0]);
     assert_eq!(client.said().len(), 8_000_000);
 }
@@ -60,7 +62,7 @@ fn long_sessions_that_nobody_needs_leave_early() {
 fn mixed_load(server: &Server, long: &SessionId, until: Instant, number: usize) -> usize {
     let mut rounds = 0;
     while Instant::now() < until {
-        let mut client = server.client();
+        let mut client = connect(server);
         client.new_session().unwrap();
         client.turn("stream 2000 40\ntool\nbig 200000");
         client.join(long);
@@ -77,9 +79,9 @@ fn mixed_load(server: &Server, long: &SessionId, until: Instant, number: usize) 
 fn a_mixed_load_stays_below_150_mb() {
     let seconds = std::env::var("PARLOR_LOAD_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
     let program = std::env::var("PARLOR_LOAD_PROGRAM").unwrap_or_else(|_| PARLOR.to_owned());
-    let place = Place::new().test_agent("");
-    let server = place.serve_with(&mut Command::new(program));
-    let mut client = server.client();
+    let dir = with_test_agent("");
+    let server = dir.serve_with(Command::new(program));
+    let mut client = connect(&server);
     let long = client.new_session().unwrap();
     for _ in 0..20 {
         let lines: Vec<_> = (0..100).map(|n| format!("say Line {n} of a long conversation.")).collect();
@@ -93,9 +95,9 @@ fn a_mixed_load_stays_below_150_mb() {
             (0..4).map(|number| scope.spawn(move || mixed_load(server, long, until, number))).collect();
         clients.into_iter().map(|client| client.join().unwrap()).sum()
     });
-    let (peak, after) = (server.peak_memory().unwrap(), server.memory().unwrap());
+    let (peak, after) = (peak_memory(&server).unwrap(), memory(&server).unwrap());
     thread::sleep(Duration::from_secs(30));
-    let rested = server.memory().unwrap();
+    let rested = memory(&server).unwrap();
     figures(&format!(
         "{rounds} rounds in {seconds} s: peak {} MB, {} MB at the end, {} MB after 30 s of rest",
         peak / 1_000_000,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parlor_client::{Activity, Update, Words};
 
 use crate::client::{Client, reason};
-use crate::server::{Place, figures};
+use crate::server::{connect, figures, peak_memory, with_test_agent};
 
 /// How much memory a server may need beside the text of its sessions.
 const BESIDE: u64 = 64 << 20;
@@ -40,17 +40,17 @@ fn catch_up(client: &Client) -> usize {
 }
 
 fn stalled(chunks: usize) {
-    let place = Place::new().test_agent("");
+    let dir = with_test_agent("");
     let alone = {
-        let server = place.serve();
-        let mut client = server.client();
+        let server = dir.serve();
+        let mut client = connect(&server);
         client.new_session().unwrap();
         stream(&client, chunks)
     };
-    let server = place.serve();
-    let mut reader = server.client();
+    let server = dir.serve();
+    let mut reader = connect(&server);
     let session = reader.new_session().unwrap();
-    let mut sleeper = server.client();
+    let mut sleeper = connect(&server);
     sleeper.join(&session);
     let with_sleeper = stream(&reader, chunks);
 
@@ -64,12 +64,12 @@ fn stalled(chunks: usize) {
     );
 
     // What the sleeper was not told yet is not kept for it.
-    let before = server.peak_memory();
+    let before = peak_memory(&server);
     let woken = Instant::now();
     let pieces = catch_up(&sleeper);
     let caught_up = woken.elapsed();
     assert_eq!(sleeper.shown(), reader.shown(), "both end with the same transcript");
-    let after = server.peak_memory();
+    let after = peak_memory(&server);
     figures(&format!(
         "{chunks} chunks: {alone:.1?} alone, {with_sleeper:.1?} beside a client that does not read (x{:.2}), which \
          caught up in {caught_up:.1?} with {pieces} pieces of news; peak memory {:?} MiB, then {:?} MiB, of {} MiB of text",

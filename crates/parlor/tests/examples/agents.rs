@@ -2,18 +2,14 @@
 
 use std::fs;
 use std::process::Stdio;
-use std::time::Duration;
 
+use parlor_testkit::programs::example;
+use parlor_testkit::wait::within_timeout;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
-use tokio::time::timeout;
 
-use crate::built::example;
 use crate::visitor::{VERSIONS, Version, Visit};
-
-/// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_echo_agent_says_what_it_is_told() {
@@ -91,7 +87,7 @@ async fn an_agent_that_asks_ends_with_the_client_that_would_have_to_answer() {
     let mut lines = BufReader::new(read).lines();
     let mut say = async |line: &str| write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     let mut until = async |what: &str| loop {
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let line = within_timeout(lines.next_line()).await.unwrap().unwrap();
         if line.contains(what) {
             return line;
         }
@@ -112,6 +108,6 @@ async fn an_agent_that_asks_ends_with_the_client_that_would_have_to_answer() {
     .await;
     until("session/request_permission").await;
     drop(write);
-    let status = timeout(PATIENCE, agent.wait()).await.expect("nobody can answer").unwrap();
+    let status = within_timeout(agent.wait()).await.unwrap();
     assert!(status.success(), "{status}");
 }

@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use parlor_testkit::programs::example;
 use tempfile::TempDir;
 
-use crate::built::example;
 use crate::sdk_agent;
 use crate::sdk_versions::{Print, watch_v1, watch_v2};
-use crate::server::{PARLOR, Server};
 use crate::visitor::{Version, Visit};
 use crate::wire;
+use crate::{PARLOR, start_server};
 
 /// Runs an example to its end, and says what it printed.
 fn run(name: &str, args: &[impl AsRef<OsStr>]) -> String {
@@ -113,9 +113,8 @@ fn a_message_is_edited_with_any_agent_behind_parlor() {
 
 #[test]
 fn a_message_is_edited_at_a_server() {
-    let server = Server::start("echo", &[example("echo")]);
-    let socket = server.data().join("parlor.sock");
-    assert_eq!(run("edit", &["--socket".as_ref(), socket.as_os_str()]), EDITED);
+    let server = start_server("echo", &[example("echo")]);
+    assert_eq!(run("edit", &["--socket".as_ref(), server.socket().as_os_str()]), EDITED);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

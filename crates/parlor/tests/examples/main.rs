@@ -6,14 +6,22 @@
 )]
 
 mod agents;
-mod built;
 mod clients;
 mod documents;
 mod lines;
 mod sdk_agent;
 mod sdk_versions;
 mod seen;
-mod server;
 mod story;
 mod visitor;
 mod wire;
+
+use parlor_testkit::server::{Server, TestDir};
+
+/// The program that is tested.
+const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
+
+/// A server with one agent.
+fn start_server(name: &str, agent: &[String]) -> Server {
+    TestDir::new(PARLOR).agent(name, &agent.join(" ")).serve()
+}

@@ -2,21 +2,15 @@
 //! has it as one of its agents. They meet in one session, and all know the same of it.
 
 use std::path::Path;
-use std::time::Duration;
 
 use parlor_client::{Client, Connector, Hello, Session, SessionId, Version as Spoken};
+use parlor_testkit::programs::example;
+use parlor_testkit::wait::within_timeout;
 use tempfile::TempDir;
 
-use crate::built::example;
 use crate::seen::Seen;
-use crate::server::Server;
+use crate::start_server;
 use crate::visitor::{VERSIONS, Visit};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it must happen")
-}
 
 /// Joins a session with parlor's own client, says something if there is something to say, and leaves.
 async fn join(client: Client, session: &str, cwd: &Path, prompt: Option<&str>) -> Seen {
@@ -27,10 +21,10 @@ async fn join(client: Client, session: &str, cwd: &Path, prompt: Option<&str>) -
             question.choose(&choice).await;
         }
     });
-    let session: Session = soon(client.load(&SessionId::from(session), cwd)).await.unwrap();
+    let session: Session = within_timeout(client.load(&SessionId::from(session), cwd)).await.unwrap();
     if let Some(prompt) = prompt {
-        let turn = soon(session.prompt(prompt)).await.unwrap();
-        soon(turn.end()).await.unwrap();
+        let turn = within_timeout(session.prompt(prompt)).await.unwrap();
+        within_timeout(turn.end()).await.unwrap();
     }
     let seen = Seen::of(&session.transcript());
     client.disconnect().await;
@@ -43,8 +37,9 @@ async fn all_clients_of_an_agent_know_the_same_conversation() {
     let home = TempDir::new().unwrap();
     let agent = [example("worker"), home.path().join("sessions.db").to_str().unwrap().to_owned()];
     let connector = Connector::new("story", "1");
-    let own =
-        async |version| soon(connector.clone().only(version).spawn(&agent[0], &agent[1..])).await.unwrap();
+    let own = async |version| {
+        within_timeout(connector.clone().only(version).spawn(&agent[0], &agent[1..])).await.unwrap()
+    };
 
     // Each says something, one after the other, and each but the first finds what the others said.
     let begin = Visit { agent: &agent, cwd: home.path(), session: None, prompts: &["First"] };
@@ -55,11 +50,11 @@ async fn all_clients_of_an_agent_know_the_same_conversation() {
         join(own(version).await, &session, home.path(), Some(prompt)).await;
     }
     // The server does not have the session. Its agent does, and so it is there.
-    let server = Server::start("worker", &agent);
-    let socket = server.data().join("parlor.sock");
-    let (client, _) = soon(connector.socket(&socket, &Hello::new())).await.unwrap();
+    let mut server = start_server("worker", &agent);
+    let (client, _) = within_timeout(connector.socket(&server.socket(), &Hello::new())).await.unwrap();
     let behind = join(client, &session, home.path(), Some("Fifth")).await;
-    drop(server);
+    // Its agent ends with it: one process at a time has the file of its sessions.
+    assert!(server.stop().success());
 
     let look = Visit { session: Some(&session), prompts: &[], ..begin };
     let (_, expected) = look.by(VERSIONS[1]).await;

@@ -5,15 +5,12 @@ mod v2;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use agent_client_protocol::Result;
+use parlor_testkit::wait::within_timeout;
 
 use crate::seen::Seen;
 use crate::wire;
-
-/// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -68,7 +65,7 @@ impl Visit<'_> {
             assert!(status.success(), "{status}");
             session.unwrap()
         };
-        let session = tokio::time::timeout(PATIENCE, visit).await.expect("it comes to an end");
+        let session = within_timeout(visit).await;
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (session, seen)
     }

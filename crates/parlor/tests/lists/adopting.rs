@@ -1,10 +1,11 @@
 //! Sessions that only an agent knows, and how they become sessions like any other.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, ClientBuilder, error_code};
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Guest, code};
-use crate::doors::{DOORS, Door};
+use crate::Lists;
 use crate::{KEEPERS, run, server_with, session};
 
 /// What is said in a session, without the ids.
@@ -37,8 +38,8 @@ fn a_session_of_the_agents_is_listed_and_taken_over_when_it_is_loaded() {
         let mut server = server_with(&sessions);
         for (n, dialect) in Dialect::ALL.into_iter().enumerate() {
             let id = names[n].as_str();
-            let mut client = server.client(DOORS[n], dialect, agent);
-            let listed = client.sees(id);
+            let mut client = server.client(TransportKind::ALL[n], dialect, agent);
+            let listed = client.wait_for_session(id);
             assert_eq!(listed["title"], "A title");
             assert_eq!(listed["updatedAt"], "2025-05-05T05:05:05Z");
             assert_eq!(
@@ -58,24 +59,24 @@ fn a_session_of_the_agents_is_listed_and_taken_over_when_it_is_loaded() {
             let listed = client.list(json!({})).into_iter().filter(|one| one["sessionId"] == id);
             let listed: Vec<_> = listed.collect();
             assert_eq!((listed.len(), listed[0]["_meta"].get("parlor/adopted")), (1, None));
-            let mut second = server.client(DOORS[n], dialect, agent);
+            let mut second = server.client(TransportKind::ALL[n], dialect, agent);
             second.load(id);
             assert_eq!(second.transcript(id), client.transcript(id));
             assert_eq!(client.turn(id, "say More."), "end_turn");
-            let truth = server.truth(id);
-            assert!(truth.len() == 5 && truth[4].ends_with(": More."), "{truth:#?}");
-            second.comes_to(id, &truth);
+            let stored = server.stored_transcript(id);
+            assert!(stored.len() == 5 && stored[4].ends_with(": More."), "{stored:#?}");
+            second.wait_for_transcript(id, &stored);
         }
         // And it stays so.
         let id = names[1].as_str();
-        let truth = server.truth(id);
+        let stored = server.stored_transcript(id);
         server.crash();
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         client.load(id);
-        assert_eq!(client.transcript(id), truth);
+        assert_eq!(client.transcript(id), stored);
         assert_eq!(client.turn(id, "say Still here."), "end_turn");
-        let after = server.truth(id);
-        assert_eq!((after.len(), &after[..5]), (7, &truth[..]));
+        let after = server.stored_transcript(id);
+        assert_eq!((after.len(), &after[..5]), (7, &stored[..]));
     }
 }
 
@@ -83,11 +84,11 @@ fn a_session_of_the_agents_is_listed_and_taken_over_when_it_is_loaded() {
 fn resuming_takes_over_as_well_and_tells_nothing_that_was() {
     for agent in KEEPERS {
         let server = server_with(&[(agent, session("mine", None, "2025-05-05T05:05:05Z"))]);
-        let mut client = server.client(Door::Unix, Dialect::V1, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V1, agent);
         // Nobody asked for a list before.
         client.resume("mine", None).unwrap();
         assert_eq!(client.transcript("mine"), Vec::<String>::new());
-        let mut other = server.client(Door::Unix, Dialect::V2, agent);
+        let mut other = server.client(TransportKind::Unix, Dialect::V2, agent);
         other.load("mine");
         assert_eq!(texts(&other, "mine"), told("mine"));
         // It has a made title, because the agent has none for it.
@@ -99,7 +100,7 @@ fn resuming_takes_over_as_well_and_tells_nothing_that_was() {
 fn two_clients_that_want_it_at_once_take_it_over_once() {
     for agent in KEEPERS {
         let server = server_with(&[(agent, session("mine", None, "2025-05-05T05:05:05Z"))]);
-        let mut clients = [0, 1, 2].map(|n| server.client(DOORS[n], Dialect::ALL[n], agent));
+        let mut clients = [0, 1, 2].map(|n| server.client(TransportKind::ALL[n], Dialect::ALL[n], agent));
         let asked = clients.each_mut().map(|client| {
             let mut params = json!({ "sessionId": "mine", "cwd": "/", "mcpServers": [] });
             if client.dialect == Dialect::V1 {
@@ -109,11 +110,11 @@ fn two_clients_that_want_it_at_once_take_it_over_once() {
             client.send("session/resume", params)
         });
         for (client, asked) in clients.iter_mut().zip(asked) {
-            client.answer(asked).unwrap();
+            client.response(asked).unwrap();
             assert_eq!(texts(client, "mine"), told("mine"), "{agent}");
         }
-        let truth = server.truth("mine");
-        clients.iter_mut().for_each(|client| client.comes_to("mine", &truth));
+        let stored = server.stored_transcript("mine");
+        clients.iter_mut().for_each(|client| client.wait_for_transcript("mine", &stored));
     }
 }
 
@@ -122,13 +123,13 @@ fn what_an_agent_does_not_know_or_cannot_load_is_not_there() {
     let server = server_with(&[("cannot-load", session("mine", None, "2025-05-05T05:05:05Z"))]);
     for dialect in Dialect::ALL {
         for agent in KEEPERS {
-            let mut client = server.client(Door::Unix, dialect, agent);
-            assert_eq!(code(&client.try_load("nothing")), -32002, "{agent}");
-            assert_eq!(code(&client.resume("nothing", None)), -32002, "{agent}");
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
+            assert_eq!(error_code(&client.try_load("nothing")), -32002, "{agent}");
+            assert_eq!(error_code(&client.resume("nothing", None)), -32002, "{agent}");
             assert!(client.list(json!({})).is_empty());
         }
-        let mut client = server.client(Door::Unix, dialect, "cannot-load");
-        client.sees("mine");
+        let mut client = server.client(TransportKind::Unix, dialect, "cannot-load");
+        client.wait_for_session("mine");
         let refused = client.try_load("mine").unwrap_err();
         assert_eq!(refused["code"], -32002);
         assert_eq!(refused["data"]["reason"], "the agent cannot load sessions");
@@ -138,17 +139,19 @@ fn what_an_agent_does_not_know_or_cannot_load_is_not_there() {
 #[test]
 fn observers_look_and_take_nothing_over() {
     let server = server_with(&[("keeps-v2", session("mine", None, "2025-05-05T05:05:05Z"))]);
-    let mut driver = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+    let mut driver = server.client(TransportKind::Unix, Dialect::V2, "keeps-v2");
     driver.new_session();
-    driver.sees("mine");
+    driver.wait_for_session("mine");
     for dialect in Dialect::ALL {
-        let mut watcher = Guest::new(Door::Web, dialect, "keeps-v2").observing().join(&server);
+        let mut watcher =
+            ClientBuilder::new(TransportKind::WebSocket, dialect, "keeps-v2").observer().connect(&server);
         assert!(watcher.ids(json!({})).contains(&"mine".to_owned()));
         let refused = watcher.try_load("mine").unwrap_err();
         assert_eq!((&refused["code"], &refused["data"]["reason"]), (&json!(-32600), &json!("observer")));
     }
     driver.load("mine");
-    let mut watcher = Guest::new(Door::Web, Dialect::V2, "keeps-v2").observing().join(&server);
+    let mut watcher =
+        ClientBuilder::new(TransportKind::WebSocket, Dialect::V2, "keeps-v2").observer().connect(&server);
     watcher.load("mine");
     assert_eq!(texts(&watcher, "mine"), told("mine"));
 }
@@ -157,19 +160,19 @@ fn observers_look_and_take_nothing_over() {
 fn sessions_that_were_begun_from_here_are_never_the_agents_alone() {
     let mut server = server_with(&[("keeps-v2", session("mine", None, "2025-05-05T05:05:05Z"))]);
     for round in 0..2 {
-        let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, "keeps-v2");
         let own: Vec<_> = (0..20).map(|_| client.new_session()).collect();
         client.turn(&own[0], "say Hello.");
-        client.sees("mine");
+        client.wait_for_session("mine");
         let listed = client.list(json!({}));
         let foreign: Vec<_> = listed.iter().filter(|one| one["_meta"]["parlor/adopted"] == false).collect();
         assert_eq!(foreign.len(), 1, "{foreign:?}");
         // Not even when they are deleted and the agent was not there to hear of it.
         server.restart();
         run(&server, &["rm", "--yes", &own[1]]);
-        let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, "keeps-v2");
         client.new_session();
-        client.sees("mine");
+        client.wait_for_session("mine");
         let listed = client.list(json!({}));
         assert_eq!(listed.len(), 1 + 20 * (round + 1));
         server.restart();
@@ -182,10 +185,10 @@ fn whatever_is_done_to_a_listed_session_takes_it_over() {
         let names = ["said", "titled", "away", "gone"];
         let sessions = names.map(|name| (agent, session(name, None, "2025-05-05T05:05:05Z")));
         let server = server_with(&sessions);
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
-        client.sees("gone");
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
+        client.wait_for_session("gone");
         assert_eq!(client.turn("said", "say Here."), "end_turn");
-        assert_eq!(server.truth("said").len(), 5, "{agent}");
+        assert_eq!(server.stored_transcript("said").len(), 5, "{agent}");
         let title = json!({ "sessionId": "titled", "title": "Mine" });
         assert_eq!(client.call("session/set_title", title).unwrap()["title"], "Mine");
         client.call("session/archive", json!({ "sessionId": "away" })).unwrap();
@@ -195,16 +198,16 @@ fn whatever_is_done_to_a_listed_session_takes_it_over() {
         ids.sort_unstable();
         assert_eq!(ids, ["away", "said", "titled"], "{agent}");
         assert!(listed.iter().all(|one| one["_meta"].get("parlor/adopted").is_none()), "{listed:?}");
-        assert_eq!(code(&client.try_load("gone")), -32002, "{agent}");
+        assert_eq!(error_code(&client.try_load("gone")), -32002, "{agent}");
     }
 }
 
 #[test]
 fn a_command_takes_over_what_it_speaks_to() {
     let server = server_with(&[("keeps-v2", session("mine", Some("Elsewhere"), "2025-05-05T05:05:05Z"))]);
-    let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "keeps-v2");
     client.new_session();
-    client.sees("mine");
+    client.wait_for_session("mine");
     let all: Value = serde_json::from_str(&run(&server, &["ls", "--json"])).unwrap();
     let mine = all.as_array().unwrap().iter().find(|one| one["sessionId"] == "mine").unwrap();
     assert_eq!(

@@ -1,28 +1,24 @@
 //! Lists of sessions, and the sessions in them that only agents know.
 
 mod adopting;
-#[path = "../live/client.rs"]
-#[expect(dead_code, reason = "these tests need a part of it")]
-mod client;
-#[path = "../live/doors.rs"]
-mod doors;
-#[path = "../live/known.rs"]
-mod known;
 mod pages;
 mod patience;
-#[path = "../live/server.rs"]
-#[expect(dead_code, reason = "these tests need a part of it")]
-mod server;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
+use parlor_testkit::client::Client;
+use parlor_testkit::server::{Server, TestDir};
+use parlor_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::server::{PARLOR, PATIENCE, Server};
+/// The program that is tested.
+const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
+
+/// A server with the test agents and these lines in its configuration.
+fn start_server(config: &str) -> Server {
+    TestDir::new(PARLOR).with_test_agents(config).serve()
+}
 
 /// Agents that keep their sessions in files, by what they speak.
 pub(crate) const KEEPERS: [&str; 4] = ["keeps-v1", "keeps-anonymous", "keeps-v2", "keeps-draft"];
@@ -37,17 +33,17 @@ pub(crate) fn server_with(sessions: &[(&str, Value)]) -> Server {
         ("keeps-draft", "\"--version\", \"2\"", "dialect = \"draft\"\n"),
         ("cannot-load", "\"--version\", \"1\", \"--offers\", \"list\"", ""),
     ] {
-        let command = format!("\"PARLOR\", \"test-agent\", {options}, \"--state\", \"HOME/{name}\"");
+        let command = format!("\"TEST_AGENT\", {options}, \"--state\", \"TEST_DIR/{name}\"");
         let _ = write!(config, "[agents.{name}]\ncommand = [{command}]\n{rest}");
     }
-    let server = Server::with(&config);
+    let server = start_server(&config);
     sessions.iter().for_each(|(agent, session)| give(&server, agent, session));
     server
 }
 
 /// Gives an agent a session, as if it had come by it elsewhere.
 pub(crate) fn give(server: &Server, agent: &str, session: &Value) {
-    let folder = server.home().path().join(agent);
+    let folder = server.dir().path().join(agent);
     fs::create_dir_all(&folder).unwrap();
     let id = session["sessionId"].as_str().unwrap();
     fs::write(folder.join(format!("{id}.json")), session.to_string()).unwrap();
@@ -70,9 +66,30 @@ pub(crate) fn session(id: &str, title: Option<&str>, updated_at: &str) -> Value 
     session
 }
 
-impl Client {
+/// What the tests here ask a server for.
+pub(crate) trait Lists {
     /// All pages of a list.
-    pub(crate) fn list(&mut self, mut params: Value) -> Vec<Value> {
+    fn list(&mut self, params: Value) -> Vec<Value>;
+
+    /// The ids of the sessions on all pages of a list.
+    fn ids(&mut self, params: Value) -> Vec<String> {
+        let one = |one: &Value| one["sessionId"].as_str().unwrap().to_owned();
+        self.list(params).iter().map(one).collect()
+    }
+
+    /// Asks for lists until one has this session: agents are asked in the background.
+    fn wait_for_session(&mut self, session: &str) -> Value {
+        let mut found = None;
+        wait_until(&format!("{session} is listed"), || {
+            found = self.list(json!({})).into_iter().find(|one| one["sessionId"] == session);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+}
+
+impl Lists for Client {
+    fn list(&mut self, mut params: Value) -> Vec<Value> {
         let mut all = Vec::new();
         loop {
             let page = self.call("session/list", params.clone()).unwrap();
@@ -83,31 +100,11 @@ impl Client {
             }
         }
     }
-
-    pub(crate) fn ids(&mut self, params: Value) -> Vec<String> {
-        let one = |one: &Value| one["sessionId"].as_str().unwrap().to_owned();
-        self.list(params).iter().map(one).collect()
-    }
-
-    /// Asks for lists until one has this session: agents are asked in the background.
-    pub(crate) fn sees(&mut self, session: &str) -> Value {
-        let begun = Instant::now();
-        loop {
-            let found = self.list(json!({})).into_iter().find(|one| one["sessionId"] == session);
-            if let Some(found) = found {
-                return found;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{session} is not listed");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
 }
 
-/// Runs a command of parlor's for the server's data.
+/// Runs a command of parlor for the server's data: its standard output.
 pub(crate) fn run(server: &Server, args: &[&str]) -> String {
-    let mut command = Command::new(PARLOR);
-    command.arg(args[0]).arg("--data").arg(server.home().data()).arg("--config").arg(server.home().config());
-    let said = command.args(&args[1..]).output().unwrap();
-    assert!(said.status.success(), "{said:?}");
-    String::from_utf8(said.stdout).unwrap()
+    let config = server.dir().config();
+    let args = [&args[..1], &["--config", config.to_str().unwrap()], &args[1..]].concat();
+    server.dir().run(&args).success().stdout
 }

@@ -1,11 +1,13 @@
 //! What lists show, page by page, and what is put away, closed and deleted.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::error_code;
+use parlor_testkit::server::TEST_AGENTS;
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::code;
-use crate::doors::{DOORS, Door};
-use crate::server::{AGENTS, Server};
+use crate::Lists;
+use crate::start_server;
 use crate::{run, server_with, session};
 
 #[test]
@@ -17,11 +19,11 @@ fn pages_have_every_session_once_kept_here_or_not() {
         })
         .collect();
     let server = server_with(&foreign);
-    let mut client = server.client(Door::Unix, Dialect::V2, "keeps-v2");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "keeps-v2");
     let own: Vec<_> = (0..5).map(|_| client.new_session()).collect();
-    client.sees("old-000");
+    client.wait_for_session("old-000");
     for dialect in Dialect::ALL {
-        let mut client = server.client(Door::Web, dialect, "keeps-v2");
+        let mut client = server.client(TransportKind::WebSocket, dialect, "keeps-v2");
         let first = client.call("session/list", json!({})).unwrap();
         assert_eq!(first["sessions"].as_array().unwrap().len(), 50);
         let all = client.list(json!({}));
@@ -35,7 +37,7 @@ fn pages_have_every_session_once_kept_here_or_not() {
         assert!(own.iter().all(|own| ids.contains(&own.as_str())));
         let foreign = all.iter().filter(|one| one["_meta"]["parlor/adopted"] == false).count();
         assert_eq!(foreign, 130);
-        assert_eq!(code(&client.call("session/list", json!({ "cursor": "nonsense" }))), -32602);
+        assert_eq!(error_code(&client.call("session/list", json!({ "cursor": "nonsense" }))), -32602);
     }
     let listed: Value = serde_json::from_str(&run(&server, &["ls", "--json", "--limit", "0"])).unwrap();
     assert_eq!(listed.as_array().unwrap().len(), 135);
@@ -45,8 +47,8 @@ fn pages_have_every_session_once_kept_here_or_not() {
 
 #[test]
 fn a_session_that_is_touched_while_a_list_is_read_is_not_listed_twice() {
-    let server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     let mut sessions: Vec<_> = (0..60).map(|_| client.new_session()).collect();
     let first = client.call("session/list", json!({})).unwrap();
     let seen = first["sessions"].as_array().unwrap()[3]["sessionId"].as_str().unwrap().to_owned();
@@ -71,13 +73,13 @@ fn a_session_that_is_touched_while_a_list_is_read_is_not_listed_twice() {
 
 #[test]
 fn lists_are_those_of_a_directory_and_of_an_agent() {
-    let server = Server::start();
+    let server = start_server("");
     for (n, dialect) in Dialect::ALL.into_iter().enumerate() {
-        let folder = server.home().path().join(dialect.name());
+        let folder = server.dir().path().join(dialect.name());
         std::fs::create_dir(&folder).unwrap();
         let folder = folder.to_str().unwrap();
-        let mut sessions = AGENTS.map(|agent| {
-            let mut client = server.client(DOORS[n], dialect, agent);
+        let mut sessions = TEST_AGENTS.map(|agent| {
+            let mut client = server.client(TransportKind::ALL[n], dialect, agent);
             let session = client.new_session_in(folder);
             assert_eq!(client.ids(json!({ "cwd": folder })), [session.as_str()]);
             assert!(client.ids(json!({})).contains(&session));
@@ -85,7 +87,7 @@ fn lists_are_those_of_a_directory_and_of_an_agent() {
             session
         });
         sessions.sort();
-        let mut client = server.client(DOORS[n], dialect, "v1");
+        let mut client = server.client(TransportKind::ALL[n], dialect, "v1");
         let mut all = client.ids(json!({ "cwd": folder, "_meta": { "parlor/agent": "*" } }));
         all.sort();
         assert_eq!(all, sessions);
@@ -96,9 +98,9 @@ fn lists_are_those_of_a_directory_and_of_an_agent() {
 
 #[test]
 fn what_is_put_away_is_listed_when_it_is_asked_for_and_a_prompt_brings_it_back() {
-    let mut server = Server::start();
+    let mut server = start_server("");
     for (n, dialect) in Dialect::ALL.into_iter().enumerate() {
-        let mut client = server.client(DOORS[n], dialect, AGENTS[n]);
+        let mut client = server.client(TransportKind::ALL[n], dialect, TEST_AGENTS[n]);
         let (session, other) = (client.new_session(), client.new_session());
         client.turn(&session, "say Hello.");
         let archive = json!({ "sessionId": session, "archived": true });
@@ -112,20 +114,20 @@ fn what_is_put_away_is_listed_when_it_is_asked_for_and_a_prompt_brings_it_back()
             }
             let only = client.list(json!({ "archived": "only" }));
             assert_eq!((only.len(), &only[0]["archived"]), (1, &json!(true)));
-            assert_eq!(code(&client.call("session/list", json!({ "archived": "some" }))), -32602);
+            assert_eq!(error_code(&client.call("session/list", json!({ "archived": "some" }))), -32602);
             client.call("session/unarchive", json!({ "sessionId": session })).unwrap();
             assert!(client.ids(json!({})).contains(&session));
         }
         client.call("_parlor/archive", archive.clone()).unwrap();
         assert_eq!(client.turn(&session, "say Again."), "end_turn");
         assert!(client.ids(json!({})).contains(&session), "a prompt takes it out");
-        assert_eq!(code(&client.call("session/archive", json!({ "sessionId": "nothing" }))), -32002);
+        assert_eq!(error_code(&client.call("session/archive", json!({ "sessionId": "nothing" }))), -32002);
         let vague = client.call("_parlor/archive", json!({ "sessionId": session }));
-        assert_eq!(code(&vague), -32602);
+        assert_eq!(error_code(&vague), -32602);
         client.call("session/archive", json!({ "sessionId": session })).unwrap();
     }
     server.crash();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v1");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v1");
     let all = json!({ "archived": "only", "_meta": { "parlor/agent": "*" } });
     assert_eq!(client.ids(all.clone()).len(), 3, "it was on the disk when it was answered");
     let id = client.ids(all.clone())[0].clone();
@@ -139,14 +141,16 @@ fn what_is_put_away_is_listed_when_it_is_asked_for_and_a_prompt_brings_it_back()
 
 #[test]
 fn a_turn_that_runs_is_cancelled_when_its_session_is_put_away() {
-    let server = Server::start();
-    for (agent, dialect) in AGENTS.into_iter().zip([Dialect::V1, Dialect::V2, Dialect::Draft, Dialect::V1]) {
-        let mut client = server.client(Door::Unix, dialect, agent);
+    let server = start_server("");
+    for (agent, dialect) in
+        TEST_AGENTS.into_iter().zip([Dialect::V1, Dialect::V2, Dialect::Draft, Dialect::V1])
+    {
+        let mut client = server.client(TransportKind::Unix, dialect, agent);
         let session = client.new_session();
         let prompt = client.prompt(&session, "say Now.\nsleep 60000");
-        client.hears(&session, "Now.");
+        client.wait_for_message(&session, "Now.");
         client.call("session/archive", json!({ "sessionId": session })).unwrap();
-        assert_eq!(client.end_of(&session, prompt), "cancelled", "{agent}");
+        assert_eq!(client.end_of_turn(&session, prompt), "cancelled", "{agent}");
     }
 }
 
@@ -154,14 +158,14 @@ fn a_turn_that_runs_is_cancelled_when_its_session_is_put_away() {
 fn closed_sessions_stay_in_lists_and_deleted_ones_do_not() {
     let server = server_with(&[]);
     for (n, agent) in crate::KEEPERS.into_iter().enumerate() {
-        let mut client = server.client(DOORS[n % 3], Dialect::ALL[n % 3], agent);
+        let mut client = server.client(TransportKind::ALL[n % 3], Dialect::ALL[n % 3], agent);
         let (closed, deleted) = (client.new_session(), client.new_session());
         client.turn(&closed, "say Hello.");
         client.call("session/close", json!({ "sessionId": closed })).unwrap();
         client.call("session/delete", json!({ "sessionId": deleted })).unwrap();
         let ids = client.ids(json!({}));
         assert!(ids.contains(&closed) && !ids.contains(&deleted), "{agent}: {ids:?}");
-        assert_eq!(code(&client.try_load(&deleted)), -32002);
+        assert_eq!(error_code(&client.try_load(&deleted)), -32002);
         client.load(&closed);
     }
 }

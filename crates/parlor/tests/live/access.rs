@@ -1,21 +1,24 @@
 //! Who may do what, what does not exist, and what is not said properly.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{ClientBuilder, error_code};
+use parlor_testkit::programs;
+use parlor_testkit::server::TEST_AGENTS;
+use parlor_testkit::transport::{TransportKind, stdio};
 use serde_json::{Value, json};
 
-use crate::client::{Guest, code};
-use crate::doors::{DOORS, Door, acp, stdio};
-use crate::server::{AGENTS, PARLOR, PATIENCE, Server};
+use crate::start_server;
 
 #[test]
 fn an_observer_watches_and_does_nothing_else() {
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         for dialect in Dialect::ALL {
-            let mut driver = server.client(Door::Unix, Dialect::V2, agent);
+            let mut driver = server.client(TransportKind::Unix, Dialect::V2, agent);
             let session = driver.new_session();
             driver.turn(&session, "say Before.");
-            let mut observer = Guest::new(Door::Web, dialect, agent).observing().join(&server);
+            let mut observer =
+                ClientBuilder::new(TransportKind::WebSocket, dialect, agent).observer().connect(&server);
             observer.load(&session);
             let about = json!({ "sessionId": session });
             let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "say No." }] });
@@ -34,14 +37,14 @@ fn an_observer_watches_and_does_nothing_else() {
             }
             let prompt = driver.prompt(&session, "ask\nsay After.");
             observer.cancel(&session);
-            let question = driver.question("session/request_permission");
+            let question = driver.peer_request("session/request_permission");
             driver.choose(&question, "allow-once");
-            assert_eq!(driver.end_of(&session, prompt), "end_turn");
-            let truth = server.truth(&session);
-            observer.comes_to(&session, &truth);
+            assert_eq!(driver.end_of_turn(&session, prompt), "end_turn");
+            let stored = server.stored_transcript(&session);
+            observer.wait_for_transcript(&session, &stored);
             let requests =
                 |line: &serde_json::Value| line.get("method").is_some() && line.get("id").is_some();
-            assert!(!observer.heard.iter().any(requests), "it is asked nothing");
+            assert!(!observer.received.iter().any(requests), "it is asked nothing");
         }
     }
 }
@@ -49,12 +52,12 @@ fn an_observer_watches_and_does_nothing_else() {
 #[test]
 fn an_observer_is_not_told_the_command_lines_of_agents() {
     let server =
-        Server::with("[agents.secretive]\ncommand = 'PARLOR test-agent --state HOME/secret-of-the-config'\n");
-    let mut command = acp(server.home());
+        start_server("[agents.secretive]\ncommand = 'TEST_AGENT --state TEST_DIR/secret-of-the-config'\n");
+    let mut command = server.dir().acp();
     command
-        .args(["--", PARLOR, "test-agent", "--state"])
-        .arg(server.home().path().join("secret-of-the-person"));
-    let mut driver = Guest::new(Door::Unix, Dialect::V2, "v2").over(stdio(command));
+        .args(["--", programs::test_agent(), "--state"])
+        .arg(server.dir().path().join("secret-of-the-person"));
+    let mut driver = ClientBuilder::new(TransportKind::Unix, Dialect::V2, "v2").over(stdio(command));
     let session = driver.new_session();
     driver.turn(&session, "say findable words");
     let questions = [
@@ -66,44 +69,46 @@ fn an_observer_is_not_told_the_command_lines_of_agents() {
     let told = driver.call("_parlor/agents", json!({})).unwrap().to_string();
     assert!(told.contains("secret-of-the-config"), "{told}");
     for dialect in Dialect::ALL {
-        let mut observer = Guest::new(Door::Web, dialect, "v2").observing().join(&server);
+        let mut observer =
+            ClientBuilder::new(TransportKind::WebSocket, dialect, "v2").observer().connect(&server);
         for (method, params) in &questions {
             let told = observer.call(method, params.clone()).unwrap().to_string();
             assert!(!told.contains("secret-of"), "{method}: {told}");
         }
         observer.load(&session);
         let listed = observer.call("session/list", json!({ "_meta": { "parlor/agent": "*" } })).unwrap();
-        assert_eq!(listed["sessions"][0]["_meta"]["parlor/agent"], "parlor", "{listed}");
-        assert!(!observer.heard.iter().any(|line| line.to_string().contains("secret-of")));
+        assert_eq!(listed["sessions"][0]["_meta"]["parlor/agent"], "parlor-test-agent", "{listed}");
+        assert!(!observer.received.iter().any(|line| line.to_string().contains("secret-of")));
     }
 }
 
 #[test]
 fn an_observer_is_not_told_the_command_line_of_an_agent_that_fails() {
     for dialect in Dialect::ALL {
-        let server = Server::start();
-        let mut command = acp(server.home());
+        let server = start_server("");
+        let mut command = server.dir().acp();
         command
-            .args(["--", PARLOR, "test-agent", "--version", "1", "--offers", "none", "--state"])
-            .arg(server.home().path().join("secret-of-the-person"));
-        let mut driver = Guest::new(Door::Unix, Dialect::V1, "").over(stdio(command));
+            .args(["--", programs::test_agent(), "--version", "1", "--offers", "none", "--state"])
+            .arg(server.dir().path().join("secret-of-the-person"));
+        let mut driver = ClientBuilder::new(TransportKind::Unix, Dialect::V1, "").over(stdio(command));
         let session = driver.new_session();
-        let observing = || Guest::new(Door::Web, dialect, "v2").observing().with_events();
-        let mut observer = observing().join(&server);
+        let observing =
+            || ClientBuilder::new(TransportKind::WebSocket, dialect, "v2").observer().with_events();
+        let mut observer = observing().connect(&server);
         observer.load(&session);
         let prompt = driver.prompt(&session, "say Before.\ncrash 3");
-        let failed = driver.answer(prompt).unwrap_err();
+        let failed = driver.response(prompt).unwrap_err();
         let message = failed["message"].as_str().unwrap();
-        assert!(message.starts_with("agent 'parlor' ended"), "{failed}");
+        assert!(message.starts_with("agent 'parlor-test-agent' ended"), "{failed}");
         assert!(!message.contains("secret-of"), "{failed}");
         // It has forgotten the session, which is on record.
         driver.turn(&session, "say After.");
-        observer.hears(&session, "After.");
-        let mut later = observing().join(&server);
+        observer.wait_for_message(&session, "After.");
+        let mut later = observing().connect(&server);
         later.load(&session);
         for client in [&observer, &later] {
-            let told = client.heard.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-            assert!(told.contains("agent 'parlor' "), "{told}");
+            let told = client.received.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            assert!(told.contains("agent 'parlor-test-agent' "), "{told}");
             assert!(!told.contains("secret-of"), "{told}");
         }
     }
@@ -111,36 +116,39 @@ fn an_observer_is_not_told_the_command_line_of_an_agent_that_fails() {
 
 #[test]
 fn what_does_not_exist_is_not_found() {
-    let server = Server::start();
-    for (dialect, door) in Dialect::ALL.into_iter().zip(DOORS) {
-        let mut client = server.client(door, dialect, "v2");
-        assert_eq!(code(&client.try_load("nowhere")), -32002);
-        assert_eq!(code(&client.resume("nowhere", None)), -32002);
+    let server = start_server("");
+    for (dialect, transport) in Dialect::ALL.into_iter().zip(TransportKind::ALL) {
+        let mut client = server.client(transport, dialect, "v2");
+        assert_eq!(error_code(&client.try_load("nowhere")), -32002);
+        assert_eq!(error_code(&client.resume("nowhere", None)), -32002);
         let prompt = client.prompt("nowhere", "hello");
-        assert_eq!(code(&client.answer(prompt)), -32002);
+        assert_eq!(error_code(&client.response(prompt)), -32002);
         for method in ["session/archive", "session/set_config_option", "_example/x"] {
             let params = json!({ "sessionId": "nowhere", "configId": "x", "value": "y" });
-            assert_eq!(code(&client.call(method, params)), -32002, "{method}");
+            assert_eq!(error_code(&client.call(method, params)), -32002, "{method}");
         }
-        assert_eq!(code(&client.call("_parlor/nothing", json!({}))), -32601);
-        assert_eq!(code(&client.call("session/prompt", json!({}))), -32602);
-        assert_eq!(code(&client.call("session/new", json!({ "cwd": "here", "mcpServers": [] }))), -32602);
-        let session = client.new_session();
+        assert_eq!(error_code(&client.call("_parlor/nothing", json!({}))), -32601);
+        assert_eq!(error_code(&client.call("session/prompt", json!({}))), -32602);
         assert_eq!(
-            code(&client.call("session/prompt", json!({ "sessionId": session, "prompt": 7 }))),
+            error_code(&client.call("session/new", json!({ "cwd": "here", "mcpServers": [] }))),
             -32602
         );
-        assert_eq!(code(&client.call("initialize", json!({ "protocolVersion": 1 }))), -32600);
+        let session = client.new_session();
+        assert_eq!(
+            error_code(&client.call("session/prompt", json!({ "sessionId": session, "prompt": 7 }))),
+            -32602
+        );
+        assert_eq!(error_code(&client.call("initialize", json!({ "protocolVersion": 1 }))), -32600);
         assert_eq!(client.turn(&session, "say Fine."), "end_turn");
     }
 }
 
 #[test]
 fn a_batch_is_answered_with_one_array() {
-    let server = Server::start();
-    for (n, door) in DOORS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, transport) in TransportKind::ALL.into_iter().enumerate() {
         for dialect in [Dialect::V2, Dialect::Draft] {
-            let mut client = server.client(door, dialect, AGENTS[n]);
+            let mut client = server.client(transport, dialect, TEST_AGENTS[n]);
             let session = client.new_session();
             let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "say Hi." }] });
             let batch = json!([
@@ -150,12 +158,11 @@ fn a_batch_is_answered_with_one_array() {
                 { "jsonrpc": "2.0", "id": 901, "method": "session/load", "params": { "sessionId": 7 } },
                 7,
             ]);
-            client.say(&batch.to_string());
+            client.send_line(&batch.to_string());
             // Notifications alone have no answer.
-            client.say(r#"[{"jsonrpc":"2.0","method":"_example/notified"}]"#);
+            client.send_line(r#"[{"jsonrpc":"2.0","method":"_example/notified"}]"#);
             let answers = loop {
-                let line = client.ears.recv_timeout(PATIENCE).unwrap();
-                let line: Value = serde_json::from_str(&line).unwrap();
+                let line: Value = serde_json::from_str(&client.next_line()).unwrap();
                 assert!(line.get("id").is_none(), "an answer by itself: {line}");
                 if let Value::Array(answers) = line {
                     break answers;
@@ -175,40 +182,41 @@ fn a_batch_is_answered_with_one_array() {
 
 #[test]
 fn a_client_comes_back_to_where_it_was() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in [Dialect::V2, Dialect::Draft] {
-            let mut driver = server.client(Door::Unix, Dialect::V1, agent);
+            let mut driver = server.client(TransportKind::Unix, Dialect::V1, agent);
             let session = driver.new_session();
             driver.turn(&session, "say One.\ntool First");
-            let mut client = Guest::new(DOORS[n % 3], dialect, agent).counting().join(&server);
+            let mut client =
+                ClientBuilder::new(TransportKind::ALL[n % 3], dialect, agent).with_seq().connect(&server);
             let seq = client.load(&session)["_meta"]["parlor/seq"].clone();
             driver.turn(&session, "say Two.\ntool Second");
-            let truth = server.truth(&session);
+            let stored = server.stored_transcript(&session);
 
             // After a change: what was there before is not told again, and nothing is missing.
-            let fresh = || Guest::new(DOORS[n % 3], dialect, agent).join(&server);
+            let fresh = || ClientBuilder::new(TransportKind::ALL[n % 3], dialect, agent).connect(&server);
             let mut after = fresh();
             after.resume(&session, Some(json!({ "type": "_parlor_after", "seq": seq }))).unwrap();
             let known = client.transcript(&session).len();
-            assert_eq!(after.transcript(&session), truth[truth.len() - after.transcript(&session).len()..]);
-            assert!(after.transcript(&session).len() < truth.len());
-            assert!(known + after.transcript(&session).len() >= truth.len());
+            assert_eq!(after.transcript(&session), stored[stored.len() - after.transcript(&session).len()..]);
+            assert!(after.transcript(&session).len() < stored.len());
+            assert!(known + after.transcript(&session).len() >= stored.len());
 
             // From a message on, with it.
-            let line = truth.iter().rfind(|line| line.starts_with("user_message")).unwrap();
+            let line = stored.iter().rfind(|line| line.starts_with("user_message")).unwrap();
             let message = line.split('"').nth(1).unwrap();
             let mut from = fresh();
             from.resume(&session, Some(json!({ "type": "_parlor_message", "messageId": message }))).unwrap();
-            let place = truth.iter().position(|other| other == line).unwrap();
-            assert_eq!(from.transcript(&session), truth[place..]);
+            let place = stored.iter().position(|other| other == line).unwrap();
+            assert_eq!(from.transcript(&session), stored[place..]);
 
             // Nothing of what was.
             let mut now = fresh();
             now.resume(&session, None).unwrap();
             assert_eq!(now.transcript(&session), Vec::<String>::new());
             driver.turn(&session, "say Three.");
-            now.hears(&session, "Three.");
+            now.wait_for_message(&session, "Three.");
 
             for bad in [
                 json!({ "type": "_parlor_after", "seq": 1_000_000 }),
@@ -217,19 +225,19 @@ fn a_client_comes_back_to_where_it_was() {
                 json!({ "type": "yesterday" }),
                 json!("start"),
             ] {
-                assert_eq!(code(&now.resume(&session, Some(bad.clone()))), -32602, "{bad}");
+                assert_eq!(error_code(&now.resume(&session, Some(bad.clone()))), -32602, "{bad}");
             }
             driver.turn(&session, "say Four.");
-            now.hears(&session, "Four.");
+            now.wait_for_message(&session, "Four.");
         }
     }
 }
 
 #[test]
 fn what_cannot_be_read_ends_no_connection() {
-    let server = Server::start();
-    for (dialect, door) in Dialect::ALL.into_iter().zip(DOORS) {
-        let mut client = server.client(door, dialect, "v1");
+    let server = start_server("");
+    for (dialect, transport) in Dialect::ALL.into_iter().zip(TransportKind::ALL) {
+        let mut client = server.client(transport, dialect, "v1");
         let session = client.new_session();
         let mark = client.mark();
         for line in [
@@ -241,13 +249,13 @@ fn what_cannot_be_read_ends_no_connection() {
             "{\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}",
             "{\"jsonrpc\":\"2.0\",\"method\":\"_example/unknown\"}",
         ] {
-            client.say(line);
+            client.send_line(line);
         }
-        client.say(&format!("{}[]", "[".repeat(100_000)));
+        client.send_line(&format!("{}[]", "[".repeat(100_000)));
         assert_eq!(client.turn(&session, "say Still here.\ngarbage\nsay And here."), "end_turn");
-        client.hears(&session, "And here.");
+        client.wait_for_message(&session, "And here.");
         let answers =
-            client.heard[mark..].iter().filter(|line| line["id"].is_null() && line.get("error").is_some());
+            client.received[mark..].iter().filter(|line| line["id"].is_null() && line.get("error").is_some());
         let codes: Vec<_> = answers.map(|line| line["error"]["code"].as_i64().unwrap()).collect();
         assert!(codes.contains(&-32700) && codes.contains(&-32600), "{codes:?}");
     }
@@ -255,16 +263,16 @@ fn what_cannot_be_read_ends_no_connection() {
 
 #[test]
 fn a_line_that_is_too_long_is_skipped() {
-    let server = Server::start();
-    for door in [Door::Stdio, Door::Unix] {
-        let mut client = server.client(door, Dialect::V2, "v1");
+    let server = start_server("");
+    for transport in [TransportKind::Stdio, TransportKind::Unix] {
+        let mut client = server.client(transport, Dialect::V2, "v1");
         let session = client.new_session();
         let filler = "x".repeat(65 << 20);
-        client.say(&format!(
+        client.send_line(&format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":7777,\"method\":\"_example\",\"params\":\"{filler}\"}}"
         ));
         assert_eq!(client.turn(&session, "say Still here."), "end_turn");
-        let told = client.heard.iter().find(|line| line.get("error").is_some()).unwrap();
+        let told = client.received.iter().find(|line| line.get("error").is_some()).unwrap();
         assert!(told["id"].is_null(), "{told}");
     }
 }

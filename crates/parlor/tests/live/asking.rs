@@ -4,19 +4,21 @@ use std::fs;
 
 use parlor_dialect::Dialect;
 use parlor_session::EntryId;
+use parlor_testkit::client::{Client, ClientBuilder};
+use parlor_testkit::server::{Server, TEST_AGENTS};
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Guest};
-use crate::doors::{DOORS, Door};
 use crate::puppet::{PUPPETS, Puppet};
-use crate::server::{AGENTS, Server};
+use crate::start_server;
 
 const PERMISSION: &str = "session/request_permission";
 
 /// One client of each dialect in one session.
 fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
-    let mut clients: Vec<_> =
-        (0..3).map(|n| server.client(DOORS[(n + agent) % 3], Dialect::ALL[n], AGENTS[agent])).collect();
+    let mut clients: Vec<_> = (0..3)
+        .map(|n| server.client(TransportKind::ALL[(n + agent) % 3], Dialect::ALL[n], TEST_AGENTS[agent]))
+        .collect();
     let session = clients[0].new_session();
     clients[1].load(&session);
     clients[2].load(&session);
@@ -25,13 +27,14 @@ fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
 
 #[test]
 fn permission_is_asked_of_all_and_the_first_answer_counts() {
-    let server = Server::start();
-    for agent in 0..AGENTS.len() {
+    let server = start_server("");
+    for agent in 0..TEST_AGENTS.len() {
         let (mut clients, session) = three(&server, agent);
         for winner in 0..3 {
             let asker = (winner + 1) % 3;
             let prompt = clients[asker].prompt(&session, &format!("ask Delete it?\nsay Asked by {asker}."));
-            let questions: Vec<_> = clients.iter_mut().map(|client| client.question(PERMISSION)).collect();
+            let questions: Vec<_> =
+                clients.iter_mut().map(|client| client.peer_request(PERMISSION)).collect();
             for question in &questions {
                 assert_eq!(question["params"]["sessionId"], session.as_str());
                 assert_eq!(question["params"]["options"].as_array().unwrap().len(), 3);
@@ -39,32 +42,32 @@ fn permission_is_asked_of_all_and_the_first_answer_counts() {
             clients[winner].choose(&questions[winner], "allow-always");
             for (n, client) in clients.iter_mut().enumerate() {
                 if n != winner {
-                    client.taken_back(&questions[n]);
+                    client.wait_for_cancel(&questions[n]);
                     // Too late: nobody listens to this any more.
                     client.choose(&questions[n], "reject-once");
                 }
             }
-            assert_eq!(clients[asker].end_of(&session, prompt), "end_turn");
-            let truth = server.truth(&session);
-            let chosen = truth.iter().filter(|line| line.contains("You chose allow-always.")).count();
-            assert_eq!(chosen, winner + 1, "{truth:#?}");
-            clients.iter_mut().for_each(|client| client.comes_to(&session, &truth));
+            assert_eq!(clients[asker].end_of_turn(&session, prompt), "end_turn");
+            let stored = server.stored_transcript(&session);
+            let chosen = stored.iter().filter(|line| line.contains("You chose allow-always.")).count();
+            assert_eq!(chosen, winner + 1, "{stored:#?}");
+            clients.iter_mut().for_each(|client| client.wait_for_transcript(&session, &stored));
         }
     }
 }
 
 #[test]
 fn an_error_is_no_answer_until_everybody_has_erred() {
-    let server = Server::start();
-    for agent in 0..AGENTS.len() {
+    let server = start_server("");
+    for agent in 0..TEST_AGENTS.len() {
         let (mut clients, session) = three(&server, agent);
         let prompt = clients[0].prompt(&session, "ask\nsay On.");
-        let questions: Vec<_> = clients.iter_mut().map(|client| client.question(PERMISSION)).collect();
-        clients[0].refuse(&questions[0]);
-        clients[2].refuse(&questions[2]);
+        let questions: Vec<_> = clients.iter_mut().map(|client| client.peer_request(PERMISSION)).collect();
+        clients[0].respond_with_error(&questions[0]);
+        clients[2].respond_with_error(&questions[2]);
         clients[1].choose(&questions[1], "reject-once");
-        assert_eq!(clients[0].end_of(&session, prompt), "end_turn");
-        clients[0].until("the choice", |client| {
+        assert_eq!(clients[0].end_of_turn(&session, prompt), "end_turn");
+        clients[0].wait_for("the choice", |client| {
             client
                 .transcript(&session)
                 .iter()
@@ -74,76 +77,79 @@ fn an_error_is_no_answer_until_everybody_has_erred() {
 
         let prompt = clients[0].prompt(&session, "ask\nsay Still on.");
         for client in &mut clients {
-            let question = client.question(PERMISSION);
-            client.refuse(&question);
+            let question = client.peer_request(PERMISSION);
+            client.respond_with_error(&question);
         }
-        clients[0].end_of(&session, prompt);
-        let truth = server.truth(&session);
-        assert!(truth.iter().any(|line| line.contains("Asking failed: not me")), "{truth:#?}");
+        clients[0].end_of_turn(&session, prompt);
+        let stored = server.stored_transcript(&session);
+        assert!(stored.iter().any(|line| line.contains("Asking failed: not me")), "{stored:#?}");
     }
 }
 
 #[test]
 fn cancelling_the_turn_takes_back_the_question() {
-    let server = Server::start();
-    for agent in 0..AGENTS.len() {
+    let server = start_server("");
+    for agent in 0..TEST_AGENTS.len() {
         let (mut clients, session) = three(&server, agent);
         for asker in 0..3 {
             let prompt = clients[asker].prompt(&session, &format!("ask\nsay Never, {asker}."));
-            let questions: Vec<_> = clients.iter_mut().map(|client| client.question(PERMISSION)).collect();
+            let questions: Vec<_> =
+                clients.iter_mut().map(|client| client.peer_request(PERMISSION)).collect();
             clients[(asker + 1) % 3].cancel(&session);
             for (client, question) in clients.iter_mut().zip(&questions) {
-                client.taken_back(question);
+                client.wait_for_cancel(question);
             }
-            assert_eq!(clients[asker].end_of(&session, prompt), "cancelled");
+            assert_eq!(clients[asker].end_of_turn(&session, prompt), "cancelled");
         }
-        let truth = server.truth(&session);
-        assert!(!truth.iter().any(|line| line.starts_with("agent")), "{truth:#?}");
-        clients.iter_mut().for_each(|client| client.comes_to(&session, &truth));
+        let stored = server.stored_transcript(&session);
+        assert!(!stored.iter().any(|line| line.starts_with("agent")), "{stored:#?}");
+        clients.iter_mut().for_each(|client| client.wait_for_transcript(&session, &stored));
     }
 }
 
 #[test]
 fn forms_go_to_those_who_can_show_them() {
-    let server = Server::start();
+    let server = start_server("");
     let able = json!({ "elicitation": { "form": {} } });
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut plain = server.client(Door::Unix, dialect, agent);
+            let mut plain = server.client(TransportKind::Unix, dialect, agent);
             let session = plain.new_session();
             // Nobody shows forms: nobody is asked, and the agent is not kept waiting.
             assert_eq!(plain.turn(&session, "elicit\nsay On."), "end_turn");
-            plain.hears(&session, "On.");
-            let mut shows = Guest::new(DOORS[n % 3], dialect, agent).able(able.clone()).join(&server);
+            plain.wait_for_message(&session, "On.");
+            let mut shows = ClientBuilder::new(TransportKind::ALL[n % 3], dialect, agent)
+                .with_capabilities(able.clone())
+                .connect(&server);
             shows.load(&session);
             let prompt = plain.prompt(&session, "elicit\nsay Thanks.");
-            let question = shows.question("elicitation/create");
+            let question = shows.peer_request("elicitation/create");
             shows.respond(&question, &json!({ "action": "accept", "content": { "name": "Ada" } }));
-            plain.end_of(&session, prompt);
-            let truth = server.truth(&session);
-            assert!(truth.iter().any(|line| line.contains("Ada")), "{truth:#?}");
-            assert!(!plain.heard.iter().any(|line| line["method"] == "elicitation/create"));
+            plain.end_of_turn(&session, prompt);
+            let stored = server.stored_transcript(&session);
+            assert!(stored.iter().any(|line| line.contains("Ada")), "{stored:#?}");
+            assert!(!plain.received.iter().any(|line| line["method"] == "elicitation/create"));
         }
     }
 }
 
 #[test]
 fn extensions_are_asked_of_the_client_whose_prompt_runs() {
-    let server = Server::start();
-    for agent in 0..AGENTS.len() {
+    let server = start_server("");
+    for agent in 0..TEST_AGENTS.len() {
         let (mut clients, session) = three(&server, agent);
         for (asker, client) in clients.iter_mut().enumerate() {
             let prompt = client.prompt(&session, "ext _example/weather");
-            let question = client.question("_example/weather");
+            let question = client.peer_request("_example/weather");
             assert_eq!(question["params"]["sessionId"], session.as_str());
             client.respond(&question, &json!({ "sky": format!("blue {asker}") }));
-            client.end_of(&session, prompt);
-            let truth = server.truth(&session);
-            assert!(truth.last().unwrap().contains(&format!("blue {asker}")), "{truth:#?}");
+            client.end_of_turn(&session, prompt);
+            let stored = server.stored_transcript(&session);
+            assert!(stored.last().unwrap().contains(&format!("blue {asker}")), "{stored:#?}");
         }
         let asked: usize = clients
             .iter()
-            .map(|client| client.heard.iter().filter(|line| line["method"] == "_example/weather").count())
+            .map(|client| client.received.iter().filter(|line| line["method"] == "_example/weather").count())
             .sum();
         assert_eq!(asked, 3);
     }
@@ -151,37 +157,41 @@ fn extensions_are_asked_of_the_client_whose_prompt_runs() {
 
 #[test]
 fn files_are_the_editors_where_it_has_them_and_else_on_the_disk() {
-    let server = Server::start();
-    let path = server.home().path().join("notes.txt");
+    let server = start_server("");
+    let path = server.dir().path().join("notes.txt");
     let name = path.to_str().unwrap();
     fs::write(&path, "on the disk").unwrap();
     let able = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
     for agent in ["v1", "anonymous"] {
-        for door in [Door::Stdio, Door::Unix] {
-            let mut editor = Guest::new(door, Dialect::V1, agent).able(able.clone()).join(&server);
+        for transport in [TransportKind::Stdio, TransportKind::Unix] {
+            let mut editor = ClientBuilder::new(transport, Dialect::V1, agent)
+                .with_capabilities(able.clone())
+                .connect(&server);
             let session = editor.new_session();
             let prompt = editor.prompt(&session, &format!("read {name}\nwrite {name} changed"));
-            let question = editor.question("fs/read_text_file");
+            let question = editor.peer_request("fs/read_text_file");
             assert_eq!(question["params"], json!({ "sessionId": session, "path": name }));
             editor.respond(&question, &json!({ "content": "not saved yet" }));
-            let question = editor.question("fs/write_text_file");
+            let question = editor.peer_request("fs/write_text_file");
             assert_eq!(question["params"]["content"], "changed");
             editor.respond(&question, &json!({}));
-            editor.end_of(&session, prompt);
-            let truth = server.truth(&session);
-            assert!(truth.iter().any(|line| line.contains("says: not saved yet")), "{truth:#?}");
+            editor.end_of_turn(&session, prompt);
+            let stored = server.stored_transcript(&session);
+            assert!(stored.iter().any(|line| line.contains("says: not saved yet")), "{stored:#?}");
 
             // The same editor watches: the files are on the disk then.
-            let mut other = server.client(Door::Unix, Dialect::V2, agent);
+            let mut other = server.client(TransportKind::Unix, Dialect::V2, agent);
             other.load(&session);
             other.turn(&session, &format!("read {name}"));
-            other.hears(&session, "says: on the disk");
+            other.wait_for_message(&session, "says: on the disk");
         }
         // Somebody on another machine has other files.
-        let mut far = Guest::new(Door::Web, Dialect::V1, agent).able(able.clone()).join(&server);
+        let mut far = ClientBuilder::new(TransportKind::WebSocket, Dialect::V1, agent)
+            .with_capabilities(able.clone())
+            .connect(&server);
         let session = far.new_session();
         far.turn(&session, &format!("read {name}\nwrite {name} on the disk"));
-        far.until("what is on the disk", |client| {
+        far.wait_for("what is on the disk", |client| {
             client.transcript(&session).iter().any(|line| line.contains("says: on the disk")).then_some(())
         });
     }
@@ -190,13 +200,13 @@ fn files_are_the_editors_where_it_has_them_and_else_on_the_disk() {
 
 #[test]
 fn files_outside_of_the_session_are_not_served() {
-    let server = Server::with(
-        "[agents.all]\ncommand = ['PARLOR', 'test-agent', '--version', '1']\nfs = 'all'\n\
-         [agents.off]\ncommand = ['PARLOR', 'test-agent', '--version', '1']\nfs = 'off'\n",
+    let server = start_server(
+        "[agents.all]\ncommand = ['TEST_AGENT', '--version', '1']\nfs = 'all'\n\
+         [agents.off]\ncommand = ['TEST_AGENT', '--version', '1']\nfs = 'off'\n",
     );
-    let home = server.home().path();
-    let name = |name: &str| home.join(name).to_str().unwrap().to_owned();
-    for folder in ["work", "more"] {
+    let dir = server.dir().path();
+    let name = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    for folder in ["project", "more"] {
         fs::create_dir(name(folder)).unwrap();
         fs::write(name(&format!("{folder}/notes")), format!("in {folder}")).unwrap();
     }
@@ -206,25 +216,25 @@ fn files_outside_of_the_session_are_not_served() {
     for (agent, outside) in [("v1", false), ("anonymous", false), ("all", true)] {
         // Whether parlor serves the files or an editor does.
         for is_editor in [false, true] {
-            let guest = Guest::new(Door::Unix, Dialect::V1, agent);
-            let guest = if is_editor { guest.able(able.clone()) } else { guest };
-            let mut client = guest.join(&server);
+            let builder = ClientBuilder::new(TransportKind::Unix, Dialect::V1, agent);
+            let builder = if is_editor { builder.with_capabilities(able.clone()) } else { builder };
+            let mut client = builder.connect(&server);
             let params =
-                json!({ "cwd": name("work"), "mcpServers": [], "additionalDirectories": [name("more")] });
+                json!({ "cwd": name("project"), "mcpServers": [], "additionalDirectories": [name("more")] });
             let session =
                 client.call("session/new", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
             let mut last = |prompt: &str, serves: bool| {
                 let id = client.prompt(&session, prompt);
                 if is_editor && serves {
-                    let question = client.question("fs/read_text_file");
+                    let question = client.peer_request("fs/read_text_file");
                     let path = question["params"]["path"].as_str().unwrap();
                     let content = fs::read_to_string(path).unwrap();
                     client.respond(&question, &json!({ "content": content }));
                 }
-                client.end_of(&session, id);
+                client.end_of_turn(&session, id);
                 client.transcript(&session).last().unwrap().clone()
             };
-            assert!(last(&format!("read {}", name("work/notes")), true).contains("says: in work"));
+            assert!(last(&format!("read {}", name("project/notes")), true).contains("says: in project"));
             assert!(last(&format!("read {}", name("more/notes")), true).contains("says: in more"));
             let secret = last(&format!("read {}", name("secret")), outside);
             assert_eq!(secret.contains("nobody's way"), outside, "{secret}");
@@ -241,27 +251,28 @@ fn files_outside_of_the_session_are_not_served() {
             }
         }
     }
-    let mut client = Guest::new(Door::Unix, Dialect::V1, "off").able(able).join(&server);
+    let mut client =
+        ClientBuilder::new(TransportKind::Unix, Dialect::V1, "off").with_capabilities(able).connect(&server);
     let session = client.new_session();
-    client.turn(&session, &format!("read {}", name("work/notes")));
-    client.hears(&session, "This client reads no files for me.");
+    client.turn(&session, &format!("read {}", name("project/notes")));
+    client.wait_for_message(&session, "This client reads no files for me.");
     assert_eq!(fs::read_to_string(name("secret")).unwrap(), "in nobody's way");
 }
 
 #[test]
 fn a_terminal_that_parlor_runs_can_be_cancelled() {
-    let server = Server::start();
+    let server = start_server("");
     for dialect in [Dialect::V2, Dialect::Draft] {
-        let mut client = server.client(Door::Unix, dialect, "v1");
+        let mut client = server.client(TransportKind::Unix, dialect, "v1");
         let session = client.new_session();
         let prompt = client.prompt(&session, "terminal echo begun; sleep 1000\nsay On.");
-        let shown = client.update(&session, 0, "the terminal is shown", |update| {
+        let shown = client.wait_for_update(&session, 0, "the terminal is shown", |update| {
             update["sessionUpdate"] == "terminal_update" && update["terminalId"].is_string()
         });
         assert_eq!(shown["capabilities"], json!({ "cancel": {} }), "{shown}");
         let params = json!({ "sessionId": session, "terminalId": shown["terminalId"] });
         assert_eq!(client.call("terminal/cancel", params.clone()).unwrap(), json!({}));
-        assert_eq!(client.end_of(&session, prompt), "end_turn");
+        assert_eq!(client.end_of_turn(&session, prompt), "end_turn");
         let terminals = client.view(&session)["terminals"].clone();
         assert!(terminals[0]["exitStatus"]["signal"].is_string(), "{terminals}");
         assert!(terminals[0].get("capabilities").is_none_or(serde_json::Value::is_null), "{terminals}");
@@ -274,13 +285,13 @@ fn a_terminal_that_parlor_runs_can_be_cancelled() {
 
 #[test]
 fn terminals_run_in_parlor_and_show_for_everybody() {
-    let server = Server::start();
-    for agent in 0..AGENTS.len() {
+    let server = start_server("");
+    for agent in 0..TEST_AGENTS.len() {
         let (mut clients, session) = three(&server, agent);
         let prompt = clients[0].prompt(&session, "terminal echo from the; echo terminal\nsay Ran.");
-        clients[0].end_of(&session, prompt);
-        let truth = server.truth(&session);
-        clients.iter_mut().for_each(|client| client.comes_to(&session, &truth));
+        clients[0].end_of_turn(&session, prompt);
+        let stored = server.stored_transcript(&session);
+        clients.iter_mut().for_each(|client| client.wait_for_transcript(&session, &stored));
         for client in &mut clients[1..] {
             let terminals = client.view(&session)["terminals"].clone();
             let ended: Vec<_> = terminals.as_array().unwrap().iter().map(|one| &one["exitStatus"]).collect();
@@ -295,27 +306,29 @@ fn terminals_run_in_parlor_and_show_for_everybody() {
 
 #[test]
 fn a_file_that_an_editor_was_asked_for_comes_from_the_disk_when_it_leaves() {
-    let server = Server::with(PUPPETS);
+    let server = start_server(PUPPETS);
     let puppet = Puppet::of(&server, "puppet-v1");
     let able = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
-    let place = server.home().path().join("place");
+    let place = server.dir().path().join("place");
     fs::create_dir(&place).unwrap();
     let (read, written) = (place.join("read"), place.join("written"));
     fs::write(&read, "on the disk").unwrap();
     for (n, how) in ["it closes the session", "its connection ends"].into_iter().enumerate() {
-        let mut editor = Guest::new(Door::Unix, Dialect::V1, "puppet-v1").able(able.clone()).join(&server);
+        let mut editor = ClientBuilder::new(TransportKind::Unix, Dialect::V1, "puppet-v1")
+            .with_capabilities(able.clone())
+            .connect(&server);
         let session = editor.new_session_in(place.to_str().unwrap());
-        let mut other = server.client(Door::Unix, Dialect::V2, "puppet-v1");
+        let mut other = server.client(TransportKind::Unix, Dialect::V2, "puppet-v1");
         other.load(&session);
         editor.prompt(&session, "go");
         let prompt = puppet.prompt();
         puppet.ask(&prompt, 1, "fs/read_text_file", json!({ "path": read }));
-        let question = editor.question("fs/read_text_file");
+        let question = editor.peer_request("fs/read_text_file");
         puppet.ask(&prompt, 2, "fs/write_text_file", json!({ "path": written, "content": how }));
-        editor.question("fs/write_text_file");
+        editor.peer_request("fs/write_text_file");
         if n == 0 {
             editor.call("session/close", json!({ "sessionId": session })).unwrap();
-            editor.taken_back(&question);
+            editor.wait_for_cancel(&question);
         } else {
             drop(editor);
         }
@@ -327,23 +340,23 @@ fn a_file_that_an_editor_was_asked_for_comes_from_the_disk_when_it_leaves() {
         // What it asks for from now on comes from there as well.
         puppet.ask(&prompt, 3, "fs/read_text_file", json!({ "path": written }));
         assert_eq!(puppet.answered(3)["result"]["content"], how);
-        puppet.ask(&prompt, 4, "fs/read_text_file", json!({ "path": server.home().config() }));
+        puppet.ask(&prompt, 4, "fs/read_text_file", json!({ "path": server.dir().config() }));
         assert!(puppet.answered(4).get("error").is_some());
         puppet.turn(&prompt, "m", "end_turn");
-        other.idle(&session, 0);
+        other.wait_for_idle(&session, 0);
     }
 }
 
 #[test]
 fn a_request_for_one_client_does_not_wait_for_one_that_left_or_for_an_agent_that_took_it_back() {
-    let server = Server::with(PUPPETS);
+    let server = start_server(PUPPETS);
     for name in ["puppet-v1", "puppet-v2"] {
         let puppet = Puppet::of(&server, name);
         for dialect in Dialect::ALL {
             for how in ["it closes the session", "its connection ends", "the agent takes it back"] {
-                let mut client = server.client(Door::Unix, dialect, name);
+                let mut client = server.client(TransportKind::Unix, dialect, name);
                 let session = client.new_session();
-                let mut other = server.client(Door::Unix, Dialect::V2, name);
+                let mut other = server.client(TransportKind::Unix, Dialect::V2, name);
                 other.load(&session);
                 let asked = client.prompt(&session, "go");
                 let prompt = puppet.prompt();
@@ -352,11 +365,11 @@ fn a_request_for_one_client_does_not_wait_for_one_that_left_or_for_an_agent_that
                     puppet.state(&prompt, "running", None);
                 }
                 puppet.ask(&prompt, 7, "_example/weather", json!({}));
-                let question = client.question("_example/weather");
+                let question = client.peer_request("_example/weather");
                 match how {
                     "it closes the session" => {
                         client.call("session/close", json!({ "sessionId": session })).unwrap();
-                        client.taken_back(&question);
+                        client.wait_for_cancel(&question);
                     }
                     "its connection ends" => drop(client),
                     _ => {
@@ -364,10 +377,10 @@ fn a_request_for_one_client_does_not_wait_for_one_that_left_or_for_an_agent_that
                         puppet.say(
                             &json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": params }),
                         );
-                        client.taken_back(&question);
+                        client.wait_for_cancel(&question);
                         assert_eq!(puppet.answered(7)["error"]["code"], -32800);
                         end(&puppet, name, &prompt);
-                        client.end_of(&session, asked);
+                        client.end_of_turn(&session, asked);
                         // Too late: nobody listens to this any more.
                         client.respond(&question, &json!({ "sky": "blue" }));
                         continue;
@@ -379,7 +392,7 @@ fn a_request_for_one_client_does_not_wait_for_one_that_left_or_for_an_agent_that
                     "{how}: {error}"
                 );
                 end(&puppet, name, &prompt);
-                other.idle(&session, 0);
+                other.wait_for_idle(&session, 0);
             }
         }
     }
@@ -395,7 +408,7 @@ fn end(puppet: &Puppet, name: &str, prompt: &Value) {
 
 #[test]
 fn a_request_names_its_tool_call_as_the_clients_know_it() {
-    let server = Server::with(PUPPETS);
+    let server = start_server(PUPPETS);
     let able = json!({ "elicitation": { "form": {} } });
     for name in ["puppet-v1", "puppet-v2", "puppet-draft"] {
         let puppet = Puppet::of(&server, name);
@@ -406,18 +419,21 @@ fn a_request_names_its_tool_call_as_the_clients_know_it() {
                 &json!({ "sessionUpdate": kind, "toolCallId": "t1", "title": "It", "status": status }),
             );
         };
-        let mut first = server.client(Door::Unix, Dialect::V2, name);
+        let mut first = server.client(TransportKind::Unix, Dialect::V2, name);
         let session = first.new_session();
         let asked = first.prompt(&session, "one");
         let prompt = puppet.prompt();
         call(&prompt, "completed");
         puppet.turn(&prompt, "m1", "end_turn");
-        first.end_of(&session, asked);
+        first.end_of_turn(&session, asked);
         // A fork has its tool calls, and an agent session that uses the same name for another one.
         let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
         let fork = first.call("session/fork", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
         let mut clients = Dialect::ALL.map(|dialect| {
-            Guest::new(Door::Unix, dialect, name).able(able.clone()).with_events().join(&server)
+            ClientBuilder::new(TransportKind::Unix, dialect, name)
+                .with_capabilities(able.clone())
+                .with_events()
+                .connect(&server)
         });
         clients.iter_mut().for_each(|client| drop(client.load(&fork)));
         let asked = clients[1].prompt(&fork, "two");
@@ -427,8 +443,8 @@ fn a_request_names_its_tool_call_as_the_clients_know_it() {
             puppet.state(&prompt, "running", None);
         }
         call(&prompt, "in_progress");
-        let id = clients[1].until("the tool call", |client| {
-            let transcript = client.folds[&fork].transcript();
+        let id = clients[1].wait_for("the tool call", |client| {
+            let transcript = client.fold(&fork)?.transcript();
             let calls = transcript.entries().iter().filter_map(|entry| {
                 if let EntryId::ToolCall(id) = entry.id() { Some(id.to_string()) } else { None }
             });
@@ -452,7 +468,7 @@ fn a_request_names_its_tool_call_as_the_clients_know_it() {
         for (number, (method, params)) in (100..).zip(requests) {
             let marks = clients.each_ref().map(Client::mark);
             puppet.ask(&prompt, number, method, params);
-            let questions = clients.each_mut().map(|client| client.question(method));
+            let questions = clients.each_mut().map(|client| client.peer_request(method));
             for (question, client) in questions.iter().zip(&clients) {
                 let params = &question["params"];
                 assert_eq!(params["sessionId"], fork.as_str(), "{question}");
@@ -472,8 +488,8 @@ fn a_request_names_its_tool_call_as_the_clients_know_it() {
                 _ => clients[0].respond(&questions[0], &json!({ "action": "decline" })),
             }
             puppet.answered(number);
-            let event =
-                clients[2].update(&fork, marks[2], "the decision", |update| update["type"] == "decision");
+            let event = clients[2]
+                .wait_for_update(&fork, marks[2], "the decision", |update| update["type"] == "decision");
             assert_eq!(event["toolCallId"], id.as_str(), "{event}");
         }
         if name == "puppet-v2" {
@@ -481,9 +497,9 @@ fn a_request_names_its_tool_call_as_the_clients_know_it() {
             let cancelled = puppet.until("tool_call/cancel");
             assert_eq!(cancelled["params"]["toolCallId"], "t1", "{cancelled}");
             puppet.answer(&cancelled, &json!({}));
-            clients[1].answer(cancel).unwrap();
+            clients[1].response(cancel).unwrap();
         }
         end(&puppet, name, &prompt);
-        clients[1].end_of(&fork, asked);
+        clients[1].end_of_turn(&fork, asked);
     }
 }

@@ -4,14 +4,15 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, ClientBuilder, error_code};
+use parlor_testkit::server::Server;
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Guest};
-use crate::doors::Door;
-use crate::server::Server;
+use crate::start_server;
 
 /// Agents that name their messages, by what they speak.
-const AGENTS: [&str; 3] = ["v1", "v2", "draft"];
+const TEST_AGENTS: [&str; 3] = ["v1", "v2", "draft"];
 
 /// Everything that a v1 client can declare beyond what v1 lists.
 fn v1_features() -> Value {
@@ -71,8 +72,12 @@ fn script(updates: &[&str]) -> String {
 /// A client of each dialect and a v1 client that declared all features, in one session.
 fn clients(server: &Server, agent: &str) -> (Vec<Client>, String) {
     let mut clients: Vec<_> =
-        Dialect::ALL.into_iter().map(|dialect| server.client(Door::Unix, dialect, agent)).collect();
-    clients.push(Guest::new(Door::Unix, Dialect::V1, agent).able(v1_features()).join(server));
+        Dialect::ALL.into_iter().map(|dialect| server.client(TransportKind::Unix, dialect, agent)).collect();
+    clients.push(
+        ClientBuilder::new(TransportKind::Unix, Dialect::V1, agent)
+            .with_capabilities(v1_features())
+            .connect(server),
+    );
     let session = clients[1].new_session();
     for place in [0, 2, 3] {
         clients[place].load(&session);
@@ -86,7 +91,7 @@ fn run(clients: &mut [Client], session: &str, script: &str) {
     let done = format!("Done {}.", RUNS.fetch_add(1, Ordering::Relaxed));
     clients[1].turn(session, &format!("{script}\nsay {done}"));
     for client in clients {
-        client.hears(session, &done);
+        client.wait_for_message(session, &done);
     }
 }
 
@@ -130,30 +135,30 @@ fn joined(blocks: &Value) -> Value {
 
 #[test]
 fn every_update_reaches_every_client_in_its_own_dialect() {
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         let (mut clients, session) = clients(&server, agent);
         // Each client checks each line against the schema of its dialect as it comes.
         run(&mut clients, &session, &script(UPDATES));
-        let mut late = server.client(Door::Unix, Dialect::V2, agent);
+        let mut late = server.client(TransportKind::Unix, Dialect::V2, agent);
         late.load(&session);
-        let truth = folded(&late, &session);
+        let stored = folded(&late, &session);
         let live = folded(&clients[1], &session);
-        for (name, value) in truth.as_object().unwrap() {
+        for (name, value) in stored.as_object().unwrap() {
             assert_eq!(live[name], *value, "{name} of a {agent} agent, live and late");
         }
-        let mut late = server.client(Door::Unix, Dialect::Draft, agent);
+        let mut late = server.client(TransportKind::Unix, Dialect::Draft, agent);
         late.load(&session);
         for name in ["messages", "toolCalls", "plans", "terminals", "info"] {
             let [live, late] = [&clients[2], &late].map(|client| folded(client, &session)[name].clone());
             assert_eq!(live, late, "{name} of a {agent} agent, draft");
-            assert_eq!(live, truth[name], "{name} of a {agent} agent, v2 and draft");
+            assert_eq!(live, stored[name], "{name} of a {agent} agent, v2 and draft");
         }
-        for (place, guest) in [
-            (0, Guest::new(Door::Unix, Dialect::V1, agent)),
-            (3, Guest::new(Door::Unix, Dialect::V1, agent).able(v1_features())),
+        for (place, builder) in [
+            (0, ClientBuilder::new(TransportKind::Unix, Dialect::V1, agent)),
+            (3, ClientBuilder::new(TransportKind::Unix, Dialect::V1, agent).with_capabilities(v1_features())),
         ] {
-            let mut late = guest.join(&server);
+            let mut late = builder.connect(&server);
             late.load(&session);
             assert_eq!(clients[place].transcript(&session), late.transcript(&session), "{agent} to v1");
         }
@@ -162,7 +167,7 @@ fn every_update_reaches_every_client_in_its_own_dialect() {
 
 #[test]
 fn a_turn_ends_for_everybody_in_the_words_of_each_dialect() {
-    let server = Server::start();
+    let server = start_server("");
     for (agent, idle) in [
         ("v2", r#"{"sessionUpdate":"state_change","state":"idle","stop_reason":"max_tokens"}"#),
         ("draft", r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"max_tokens"}"#),
@@ -170,9 +175,9 @@ fn a_turn_ends_for_everybody_in_the_words_of_each_dialect() {
         let (mut clients, session) = clients(&server, agent);
         let marks: Vec<_> = clients.iter().map(Client::mark).collect();
         let id = clients[1].prompt(&session, &format!("say Hi.\n{}", script(&[idle])));
-        clients[1].answer(id).unwrap();
+        clients[1].response(id).unwrap();
         for (client, mark) in clients.iter_mut().zip(marks) {
-            let reason = client.idle(&session, mark);
+            let reason = client.wait_for_idle(&session, mark);
             if client.dialect != Dialect::V1 {
                 assert_eq!(reason, "max_tokens", "{agent} to {:?}", client.dialect);
             }
@@ -182,7 +187,7 @@ fn a_turn_ends_for_everybody_in_the_words_of_each_dialect() {
 
 #[test]
 fn the_words_of_v1_from_a_v2_agent_are_said_in_v2() {
-    let server = Server::start();
+    let server = start_server("");
     for agent in ["v2", "draft"] {
         let (mut clients, session) = clients(&server, agent);
         run(&mut clients, &session, &script(&[UPDATES[0], UPDATES[5], UPDATES[9]]));
@@ -204,7 +209,7 @@ fn the_words_of_v1_from_a_v2_agent_are_said_in_v2() {
 
 #[test]
 fn a_v1_client_hears_nothing_that_it_did_not_declare() {
-    let server = Server::start();
+    let server = start_server("");
     let (mut clients, session) = clients(&server, "v1");
     run(&mut clients, &session, &script(UPDATES));
     let kinds = |client: &Client| -> Vec<String> {
@@ -232,18 +237,18 @@ fn a_v1_client_hears_nothing_that_it_did_not_declare() {
 
 #[test]
 fn invalid_items_of_content_are_left_out_for_everybody() {
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         let (mut clients, session) = clients(&server, agent);
         let said = r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"text","text":"A"},"oops",{"type":"text","text":"B"}]}"#;
         run(&mut clients, &session, &script(&[said]));
-        let truth = server.truth(&session);
+        let stored = server.stored_transcript(&session);
         assert!(
-            truth.iter().any(|line| line.starts_with("agent_message") && line.ends_with(": AB")),
-            "{truth:?}"
+            stored.iter().any(|line| line.starts_with("agent_message") && line.ends_with(": AB")),
+            "{stored:?}"
         );
         for client in &mut clients {
-            client.comes_to(&session, &truth);
+            client.wait_for_transcript(&session, &stored);
         }
     }
 }
@@ -252,8 +257,8 @@ fn invalid_items_of_content_are_left_out_for_everybody() {
 fn a_notice_is_told_to_those_who_are_there_and_is_no_history() {
     let notice = r#"{"sessionUpdate":"notice","severity":"info","title":"Look"}"#;
     let is_notice = |update: &Value| update["sessionUpdate"] == "notice";
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         let (mut clients, session) = clients(&server, agent);
         run(&mut clients, &session, &format!("say First.\n{}", script(&[notice])));
         for client in &clients[1..] {
@@ -263,7 +268,7 @@ fn a_notice_is_told_to_those_who_are_there_and_is_no_history() {
         let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
         let fork = clients[1].call("session/fork", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
         for id in [&session, &fork] {
-            let mut late = server.client(Door::Unix, Dialect::V2, agent);
+            let mut late = server.client(TransportKind::Unix, Dialect::V2, agent);
             late.load(id);
             assert!(!late.updates(id, 0).any(is_notice), "{agent}");
             assert_eq!(late.view(id)["other"], json!([]), "{agent}");
@@ -273,10 +278,11 @@ fn a_notice_is_told_to_those_who_are_there_and_is_no_history() {
 
 #[test]
 fn what_params_say_beside_an_update_reaches_clients_of_every_dialect() {
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         let (mut clients, session) = clients(&server, agent);
-        let mut counting = Guest::new(Door::Unix, Dialect::V2, agent).counting().join(&server);
+        let mut counting =
+            ClientBuilder::new(TransportKind::Unix, Dialect::V2, agent).with_seq().connect(&server);
         counting.load(&session);
         clients.push(counting);
         let lines = [
@@ -287,19 +293,19 @@ fn what_params_say_beside_an_update_reaches_clients_of_every_dialect() {
         ];
         run(&mut clients, &session, &lines.join("\n"));
         for client in &clients {
-            let traced = client.heard.iter().filter(|line| line["params"]["_meta"]["trace"] == "1");
+            let traced = client.received.iter().filter(|line| line["params"]["_meta"]["trace"] == "1");
             assert_eq!(traced.count(), lines.len(), "{agent} to {:?}", client.dialect);
         }
         let numbered = |line: &&Value| line["params"]["_meta"]["parlor/seq"].is_u64();
         let traced = |line: &&Value| line["params"]["_meta"]["trace"] == "1";
-        assert!(clients[4].heard.iter().filter(traced).all(|line| numbered(&line)), "{agent}");
+        assert!(clients[4].received.iter().filter(traced).all(|line| numbered(&line)), "{agent}");
     }
 }
 
 #[test]
 fn an_agent_cannot_write_metadata_of_parlors_own() {
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         let (mut clients, session) = clients(&server, agent);
         let lines = [
             r#"raw {"update":{"sessionUpdate":"agent_message_chunk","messageId":"a","content":{"type":"text","text":"one"},"_meta":{"parlor/replaces":"x","mine":1}},"_meta":{"parlor/seq":99}}"#,
@@ -308,7 +314,7 @@ fn an_agent_cannot_write_metadata_of_parlors_own() {
         ];
         run(&mut clients, &session, &lines.join("\n"));
         for client in &clients {
-            let params = client.heard.iter().map(|line| &line["params"]);
+            let params = client.received.iter().map(|line| &line["params"]);
             let metas = params.flat_map(|params| [&params["_meta"], &params["update"]["_meta"]]);
             let metas: Vec<_> = metas.filter_map(Value::as_object).collect();
             let has = |key: &str, value: Value| metas.iter().any(|meta| meta.get(key) == Some(&value));
@@ -328,14 +334,14 @@ fn an_agent_cannot_write_metadata_of_parlors_own() {
 
 #[test]
 fn the_embedded_agent_causes_no_losses() {
-    let server = Server::start();
+    let server = start_server("");
     for dialect in Dialect::ALL {
-        let mut client = server.client(Door::Unix, dialect, "demo");
+        let mut client = server.client(TransportKind::Unix, dialect, "demo");
         let session = client.new_session();
         let first = client.prompt(&session, "say one");
         let second = client.prompt(&session, "say two");
-        client.end_of(&session, first);
-        client.end_of(&session, second);
+        client.end_of_turn(&session, first);
+        client.end_of_turn(&session, second);
         client.call("session/close", json!({ "sessionId": session })).unwrap();
         client.load(&session);
         client.turn(&session, "say three");
@@ -345,23 +351,23 @@ fn the_embedded_agent_causes_no_losses() {
 
 #[test]
 fn what_an_agent_cannot_be_told_of_a_session_is_counted() {
-    let server = Server::start();
+    let server = start_server("");
     let servers = json!([{ "type": "sse", "name": "old", "url": "http://localhost", "headers": [] }]);
     let params = json!({ "cwd": "/", "mcpServers": servers });
-    let mut client = server.client(Door::Unix, Dialect::V1, "v2");
+    let mut client = server.client(TransportKind::Unix, Dialect::V1, "v2");
     let session = client.call("session/new", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
     assert_eq!(losses(&mut client, &session), json!({ "mcp_sse": 1 }));
     // It is told again, and loses it again.
     let crash = client.prompt(&session, "crash");
-    let _ = client.answer(crash);
+    let _ = client.response(crash);
     client.turn(&session, "say Hi.");
     assert_eq!(losses(&mut client, &session), json!({ "mcp_sse": 2 }));
 }
 
 #[test]
 fn sessions_that_an_update_names_have_the_ids_that_clients_know() {
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         let (mut clients, session) = clients(&server, agent);
         let lines = [
             r#"{"sessionUpdate":"session_message","messageId":"s","senderSessionId":"SESSION","recipientSessionId":"other","content":[]}"#,
@@ -386,8 +392,8 @@ fn losses(client: &mut Client, session: &str) -> Value {
 
 #[test]
 fn losses_and_refused_updates_are_counted_and_clients_can_ask_for_them() {
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         let (mut clients, session) = clients(&server, agent);
         assert_eq!(losses(&mut clients[0], &session), json!({}));
         let lines = [
@@ -408,16 +414,13 @@ fn losses_and_refused_updates_are_counted_and_clients_can_ask_for_them() {
         let status = clients[0].call("_parlor/status", json!({})).unwrap();
         let mut all = status["losses"].as_array().unwrap().iter();
         assert!(all.any(|one| one["sessionId"] == session.as_str()), "{status}");
-        assert_eq!(
-            crate::client::code(&clients[0].call("_parlor/losses", json!({ "sessionId": "none" }))),
-            -32002
-        );
+        assert_eq!(error_code(&clients[0].call("_parlor/losses", json!({ "sessionId": "none" }))), -32002);
     }
 }
 
 #[test]
 fn metadata_that_changes_with_a_redaction_reaches_everybody() {
-    let server = Server::start();
+    let server = start_server("");
     for agent in ["v2", "draft"] {
         let (mut clients, session) = clients(&server, agent);
         run(&mut clients, &session, r#"meta {"a":{"b":1,"c":2}}"#);
@@ -430,15 +433,15 @@ fn metadata_that_changes_with_a_redaction_reaches_everybody() {
             r#"{{"sessionUpdate":"user_message","messageId":"{first}","content":[{{"type":"text","text":"[redacted]"}}],"_meta":{{"why":{{"by":"policy"}}}}}}"#
         );
         run(&mut clients, &session, &script(&[&marked, &redacted]));
-        let mut late = server.client(Door::Unix, Dialect::V2, agent);
+        let mut late = server.client(TransportKind::Unix, Dialect::V2, agent);
         late.load(&session);
-        let truth = folded(&late, &session);
-        assert_eq!(truth["info"]["title"], "[redacted]", "{truth}");
+        let stored = folded(&late, &session);
+        assert_eq!(stored["info"]["title"], "[redacted]", "{stored}");
         for client in &clients[1..3] {
             let view = folded(client, &session);
-            assert_eq!(view["info"]["title"], truth["info"]["title"], "{agent} to {:?}", client.dialect);
-            assert_eq!(view["info"]["_meta"], truth["info"]["_meta"], "{agent} to {:?}", client.dialect);
-            assert_eq!(view["messages"][0], truth["messages"][0], "{agent} to {:?}", client.dialect);
+            assert_eq!(view["info"]["title"], stored["info"]["title"], "{agent} to {:?}", client.dialect);
+            assert_eq!(view["info"]["_meta"], stored["info"]["_meta"], "{agent} to {:?}", client.dialect);
+            assert_eq!(view["messages"][0], stored["messages"][0], "{agent} to {:?}", client.dialect);
         }
     }
 }

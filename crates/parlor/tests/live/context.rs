@@ -1,21 +1,21 @@
 //! The conversation that an agent is given which was not there: how it arrives, that it shows nowhere, when it counts.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::Client;
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::doors::Door;
 use crate::puppet::{PUPPETS, Puppet};
-use crate::server::Server;
+use crate::start_server;
 
-const AGENTS: [&str; 3] = ["puppet-v1", "puppet-v2", "puppet-draft"];
+const TEST_AGENTS: [&str; 3] = ["puppet-v1", "puppet-v2", "puppet-draft"];
 
 /// A fork of a conversation of one turn, whose agent was not there.
 fn fork(client: &mut Client, puppet: &Puppet) -> String {
     let session = client.new_session();
     let id = client.prompt(&session, "Fix the login page");
     puppet.turn(&puppet.prompt(), "u1", "end_turn");
-    assert_eq!(client.end_of(&session, id), "end_turn");
+    assert_eq!(client.end_of_turn(&session, id), "end_turn");
     let forked =
         client.call("session/fork", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })).unwrap();
     assert_eq!(forked["_meta"]["parlor/fork"], "transcript");
@@ -35,10 +35,10 @@ fn context(prompt: &Value) -> Option<&str> {
 
 #[test]
 fn it_arrives_as_text_with_the_first_prompt_and_with_no_other() {
-    for agent in AGENTS {
-        let server = Server::with(PUPPETS);
+    for agent in TEST_AGENTS {
+        let server = start_server(PUPPETS);
         let puppet = Puppet::of(&server, agent);
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let forked = fork(&mut client, &puppet);
         for (n, has_context) in [(2, true), (3, false)] {
             let id = client.prompt(&forked, "And the footer?");
@@ -51,21 +51,21 @@ fn it_arrives_as_text_with_the_first_prompt_and_with_no_other() {
                 assert!(!text.contains("footer"), "{text}");
             }
             puppet.turn(&prompt, &format!("u{n}"), "end_turn");
-            assert_eq!(client.end_of(&forked, id), "end_turn");
+            assert_eq!(client.end_of_turn(&forked, id), "end_turn");
         }
     }
 }
 
 #[test]
 fn it_shows_nowhere_when_the_agent_repeats_it() {
-    for agent in AGENTS {
+    for agent in TEST_AGENTS {
         for in_chunks in [true, false] {
-            let server = Server::with(PUPPETS);
+            let server = start_server(PUPPETS);
             let puppet = Puppet::of(&server, agent);
-            let mut client = server.client(Door::Unix, Dialect::V2, agent);
+            let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
             let forked = fork(&mut client, &puppet);
             let mut there: Vec<_> =
-                Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent)).into();
+                Dialect::ALL.map(|dialect| server.client(TransportKind::Unix, dialect, agent)).into();
             there.iter_mut().for_each(|client| drop(client.load(&forked)));
             let id = client.prompt(&forked, "And the footer?");
             let prompt = puppet.prompt();
@@ -84,19 +84,19 @@ fn it_shows_nowhere_when_the_agent_repeats_it() {
                 puppet.chunk(&prompt, "agent", named("echo"), block["text"].as_str().unwrap());
             }
             puppet.turn(&prompt, "u2", "end_turn");
-            assert_eq!(client.end_of(&forked, id), "end_turn");
-            let truth = server.truth(&forked);
-            let texts: Vec<_> = truth.iter().map(|line| line.split_once(": ").unwrap().1).collect();
+            assert_eq!(client.end_of_turn(&forked, id), "end_turn");
+            let stored = server.stored_transcript(&forked);
+            let texts: Vec<_> = stored.iter().map(|line| line.split_once(": ").unwrap().1).collect();
             let expected = if is_v1 {
                 vec!["Fix the login page", "word", "And the footer?", "And the footer?word"]
             } else {
                 vec!["Fix the login page", "word", "And the footer?", "And the footer?", "word"]
             };
             assert_eq!(texts, expected, "{agent}, {in_chunks}");
-            there.iter_mut().for_each(|client| client.comes_to(&forked, &truth));
+            there.iter_mut().for_each(|client| client.wait_for_transcript(&forked, &stored));
             there.push(client);
             for client in &there {
-                let heard = json!(client.heard).to_string();
+                let heard = json!(client.received).to_string();
                 assert!(
                     !heard.contains("conversation so far") && !heard.contains("<conversation"),
                     "{heard}"
@@ -108,27 +108,27 @@ fn it_shows_nowhere_when_the_agent_repeats_it() {
 
 #[test]
 fn a_command_is_sent_as_it_is_and_the_next_prompt_brings_the_context() {
-    for agent in AGENTS {
-        let server = Server::with(PUPPETS);
+    for agent in TEST_AGENTS {
+        let server = start_server(PUPPETS);
         let puppet = Puppet::of(&server, agent);
-        let mut client = server.client(Door::Unix, Dialect::V1, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V1, agent);
         let forked = fork(&mut client, &puppet);
         for (n, text, has_context) in [(2, "/compact", false), (3, "Go on", true), (4, "Go on", false)] {
             let id = client.prompt(&forked, text);
             let prompt = puppet.prompt();
             assert_eq!(context(&prompt).is_some(), has_context, "{prompt}");
             puppet.turn(&prompt, &format!("u{n}"), "end_turn");
-            assert_eq!(client.end_of(&forked, id), "end_turn");
+            assert_eq!(client.end_of_turn(&forked, id), "end_turn");
         }
     }
 }
 
 #[test]
 fn it_is_given_again_until_a_turn_with_it_was_completed() {
-    for agent in AGENTS {
-        let server = Server::with(PUPPETS);
+    for agent in TEST_AGENTS {
+        let server = start_server(PUPPETS);
         let puppet = Puppet::of(&server, agent);
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let forked = fork(&mut client, &puppet);
         let turns = [
             ("cancelled", true),
@@ -143,15 +143,15 @@ fn it_is_given_again_until_a_turn_with_it_was_completed() {
             assert_eq!(context(&prompt).is_some(), has_context, "{agent}, {reason}: {prompt}");
             if reason != "failed" {
                 puppet.turn(&prompt, &format!("u{n}"), reason);
-                assert_eq!(client.end_of(&forked, id), reason);
+                assert_eq!(client.end_of_turn(&forked, id), reason);
                 continue;
             }
             let error = json!({ "code": -32603, "message": "no" });
             puppet.say(&json!({ "jsonrpc": "2.0", "id": prompt["id"], "error": error }));
             let mark = client.mark();
             match agent {
-                "puppet-v1" => assert_eq!(client.idle(&forked, mark), "error"),
-                _ => assert_eq!(client.answer(id).unwrap_err()["message"], "no"),
+                "puppet-v1" => assert_eq!(client.wait_for_idle(&forked, mark), "error"),
+                _ => assert_eq!(client.response(id).unwrap_err()["message"], "no"),
             }
         }
     }
@@ -159,10 +159,10 @@ fn it_is_given_again_until_a_turn_with_it_was_completed() {
 
 #[test]
 fn a_title_that_is_made_of_it_does_not_replace_that_of_the_parent() {
-    for agent in AGENTS {
-        let server = Server::with(PUPPETS);
+    for agent in TEST_AGENTS {
+        let server = start_server(PUPPETS);
         let puppet = Puppet::of(&server, agent);
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let forked = fork(&mut client, &puppet);
         let title = |client: &mut Client| {
             let listed = client.call("session/list", json!({})).unwrap();
@@ -182,7 +182,7 @@ fn a_title_that_is_made_of_it_does_not_replace_that_of_the_parent() {
                 json!({ "sessionUpdate": "session_info_update", "title": said, "_meta": { "n": n } });
             puppet.update(&prompt, &update);
             puppet.turn(&prompt, &format!("u{n}"), "end_turn");
-            assert_eq!(client.end_of(&forked, id), "end_turn");
+            assert_eq!(client.end_of_turn(&forked, id), "end_turn");
             assert_eq!(title(&mut client), is, "{agent}");
             assert_eq!(client.view(&forked)["info"]["_meta"]["n"], n);
         }

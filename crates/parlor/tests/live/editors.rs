@@ -1,65 +1,48 @@
 //! `parlor acp`, as editors start it.
 
-use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use parlor_dialect::Dialect;
-use rustix::process::{Pid, Signal, kill_process};
+use parlor_testkit::client::{Client, ClientBuilder};
+use parlor_testkit::process::{is_alive, send_signal, to_pid};
+use parlor_testkit::programs;
+use parlor_testkit::server::TestDir;
+use parlor_testkit::transport::{TransportKind, Writer, stdio};
+use rustix::process::Signal;
 use serde_json::json;
 
-use crate::client::{Client, Guest};
-use crate::doors::{Door, Mouth, acp, stdio};
-use crate::server::{Home, PARLOR, PATIENCE, Server, is_alive};
+use crate::{PARLOR, start_server};
 
-/// A server that an editor starts. It is ended with its test.
-struct Started(Home);
-
-impl Started {
-    fn editor(&self, dialect: Dialect, agent: &str) -> Client {
-        let mut command = acp(&self.0);
-        command.args(["--agent", agent]);
-        if dialect == Dialect::Draft {
-            command.args(["--dialect", "draft"]);
-        }
-        Guest::new(Door::Stdio, dialect, agent).over(stdio(command))
+/// Starts `parlor acp` as an editor does; it starts a server if none runs.
+fn editor(dir: &TestDir, dialect: Dialect, agent: &str) -> Client {
+    let mut command = dir.acp();
+    command.args(["--agent", agent]);
+    if dialect == Dialect::Draft {
+        command.args(["--dialect", "draft"]);
     }
-
-    fn pid(&self) -> Option<Pid> {
-        Pid::from_raw(i32::try_from(self.0.pid()?).ok()?)
-    }
-
-    fn stop(&self) {
-        let Some(pid) = self.pid() else { return };
-        let deadline = Instant::now() + PATIENCE;
-        // It may be gone already.
-        let _ = kill_process(pid, Signal::TERM);
-        while is_alive(pid) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
+    ClientBuilder::new(TransportKind::Stdio, dialect, agent).over(stdio(command))
 }
 
-impl Drop for Started {
-    fn drop(&mut self) {
-        self.stop();
-    }
+/// A directory with the test agents, and no server.
+fn test_dir() -> TestDir {
+    TestDir::new(PARLOR).with_test_agents("")
 }
 
 #[test]
 fn an_editor_starts_a_server_and_the_next_one_joins_it() {
-    let started = Started(Home::new(""));
-    let mut one = started.editor(Dialect::V1, "v1");
+    let dir = test_dir();
+    let mut one = editor(&dir, Dialect::V1, "v1");
     let session = one.new_session();
     one.turn(&session, "say Hello.");
-    let mut two = started.editor(Dialect::Draft, "v2");
+    let mut two = editor(&dir, Dialect::Draft, "v2");
     two.load(&session);
     assert_eq!(two.turn(&session, "say Hello again."), "end_turn");
-    one.hears(&session, "Hello again.");
+    one.wait_for_message(&session, "Hello again.");
     let status = two.call("_parlor/status", json!({})).unwrap();
-    assert_eq!(status["pid"].as_u64().unwrap(), u64::from(started.0.pid().unwrap()));
+    assert_eq!(status["pid"].as_u64().unwrap(), u64::from(dir.server_pid().unwrap()));
     // The editors go; the server stays.
-    assert_eq!((one.shut(), two.shut()), (Some(0), Some(0)));
-    let mut three = started.editor(Dialect::V2, "v1");
+    assert_eq!((one.close(), two.close()), (Some(0), Some(0)));
+    let mut three = editor(&dir, Dialect::V2, "v1");
     three.load(&session);
     assert_eq!(three.transcript(&session).len(), 4);
 }
@@ -81,8 +64,8 @@ fn tree_of(root: u32) -> Vec<u32> {
 
 /// The process session of a process. `getsid` cannot be asked: rustix panics at the session 0, which is that of a leader
 /// outside of this process namespace.
-fn process_session(pid: Pid) -> String {
-    let pid = pid.as_raw_nonzero().to_string();
+fn process_session(pid: u32) -> String {
+    let pid = pid.to_string();
     let listed = std::process::Command::new("ps").args(["-o", "sess=", "-p", &pid]).output().unwrap();
     let session = String::from_utf8(listed.stdout).unwrap().trim().to_owned();
     assert_ne!(session, "", "process {pid} is listed");
@@ -91,44 +74,43 @@ fn process_session(pid: Pid) -> String {
 
 #[test]
 fn who_kills_an_editors_agent_with_all_that_it_started_does_not_end_the_server() {
-    let started = Started(Home::new(""));
-    let mut command = acp(&started.0);
+    let dir = test_dir();
+    let mut command = dir.acp();
     command.args(["--agent", "v2"]);
     // As editors do it, so that they can end all of it.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let (mouth, ears) = stdio(command);
-    let Mouth::Stdio { process, .. } = &mouth else { panic!("it is a command") };
+    let (writer, reader) = stdio(command);
+    let Writer::Stdio { process, .. } = &writer else { panic!("it is a command") };
     let pid = process.id();
-    let mut one = Guest::new(Door::Stdio, Dialect::V2, "v2").over((mouth, ears));
+    let mut one = ClientBuilder::new(TransportKind::Stdio, Dialect::V2, "v2").over((writer, reader));
     let session = one.new_session();
     assert_eq!(one.turn(&session, "say Hello."), "end_turn");
-    let server = started.pid().unwrap();
+    let server = dir.server_pid().unwrap();
     let tree = tree_of(pid);
-    assert!(!tree.contains(&server.as_raw_nonzero().get().unsigned_abs()), "{tree:?}");
-    let group = |pid| rustix::process::getpgid(Some(pid)).unwrap();
-    let editor = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    assert_ne!(group(editor), group(server));
-    assert_ne!(process_session(editor), process_session(server));
+    assert!(!tree.contains(&server), "{tree:?}");
+    let group = |pid| rustix::process::getpgid(Some(to_pid(pid))).unwrap();
+    assert_ne!(group(pid), group(server));
+    assert_ne!(process_session(pid), process_session(server));
     for pid in tree {
-        let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL);
+        send_signal(pid, Signal::KILL);
     }
-    let _ = rustix::process::kill_process_group(editor, Signal::KILL);
-    one.listen_to_the_end();
+    let _ = rustix::process::kill_process_group(to_pid(pid), Signal::KILL);
+    one.read_to_end();
     assert!(is_alive(server));
-    let mut two = started.editor(Dialect::V1, "v2");
+    let mut two = editor(&dir, Dialect::V1, "v2");
     two.load(&session);
     assert_eq!(two.turn(&session, "say Still here."), "end_turn");
-    assert_eq!(started.pid(), Some(server));
+    assert_eq!(dir.server_pid(), Some(server));
 }
 
 #[test]
 fn editors_that_start_at_once_meet_at_one_server() {
-    let started = Started(Home::new(""));
+    let dir = test_dir();
     let mut pids: Vec<_> = thread::scope(|scope| {
         let starts: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut editor = started.editor(Dialect::V2, "v2");
+                    let mut editor = editor(&dir, Dialect::V2, "v2");
                     let status = editor.call("_parlor/status", json!({})).unwrap();
                     status["pid"].as_u64().unwrap()
                 })
@@ -137,41 +119,41 @@ fn editors_that_start_at_once_meet_at_one_server() {
         starts.into_iter().map(|start| start.join().unwrap()).collect()
     });
     pids.dedup();
-    assert_eq!(pids, [u64::from(started.0.pid().unwrap())]);
+    assert_eq!(pids, [u64::from(dir.server_pid().unwrap())]);
 }
 
 #[test]
 fn an_editor_whose_server_goes_is_told() {
-    let started = Started(Home::new(""));
-    let mut editor = started.editor(Dialect::V1, "v1");
+    let dir = test_dir();
+    let mut editor = editor(&dir, Dialect::V1, "v1");
     let session = editor.new_session();
     let prompt = editor.prompt(&session, "say Busy.\nsleep 60000");
-    editor.hears(&session, "Busy.");
-    started.stop();
-    let answer = editor.answer(prompt).unwrap_err();
+    editor.wait_for_message(&session, "Busy.");
+    dir.stop_server();
+    let answer = editor.response(prompt).unwrap_err();
     assert_eq!(answer["code"], -32603, "{answer}");
-    editor.listen_to_the_end();
-    assert_eq!(editor.shut(), Some(1));
+    editor.read_to_end();
+    assert_eq!(editor.close(), Some(1));
 }
 
 #[test]
 fn an_editor_may_keep_all_to_itself() {
     for dialect in Dialect::ALL {
-        let home = Home::new("");
-        let mut command = std::process::Command::new(PARLOR);
+        let dir = test_dir();
+        let mut command = dir.command(&[]);
         command
             .args(["acp", "--direct", "--config"])
-            .arg(home.config())
+            .arg(dir.config())
             .args(["--dialect", dialect_name(dialect)]);
-        command.args(["--", PARLOR, "test-agent", "--version", "1", "--no-message-ids"]);
-        let mut editor = Guest::new(Door::Stdio, dialect, "v1").over(stdio(command));
+        command.args(["--", programs::test_agent(), "--version", "1", "--no-message-ids"]);
+        let mut editor = ClientBuilder::new(TransportKind::Stdio, dialect, "v1").over(stdio(command));
         let session = editor.new_session();
         assert_eq!(editor.turn(&session, "say Alone."), "end_turn");
-        editor.hears(&session, "Alone.");
+        editor.wait_for_message(&session, "Alone.");
         editor.load(&session);
         assert_eq!(editor.transcript(&session).len(), 2);
-        assert_eq!(editor.shut(), Some(0));
-        assert!(!home.data().exists(), "it keeps nothing");
+        assert_eq!(editor.close(), Some(0));
+        assert!(!dir.data().exists(), "it keeps nothing");
     }
 }
 
@@ -179,24 +161,24 @@ fn an_editor_may_keep_all_to_itself() {
 fn an_editor_alone_is_not_shown_the_data_of_a_server() {
     // The data directory is named by the one variable, or is the default below the other.
     for (variable, data) in [("PARLOR_DATA_DIR", "data"), ("XDG_DATA_HOME", "xdg/parlor")] {
-        let home = Home::new("");
-        let name = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        let dir = test_dir();
+        let name = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         fs::create_dir_all(name(data)).unwrap();
         fs::write(name(&format!("{data}/token")), "the token").unwrap();
         fs::write(name("notes"), "the notes").unwrap();
-        let mut command = std::process::Command::new(PARLOR);
+        let mut command = dir.command(&[]);
         command.env_remove("PARLOR_DATA_DIR").env(variable, name(data.trim_end_matches("/parlor")));
-        command.args(["acp", "--direct", "--config"]).arg(home.config());
-        command.args(["--", PARLOR, "test-agent", "--version", "1"]);
-        let mut editor = Guest::new(Door::Stdio, Dialect::V1, "v1").over(stdio(command));
-        let params = json!({ "cwd": home.path(), "mcpServers": [] });
+        command.args(["acp", "--direct", "--config"]).arg(dir.config());
+        command.args(["--", programs::test_agent(), "--version", "1"]);
+        let mut editor = ClientBuilder::new(TransportKind::Stdio, Dialect::V1, "v1").over(stdio(command));
+        let params = json!({ "cwd": dir.path(), "mcpServers": [] });
         let session = editor.call("session/new", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
         editor.turn(&session, &format!("read {}", name("notes")));
-        editor.hears(&session, "the notes");
+        editor.wait_for_message(&session, "the notes");
         editor.turn(&session, &format!("read {}", name(&format!("{data}/token"))));
         let said = editor.transcript(&session).last().unwrap().clone();
         assert!(said.contains("failed") && said.contains("are not served"), "{variable}: {said}");
-        assert_eq!(editor.shut(), Some(0));
+        assert_eq!(editor.close(), Some(0));
     }
 }
 
@@ -207,35 +189,35 @@ fn dialect_name(dialect: Dialect) -> &'static str {
 
 #[test]
 fn an_agent_can_be_given_as_a_command() {
-    let server = Server::start();
-    let mut command = acp(server.home());
-    command.args(["--", PARLOR, "test-agent", "--name", "given", "--version", "2"]);
-    let mut editor = Guest::new(Door::Stdio, Dialect::V2, "").over(stdio(command));
+    let server = start_server("");
+    let mut command = server.dir().acp();
+    command.args(["--", programs::test_agent(), "--name", "given", "--version", "2"]);
+    let mut editor = ClientBuilder::new(TransportKind::Stdio, Dialect::V2, "").over(stdio(command));
     let session = editor.new_session();
     assert_eq!(editor.turn(&session, "say Given."), "end_turn");
-    let truth = server.truth(&session);
-    editor.comes_to(&session, &truth);
+    let stored = server.stored_transcript(&session);
+    editor.wait_for_transcript(&session, &stored);
     let listed = editor.call("session/list", json!({})).unwrap();
     assert_eq!(listed["sessions"][0]["sessionId"], session.as_str());
 }
 
 #[test]
 fn an_agent_gets_the_variables_of_its_editor() {
-    let server = Server::start();
-    let mut command = acp(server.home());
+    let server = start_server("");
+    let mut command = server.dir().acp();
     command.args(["--agent", "v1"]).env("EXAMPLE_API_KEY", "heron").env("EXAMPLE_OTHER", "no");
-    let mut editor = Guest::new(Door::Stdio, Dialect::V1, "v1").over(stdio(command));
+    let mut editor = ClientBuilder::new(TransportKind::Stdio, Dialect::V1, "v1").over(stdio(command));
     let session = editor.new_session();
     editor.turn(&session, "env EXAMPLE_API_KEY");
-    editor.hears(&session, "EXAMPLE_API_KEY=heron");
+    editor.wait_for_message(&session, "EXAMPLE_API_KEY=heron");
     editor.turn(&session, "env EXAMPLE_OTHER");
-    editor.hears(&session, "EXAMPLE_OTHER is not set");
+    editor.wait_for_message(&session, "EXAMPLE_OTHER is not set");
     // Others have an agent of their own, and all who have no variables share one.
-    let pids = [Door::Unix, Door::Stdio, Door::Web].map(|door| {
-        let mut client = server.client(door, Dialect::V2, "v1");
+    let pids = [TransportKind::Unix, TransportKind::Stdio, TransportKind::WebSocket].map(|transport| {
+        let mut client = server.client(transport, Dialect::V2, "v1");
         let session = client.new_session();
         client.turn(&session, "env EXAMPLE_API_KEY");
-        client.hears(&session, "EXAMPLE_API_KEY is not set");
+        client.wait_for_message(&session, "EXAMPLE_API_KEY is not set");
         client.turn(&session, "pid");
         client.transcript(&session).pop().unwrap().rsplit(' ').next().unwrap().to_owned()
     });

@@ -1,17 +1,18 @@
 //! How turns end that are cancelled, and sessions that are closed, archived or deleted in the middle of one.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, error_code};
+use parlor_testkit::server::TEST_AGENTS;
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::{Client, code};
-use crate::doors::{DOORS, Door};
-use crate::server::{AGENTS, Server};
+use crate::start_server;
 
 const PERMISSION: &str = "session/request_permission";
 
 /// The place of the answer to a request among what was heard.
 fn place_of(client: &Client, request: u64) -> usize {
-    client.heard.iter().position(|line| line["id"] == request && line.get("method").is_none()).unwrap()
+    client.received.iter().position(|line| line["id"] == request && line.get("method").is_none()).unwrap()
 }
 
 /// The place of the last state that a client was told.
@@ -20,8 +21,8 @@ fn idle_of(client: &Client, session: &str) -> Option<(usize, String)> {
     let is_state = |line: &Value| {
         line["params"]["sessionId"] == session && line["params"]["update"].get("state").is_some()
     };
-    let place = client.heard.iter().rposition(is_state)?;
-    let update = &client.heard[place]["params"]["update"];
+    let place = client.received.iter().rposition(is_state)?;
+    let update = &client.received[place]["params"]["update"];
     assert_eq!(update["state"], "idle", "{update}");
     Some((place, update[reason].as_str().unwrap_or_default().to_owned()))
 }
@@ -38,43 +39,44 @@ fn withdrawn(dialect: Dialect, answer: &Result<Value, Value>) -> Value {
         assert_eq!(answer["stopReason"], "cancelled");
         answer["_meta"]["parlor/by"].clone()
     } else {
-        assert_eq!(code(answer), -32800);
+        assert_eq!(error_code(answer), -32800);
         answer.as_ref().unwrap_err()["data"]["by"].clone()
     }
 }
 
 /// A client was told the end of its turn before it was told that the session is closed, and nothing after it.
 fn closed_properly(client: &mut Client, session: &str, prompt: u64, close: u64) {
-    assert_eq!(client.answer(close), Ok(json!({})));
-    assert!(client.is_answered(prompt), "the prompt is answered before the close");
+    assert_eq!(client.response(close), Ok(json!({})));
+    assert!(client.has_response(prompt), "the prompt is answered before the close");
     let end = place_of(client, close);
     assert!(place_of(client, prompt) < end);
     if client.dialect == Dialect::V1 {
-        assert_eq!(client.answer(prompt).unwrap()["stopReason"], "cancelled");
+        assert_eq!(client.response(prompt).unwrap()["stopReason"], "cancelled");
     } else {
         let (idle, reason) = idle_of(client, session).expect("a state");
         assert!(idle < end, "idle comes before the answer");
         assert_eq!(reason, "cancelled");
     }
     catch_up(client);
-    let late: Vec<_> = client.heard[end + 1..].iter().filter(|line| line.get("method").is_some()).collect();
+    let late: Vec<_> =
+        client.received[end + 1..].iter().filter(|line| line.get("method").is_some()).collect();
     assert!(late.is_empty(), "after the answer: {late:?}");
 }
 
 #[test]
 fn the_last_to_close_in_a_running_turn_is_told_its_end_first() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(DOORS[n % 3], dialect, agent);
+            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
             let session = one.new_session();
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Never.");
-            let question = one.question(PERMISSION);
+            let question = one.peer_request(PERMISSION);
             let second = one.prompt(&session, "say Second.");
-            one.holds(&session, &["say Second."]);
+            one.wait_for_queue(&session, &["say Second."]);
             let close = one.send("session/close", json!({ "sessionId": session }));
-            one.taken_back(&question);
-            withdrawn(dialect, &one.answer(second));
+            one.wait_for_cancel(&question);
+            withdrawn(dialect, &one.response(second));
             closed_properly(&mut one, &session, prompt, close);
             // And it can be opened again.
             one.load(&session);
@@ -85,28 +87,28 @@ fn the_last_to_close_in_a_running_turn_is_told_its_end_first() {
 
 #[test]
 fn who_closes_while_others_stay_is_told_the_end_of_the_turn_that_goes_on_for_them() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(DOORS[n % 3], dialect, agent);
-            let mut two = server.client(DOORS[(n + 1) % 3], Dialect::V2, agent);
+            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
+            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::V2, agent);
             let session = one.new_session();
             two.load(&session);
             let mark = two.mark();
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Over.");
-            let question = two.question(PERMISSION);
+            let question = two.peer_request(PERMISSION);
             let second = one.prompt(&session, "say Second.");
-            two.holds(&session, &["say Second."]);
+            two.wait_for_queue(&session, &["say Second."]);
             let close = one.send("session/close", json!({ "sessionId": session }));
-            withdrawn(dialect, &one.answer(second));
+            withdrawn(dialect, &one.response(second));
             closed_properly(&mut one, &session, prompt, close);
-            two.holds(&session, &[]);
+            two.wait_for_queue(&session, &[]);
             two.choose(&question, "allow-once");
-            assert_eq!(two.idle(&session, mark), "end_turn");
-            two.hears(&session, "Over.");
+            assert_eq!(two.wait_for_idle(&session, mark), "end_turn");
+            two.wait_for_message(&session, "Over.");
             let end = place_of(&one, close);
             catch_up(&mut one);
-            let late = one.heard[end + 1..].iter().filter(|line| line.get("method").is_some()).count();
+            let late = one.received[end + 1..].iter().filter(|line| line.get("method").is_some()).count();
             assert_eq!(late, 0);
         }
     }
@@ -114,20 +116,20 @@ fn who_closes_while_others_stay_is_told_the_end_of_the_turn_that_goes_on_for_the
 
 #[test]
 fn what_a_client_says_right_after_it_closed_a_session_opens_it_again() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(DOORS[n % 3], dialect, agent);
+            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
             let session = one.new_session();
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Never.");
-            one.question(PERMISSION);
+            one.peer_request(PERMISSION);
             let close = one.send("session/close", json!({ "sessionId": session }));
             let again = one.prompt(&session, "say Again.");
             let twice = one.send("session/close", json!({ "sessionId": "unknown" }));
-            assert_eq!(one.answer(close), Ok(json!({})));
-            assert_eq!(one.answer(twice), Ok(json!({})));
+            assert_eq!(one.response(close), Ok(json!({})));
+            assert_eq!(one.response(twice), Ok(json!({})));
             assert!(place_of(&one, prompt) < place_of(&one, close));
-            assert_eq!(one.end_of(&session, again), "end_turn");
+            assert_eq!(one.end_of_turn(&session, again), "end_turn");
             assert!(place_of(&one, close) < place_of(&one, again));
         }
     }
@@ -135,22 +137,22 @@ fn what_a_client_says_right_after_it_closed_a_session_opens_it_again() {
 
 #[test]
 fn archiving_in_a_running_turn_is_answered_after_its_end() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(DOORS[n % 3], dialect, agent);
-            let mut two = server.client(Door::Unix, Dialect::V2, agent);
+            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
+            let mut two = server.client(TransportKind::Unix, Dialect::V2, agent);
             let session = one.new_session();
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Never.");
-            one.question(PERMISSION);
+            one.peer_request(PERMISSION);
             // Whether or not one follows the session.
             let other = two.send("session/archive", json!({ "sessionId": session }));
             let archive = one.send("session/archive", json!({ "sessionId": session }));
-            assert_eq!((one.answer(archive), two.answer(other)), (Ok(json!({})), Ok(json!({}))));
-            assert!(one.is_answered(prompt));
+            assert_eq!((one.response(archive), two.response(other)), (Ok(json!({})), Ok(json!({}))));
+            assert!(one.has_response(prompt));
             assert!(place_of(&one, prompt) < place_of(&one, archive));
             if dialect == Dialect::V1 {
-                assert_eq!(one.answer(prompt).unwrap()["stopReason"], "cancelled");
+                assert_eq!(one.response(prompt).unwrap()["stopReason"], "cancelled");
             } else {
                 let (idle, reason) = idle_of(&one, &session).unwrap();
                 assert!(idle < place_of(&one, archive));
@@ -162,10 +164,10 @@ fn archiving_in_a_running_turn_is_answered_after_its_end() {
 
 #[test]
 fn nothing_of_a_cancelled_turn_follows_the_answer_to_its_prompt() {
-    let server = Server::start();
-    for agent in AGENTS {
-        for (n, door) in DOORS.into_iter().enumerate() {
-            let mut one = server.client(door, Dialect::V1, agent);
+    let server = start_server("");
+    for agent in TEST_AGENTS {
+        for (n, transport) in TransportKind::ALL.into_iter().enumerate() {
+            let mut one = server.client(transport, Dialect::V1, agent);
             let session = one.new_session();
             for round in 0..5 {
                 let prompt = one.prompt(&session, &format!("say Round {round}.\nstream 40000 40 20000"));
@@ -174,17 +176,18 @@ fn nothing_of_a_cancelled_turn_follows_the_answer_to_its_prompt() {
                 }
                 one.cancel(&session);
                 assert_eq!(
-                    one.answer(prompt).unwrap()["stopReason"],
+                    one.response(prompt).unwrap()["stopReason"],
                     "cancelled",
-                    "{agent}, {door:?}, {round}"
+                    "{agent}, {transport:?}, {round}"
                 );
                 let end = place_of(&one, prompt);
                 let next = one.prompt(&session, "say Next.");
-                assert_eq!(one.end_of(&session, next), "end_turn");
-                let texts = one.heard[end..].iter().map(|line| &line["params"]["update"]["content"]["text"]);
+                assert_eq!(one.end_of_turn(&session, next), "end_turn");
+                let texts =
+                    one.received[end..].iter().map(|line| &line["params"]["update"]["content"]["text"]);
                 let late: Vec<_> =
                     texts.filter_map(Value::as_str).filter(|text| text.starts_with('0')).collect();
-                assert!(late.is_empty(), "{agent}, {door:?}: {} chunks after the answer", late.len());
+                assert!(late.is_empty(), "{agent}, {transport:?}: {} chunks after the answer", late.len());
             }
         }
     }
@@ -192,91 +195,91 @@ fn nothing_of_a_cancelled_turn_follows_the_answer_to_its_prompt() {
 
 #[test]
 fn a_request_of_v1_for_a_running_turn_is_cancelled_with_the_turn() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
-        let mut one = server.client(DOORS[n % 3], Dialect::V1, agent);
-        let mut two = server.client(Door::Unix, Dialect::V2, agent);
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
+        let mut one = server.client(TransportKind::ALL[n % 3], Dialect::V1, agent);
+        let mut two = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = one.new_session();
         two.load(&session);
         let prompt = one.prompt(&session, "say Busy.\nask\nsay Never.");
-        one.question(PERMISSION);
+        one.peer_request(PERMISSION);
         let other = two.prompt(&session, "say Other.");
-        one.holds(&session, &["say Other."]);
-        one.take_back(prompt);
-        assert_eq!(one.answer(prompt).unwrap()["stopReason"], "cancelled");
+        one.wait_for_queue(&session, &["say Other."]);
+        one.cancel_request(prompt);
+        assert_eq!(one.response(prompt).unwrap()["stopReason"], "cancelled");
         // What another client has queued is not part of that.
-        assert_eq!(two.end_of(&session, other), "end_turn");
-        two.hears(&session, "Other.");
+        assert_eq!(two.end_of_turn(&session, other), "end_turn");
+        two.wait_for_message(&session, "Other.");
     }
 }
 
 #[test]
 fn who_withdraws_a_prompt_is_named() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(DOORS[n % 3], dialect, agent);
-            let mut two = server.client(DOORS[(n + 1) % 3], Dialect::V2, agent);
-            let number = |client: &Client| client.heard[0]["result"]["_meta"]["parlor/client"].clone();
+            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
+            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::V2, agent);
+            let number = |client: &Client| client.received[0]["result"]["_meta"]["parlor/client"].clone();
             assert!(number(&one).is_u64() && number(&one) != number(&two));
             let session = one.new_session();
             two.load(&session);
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Never.");
-            two.question(PERMISSION);
+            two.peer_request(PERMISSION);
             let mine = one.prompt(&session, "say Mine.");
-            let held = two.holds(&session, &["say Mine."]);
+            let held = two.wait_for_queue(&session, &["say Mine."]);
             assert_eq!(held[0]["from"], number(&one));
             two.cancel(&session);
-            assert_eq!(withdrawn(dialect, &one.answer(mine)), number(&two));
-            assert_eq!(one.end_of(&session, prompt), "cancelled");
+            assert_eq!(withdrawn(dialect, &one.response(mine)), number(&two));
+            assert_eq!(one.end_of_turn(&session, prompt), "cancelled");
         }
     }
 }
 
 #[test]
 fn cancelling_only_the_turn_leaves_what_other_clients_queued() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(DOORS[n % 3], dialect, agent);
-            let mut two = server.client(DOORS[(n + 1) % 3], Dialect::V2, agent);
+            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
+            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::V2, agent);
             let session = one.new_session();
             two.load(&session);
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Never.");
-            two.question(PERMISSION);
+            two.peer_request(PERMISSION);
             let first = one.prompt(&session, "say First.");
-            two.holds(&session, &["say First."]);
+            two.wait_for_queue(&session, &["say First."]);
             let mine = two.prompt(&session, "say Mine.");
-            two.holds(&session, &["say First.", "say Mine."]);
+            two.wait_for_queue(&session, &["say First.", "say Mine."]);
             let second = one.prompt(&session, "say Second.");
-            two.holds(&session, &["say First.", "say Mine.", "say Second."]);
+            two.wait_for_queue(&session, &["say First.", "say Mine.", "say Second."]);
             two.notify(
                 "session/cancel",
                 json!({ "sessionId": session, "_meta": { "parlor/scope": "turn" } }),
             );
-            assert_eq!(code(&two.answer(mine)), -32800);
-            assert_eq!(one.end_of(&session, prompt), "cancelled");
-            assert_eq!(one.end_of(&session, first), "end_turn");
-            assert_eq!(one.end_of(&session, second), "end_turn");
-            let truth = server.truth(&session);
-            let said: Vec<_> = truth.iter().filter(|line| line.starts_with("agent_message")).collect();
+            assert_eq!(error_code(&two.response(mine)), -32800);
+            assert_eq!(one.end_of_turn(&session, prompt), "cancelled");
+            assert_eq!(one.end_of_turn(&session, first), "end_turn");
+            assert_eq!(one.end_of_turn(&session, second), "end_turn");
+            let stored = server.stored_transcript(&session);
+            let said: Vec<_> = stored.iter().filter(|line| line.starts_with("agent_message")).collect();
             assert!(said[said.len() - 2].ends_with("First.") && said[said.len() - 1].ends_with("Second."));
-            assert!(!truth.iter().any(|line| line.contains("Mine.")), "{truth:#?}");
+            assert!(!stored.iter().any(|line| line.contains("Mine.")), "{stored:#?}");
         }
     }
 }
 
 #[test]
 fn a_tool_call_that_was_cancelled_while_permission_was_asked_for_is_cancelled() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(DOORS[n % 3], dialect, agent);
+            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
             let session = one.new_session();
             let prompt = one.prompt(&session, "ask-open");
-            one.question(PERMISSION);
+            one.peer_request(PERMISSION);
             one.cancel(&session);
-            assert_eq!(one.end_of(&session, prompt), "cancelled");
+            assert_eq!(one.end_of_turn(&session, prompt), "cancelled");
             let wanted = if dialect == Dialect::V1 { "failed" } else { "cancelled" };
             let calls = one.view(&session)["toolCalls"].as_array().unwrap().clone();
             assert_eq!(calls.last().unwrap()["status"], wanted, "{calls:?}");
@@ -286,23 +289,23 @@ fn a_tool_call_that_was_cancelled_while_permission_was_asked_for_is_cancelled() 
 
 #[test]
 fn what_does_not_exist_is_closed_and_deleted_in_peace() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(DOORS[n % 3], dialect, agent);
-            let mut two = server.client(Door::Unix, Dialect::V2, agent);
+            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
+            let mut two = server.client(TransportKind::Unix, Dialect::V2, agent);
             let session = one.new_session();
             two.load(&session);
             for method in ["session/close", "session/delete"] {
                 assert_eq!(one.call(method, json!({ "sessionId": "sess-unknown" })), Ok(json!({})));
-                assert_eq!(code(&one.call(method, json!({}))), -32602);
+                assert_eq!(error_code(&one.call(method, json!({}))), -32602);
             }
             for client in [&mut one, &mut two] {
                 assert_eq!(client.call("session/delete", json!({ "sessionId": session })), Ok(json!({})));
                 assert_eq!(client.call("session/close", json!({ "sessionId": session })), Ok(json!({})));
             }
             let prompt = one.prompt(&session, "say Hello.");
-            assert_eq!(code(&one.answer(prompt)), -32002);
+            assert_eq!(error_code(&one.response(prompt)), -32002);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! What stays visible of turns that did not end well, and of what people decided.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, ClientBuilder};
+use parlor_testkit::server::{Server, TEST_AGENTS};
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Guest};
-use crate::doors::{DOORS, Door};
-use crate::server::{AGENTS, Server};
+use crate::start_server;
 
 const PERMISSION: &str = "session/request_permission";
 
@@ -13,7 +14,9 @@ const PERMISSION: &str = "session/request_permission";
 fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
     let mut clients: Vec<_> = (0..3)
         .map(|n| {
-            Guest::new(DOORS[(n + agent) % 3], Dialect::ALL[n], AGENTS[agent]).with_events().join(server)
+            ClientBuilder::new(TransportKind::ALL[(n + agent) % 3], Dialect::ALL[n], TEST_AGENTS[agent])
+                .with_events()
+                .connect(server)
         })
         .collect();
     let session = clients[0].new_session();
@@ -30,7 +33,7 @@ fn events(client: &Client, session: &str, mark: usize) -> Vec<Value> {
 
 /// The events that somebody is sent who comes later.
 fn later(server: &Server, session: &str, dialect: Dialect) -> Vec<Value> {
-    let mut client = Guest::new(Door::Unix, dialect, "v2").with_events().join(server);
+    let mut client = ClientBuilder::new(TransportKind::Unix, dialect, "v2").with_events().connect(server);
     client.load(session);
     events(&client, session, 0)
 }
@@ -41,25 +44,25 @@ fn types(events: &[Value]) -> Vec<&str> {
 
 #[test]
 fn failed_refused_and_cancelled_turns_stay_visible_to_those_who_want_events() {
-    let mut server = Server::start();
+    let mut server = start_server("");
     let mut sessions = Vec::new();
-    for (agent, name) in AGENTS.into_iter().enumerate() {
+    for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
         let (mut clients, session) = three(&server, agent);
-        let mut plain = server.client(Door::Unix, Dialect::ALL[agent % 3], name);
+        let mut plain = server.client(TransportKind::Unix, Dialect::ALL[agent % 3], name);
         plain.load(&session);
         clients[1].turn(&session, "refuse");
         let failed = clients[2].prompt(&session, "fail -32042 no model");
-        let answer = clients[2].answer(failed);
+        let answer = clients[2].response(failed);
         if answer.is_ok() {
-            clients[2].end_of(&session, failed);
+            clients[2].end_of_turn(&session, failed);
         }
         let prompt = clients[2].prompt(&session, "say Hm.\nsleep 60000");
-        clients[0].hears(&session, "Hm.");
+        clients[0].wait_for_message(&session, "Hm.");
         clients[0].cancel(&session);
-        assert_eq!(clients[2].end_of(&session, prompt), "cancelled");
+        assert_eq!(clients[2].end_of_turn(&session, prompt), "cancelled");
         let expected = ["turn_refused", "turn_failed", "turn_cancelled"];
         for client in &mut clients {
-            client.until("three events", |client| (events(client, &session, 0).len() == 3).then_some(()));
+            client.wait_for("three events", |client| (events(client, &session, 0).len() == 3).then_some(()));
             let heard = events(client, &session, 0);
             assert_eq!(types(&heard), expected);
             assert_eq!(heard[1]["error"]["code"], -32042, "{heard:?}");
@@ -69,20 +72,20 @@ fn failed_refused_and_cancelled_turns_stay_visible_to_those_who_want_events() {
                 assert!(event["messageId"].is_string() && event["at"].as_str().unwrap().ends_with('Z'));
             }
             // The event is sent before the turn is over.
-            let place = |wanted: &dyn Fn(&Value) -> bool| client.heard.iter().rposition(wanted).unwrap();
+            let place = |wanted: &dyn Fn(&Value) -> bool| client.received.iter().rposition(wanted).unwrap();
             let event = place(&|line| line["params"]["update"]["sessionUpdate"] == "_parlor_event");
             let idle = place(&|line| {
                 let update = &line["params"]["update"];
                 update["state"] == "idle" || update["_meta"]["parlor/state"] == "idle"
             });
-            assert!(event < idle, "{:?}", client.heard);
+            assert!(event < idle, "{:?}", client.received);
             for dialect in Dialect::ALL {
                 assert_eq!(later(&server, &session, dialect), heard);
             }
         }
         // Whoever did not ask for them hears nothing of them: each line that it hears is looked at.
-        let truth = server.truth(&session);
-        plain.comes_to(&session, &truth);
+        let stored = server.stored_transcript(&session);
+        plain.wait_for_transcript(&session, &stored);
         let heard = events(&clients[0], &session, 0);
         sessions.push((session, heard));
     }
@@ -94,18 +97,19 @@ fn failed_refused_and_cancelled_turns_stay_visible_to_those_who_want_events() {
 
 #[test]
 fn a_decision_is_on_record_with_what_was_chosen_by_whom_and_when() {
-    let server = Server::start();
-    for agent in 0..AGENTS.len() {
+    let server = start_server("");
+    for agent in 0..TEST_AGENTS.len() {
         let (mut clients, session) = three(&server, agent);
         for winner in 0..3 {
             let prompt = clients[0].prompt(&session, "ask Delete it?");
-            let questions: Vec<_> = clients.iter_mut().map(|client| client.question(PERMISSION)).collect();
+            let questions: Vec<_> =
+                clients.iter_mut().map(|client| client.peer_request(PERMISSION)).collect();
             clients[winner].choose(&questions[winner], "reject-once");
-            clients[0].end_of(&session, prompt);
+            clients[0].end_of_turn(&session, prompt);
             let heard: Vec<_> = clients
                 .iter_mut()
                 .map(|client| {
-                    client.until("the decision", |client| events(client, &session, 0).get(winner).cloned())
+                    client.wait_for("the decision", |client| events(client, &session, 0).get(winner).cloned())
                 })
                 .collect();
             assert!(heard.iter().all(|event| *event == heard[0]), "{heard:?}");
@@ -121,7 +125,9 @@ fn a_decision_is_on_record_with_what_was_chosen_by_whom_and_when() {
             // It names the tool call as the session does.
             let call = event["toolCallId"].as_str().unwrap();
             assert!(
-                clients[1].folds[&session]
+                clients[1]
+                    .fold(&session)
+                    .unwrap()
                     .transcript()
                     .entries()
                     .iter()
@@ -134,16 +140,18 @@ fn a_decision_is_on_record_with_what_was_chosen_by_whom_and_when() {
 
 #[test]
 fn what_was_written_into_a_form_is_not_on_record() {
-    let server = Server::start();
+    let server = start_server("");
     let able = json!({ "elicitation": { "form": {} } });
-    for agent in AGENTS {
-        let mut client =
-            Guest::new(Door::Unix, Dialect::V2, agent).able(able.clone()).with_events().join(&server);
+    for agent in TEST_AGENTS {
+        let mut client = ClientBuilder::new(TransportKind::Unix, Dialect::V2, agent)
+            .with_capabilities(able.clone())
+            .with_events()
+            .connect(&server);
         let session = client.new_session();
         let prompt = client.prompt(&session, "elicit");
-        let question = client.question("elicitation/create");
+        let question = client.peer_request("elicitation/create");
         client.respond(&question, &json!({ "action": "accept", "content": { "name": "hunter2" } }));
-        client.end_of(&session, prompt);
+        client.end_of_turn(&session, prompt);
         let heard = events(&client, &session, 0);
         assert_eq!(types(&heard), ["decision"]);
         assert_eq!(heard[0]["outcome"], "accept");
@@ -153,9 +161,11 @@ fn what_was_written_into_a_form_is_not_on_record() {
 
 #[test]
 fn a_fork_has_the_events_up_to_its_point() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
-        let mut client = Guest::new(DOORS[n % 3], Dialect::ALL[n % 3], agent).with_events().join(&server);
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
+        let mut client = ClientBuilder::new(TransportKind::ALL[n % 3], Dialect::ALL[n % 3], agent)
+            .with_events()
+            .connect(&server);
         let session = client.new_session();
         client.turn(&session, "refuse");
         let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });

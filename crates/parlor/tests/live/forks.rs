@@ -3,32 +3,33 @@
 use std::iter;
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, ClientBuilder};
+use parlor_testkit::server::{Server, TEST_AGENTS};
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Guest};
-use crate::doors::{DOORS, Door};
-use crate::server::{AGENTS, Server};
+use crate::start_server;
 
 /// Agents that can fork by themselves, each as far as it goes.
 const FORKERS: &str = r#"
 [agents.at-message-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/a", "--offers", "resume,fork-at-message"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/a", "--offers", "resume,fork-at-message"]
 [agents.at-message-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/b", "--offers", "fork-at-message"]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/b", "--offers", "fork-at-message"]
 [agents.at-end-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/c", "--offers", "resume,fork"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/c", "--offers", "resume,fork"]
 [agents.at-end-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/d", "--offers", "fork"]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/d", "--offers", "fork"]
 [agents.no-ids]
-command = ["PARLOR", "test-agent", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
+command = ["TEST_AGENT", "--version", "1", "--no-message-ids", "--offers", "fork-at-message"]
 [agents.resumes]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/e", "--offers", "resume"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/e", "--offers", "resume"]
 [agents.stuck]
-command = ["sh", "HOME/stuck.sh"]
+command = ["sh", "TEST_DIR/stuck.sh"]
 version = 1
 startup_timeout = 1
 [agents.brief]
-command = ["PARLOR", "test-agent", "--version", "1", "--offers", "none"]
+command = ["TEST_AGENT", "--version", "1", "--offers", "none"]
 "#;
 
 fn fork(client: &mut Client, session: &str, message: Option<&str>) -> Result<Value, Value> {
@@ -54,9 +55,9 @@ fn conversation(server: &Server, client: &mut Client) -> (String, Vec<String>) {
     let session = client.new_session();
     client.turn(&session, "think Hm.\nsay One.");
     client.turn(&session, "say Two.");
-    let truth = server.truth(&session);
-    assert_eq!(truth.len(), 5, "{truth:#?}");
-    (session, truth)
+    let stored = server.stored_transcript(&session);
+    assert_eq!(stored.len(), 5, "{stored:#?}");
+    (session, stored)
 }
 
 fn sessions(client: &mut Client) -> Vec<Value> {
@@ -72,10 +73,10 @@ fn whoami(client: &mut Client, session: &str) -> String {
 
 #[test]
 fn every_session_can_be_forked_at_a_message_and_clients_are_told_so() {
-    let server = Server::start();
+    let server = start_server("");
     for dialect in Dialect::ALL {
-        let client = server.client(Door::Unix, dialect, "v1");
-        let offered = &client.heard[0]["result"];
+        let client = server.client(TransportKind::Unix, dialect, "v1");
+        let offered = &client.received[0]["result"];
         let offered = match dialect {
             Dialect::V1 => &offered["agentCapabilities"]["sessionCapabilities"]["fork"],
             Dialect::V2 | Dialect::Draft => &offered["capabilities"]["session"]["fork"],
@@ -86,13 +87,13 @@ fn every_session_can_be_forked_at_a_message_and_clients_are_told_so() {
 
 #[test]
 fn a_fork_holds_all_messages_up_to_and_including_the_given_one() {
-    let mut server = Server::start();
+    let mut server = start_server("");
     let mut forks = Vec::new();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut client = server.client(DOORS[n % 3], dialect, agent);
-            let (session, truth) = conversation(&server, &mut client);
-            for (place, line) in truth.iter().enumerate() {
+            let mut client = server.client(TransportKind::ALL[n % 3], dialect, agent);
+            let (session, stored) = conversation(&server, &mut client);
+            for (place, line) in stored.iter().enumerate() {
                 let answer = fork(&mut client, &session, Some(&message(line))).unwrap();
                 let forked = id(&answer);
                 assert_ne!(forked, session);
@@ -100,34 +101,34 @@ fn a_fork_holds_all_messages_up_to_and_including_the_given_one() {
                 assert_eq!(answer["_meta"]["parlor/seq"], place + 1);
                 assert_eq!(answer["_meta"]["parlor/state"], "idle");
                 // The ids are kept, and no turn was started.
-                assert_eq!(server.truth(&forked), truth[..=place]);
-                forks.push((forked, truth[..=place].to_vec()));
+                assert_eq!(server.stored_transcript(&forked), stored[..=place]);
+                forks.push((forked, stored[..=place].to_vec()));
             }
             let all = id(&fork(&mut client, &session, None).unwrap());
-            assert_eq!(server.truth(&all), truth);
-            assert_eq!(server.truth(&session), truth, "the parent stays as it was");
+            assert_eq!(server.stored_transcript(&all), stored);
+            assert_eq!(server.stored_transcript(&session), stored, "the parent stays as it was");
             // What comes later crosses in neither direction.
             client.turn(&all, "say Three.");
             client.turn(&session, "say Four.");
-            let (in_fork, in_parent) = (server.truth(&all), server.truth(&session));
-            assert_eq!((in_fork[..5].to_vec(), in_parent[..5].to_vec()), (truth.clone(), truth));
+            let (in_fork, in_parent) = (server.stored_transcript(&all), server.stored_transcript(&session));
+            assert_eq!((in_fork[..5].to_vec(), in_parent[..5].to_vec()), (stored.clone(), stored));
             assert!(in_fork.last().unwrap().ends_with("Three."));
             assert!(in_parent.last().unwrap().ends_with("Four."));
             assert_eq!((in_fork.len(), in_parent.len()), (7, 7));
         }
     }
     server.restart();
-    for (forked, truth) in forks {
-        assert_eq!(server.truth(&forked), truth);
+    for (forked, stored) in forks {
+        assert_eq!(server.stored_transcript(&forked), stored);
     }
 }
 
 #[test]
 fn an_id_that_is_not_recognized_is_an_error_and_nothing_is_created() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let mut client = server.client(TransportKind::ALL[n % 3], dialect, agent);
             let (session, _) = conversation(&server, &mut client);
             let (_, others) = conversation(&server, &mut client);
             let before = sessions(&mut client).len();
@@ -150,16 +151,16 @@ fn an_id_that_is_not_recognized_is_an_error_and_nothing_is_created() {
 
 #[test]
 fn a_running_turn_is_forked_where_it_is_finished_and_goes_on() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut client = server.client(DOORS[n % 3], dialect, agent);
-            let (session, truth) = conversation(&server, &mut client);
+            let mut client = server.client(TransportKind::ALL[n % 3], dialect, agent);
+            let (session, stored) = conversation(&server, &mut client);
             let before = sessions(&mut client).len();
-            let mut other = server.client(Door::Unix, Dialect::V2, agent);
+            let mut other = server.client(TransportKind::Unix, Dialect::V2, agent);
             other.load(&session);
             let prompt = client.prompt(&session, "think So.\nsay Hanging.\nsleep 60000");
-            other.hears(&session, "Hanging.");
+            other.wait_for_message(&session, "Hanging.");
             let now = other.transcript(&session);
             let [thought, hanging] =
                 [now[now.len() - 2].clone(), now[now.len() - 1].clone()].map(|m| message(&m));
@@ -169,23 +170,23 @@ fn a_running_turn_is_forked_where_it_is_finished_and_goes_on() {
             assert_eq!(sessions(&mut client).len(), before);
             // At a thought; at what was asked; and at the last thing that is finished.
             let at_thought = id(&fork(&mut client, &session, Some(&thought)).unwrap());
-            assert_eq!(server.truth(&at_thought), now[..now.len() - 1]);
+            assert_eq!(server.stored_transcript(&at_thought), now[..now.len() - 1]);
             let at_end = id(&fork(&mut client, &session, None).unwrap());
-            assert_eq!(server.truth(&at_end), now[..now.len() - 1]);
-            let earlier = id(&fork(&mut client, &session, Some(&message(&truth[2]))).unwrap());
-            assert_eq!(server.truth(&earlier), truth[..3]);
+            assert_eq!(server.stored_transcript(&at_end), now[..now.len() - 1]);
+            let earlier = id(&fork(&mut client, &session, Some(&message(&stored[2]))).unwrap());
+            assert_eq!(server.stored_transcript(&earlier), stored[..3]);
             client.turn(&earlier, "say Elsewhere.");
-            assert!(dialect != Dialect::V1 || !client.is_answered(prompt));
+            assert!(dialect != Dialect::V1 || !client.has_response(prompt));
             client.cancel(&session);
-            assert_eq!(client.end_of(&session, prompt), "cancelled");
-            assert_eq!(server.truth(&session), now);
+            assert_eq!(client.end_of_turn(&session, prompt), "cancelled");
+            assert_eq!(server.stored_transcript(&session), now);
         }
     }
 }
 
 #[test]
 fn an_agent_that_can_fork_does_it_itself() {
-    let server = Server::with(FORKERS);
+    let server = start_server(FORKERS);
     for dialect in Dialect::ALL {
         for (agent, at_message) in [
             ("at-message-v1", "native"),
@@ -193,13 +194,13 @@ fn an_agent_that_can_fork_does_it_itself() {
             ("at-end-v1", "transcript"),
             ("at-end-v2", "transcript"),
         ] {
-            let mut client = server.client(Door::Unix, dialect, agent);
-            let (session, truth) = conversation(&server, &mut client);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
+            let (session, stored) = conversation(&server, &mut client);
             // The agent gives no ids to what it is told in version 1; to what it says itself, in both.
-            let answer = fork(&mut client, &session, Some(&message(&truth[2]))).unwrap();
+            let answer = fork(&mut client, &session, Some(&message(&stored[2]))).unwrap();
             assert_eq!(answer["_meta"]["parlor/fork"], at_message, "{agent}: {answer}");
             let forked = id(&answer);
-            assert_eq!(server.truth(&forked), truth[..3]);
+            assert_eq!(server.stored_transcript(&forked), stored[..3]);
             let knows = whoami(&mut client, &forked);
             let expected = if at_message == "native" { "4 messages" } else { "conversation" };
             assert!(knows.contains(expected), "{agent}: {knows}");
@@ -208,7 +209,7 @@ fn an_agent_that_can_fork_does_it_itself() {
             assert_eq!(answer["_meta"]["parlor/fork"], "native", "{agent}: {answer}");
             assert!(answer["configOptions"].is_array() || dialect == Dialect::V1, "{answer}");
             let forked = id(&answer);
-            assert_eq!(server.truth(&forked), truth);
+            assert_eq!(server.stored_transcript(&forked), stored);
             let knows = whoami(&mut client, &forked);
             assert!(knows.contains("6 messages"), "{agent}: {knows}");
         }
@@ -217,16 +218,16 @@ fn an_agent_that_can_fork_does_it_itself() {
 
 #[test]
 fn an_agent_that_fails_to_fork_is_given_the_conversation() {
-    let server = Server::with(FORKERS);
+    let server = start_server(FORKERS);
     for dialect in Dialect::ALL {
-        let mut client = server.client(Door::Unix, dialect, "no-ids");
-        let (session, truth) = conversation(&server, &mut client);
-        let answer = fork(&mut client, &session, Some(&message(&truth[2]))).unwrap();
+        let mut client = server.client(TransportKind::Unix, dialect, "no-ids");
+        let (session, stored) = conversation(&server, &mut client);
+        let answer = fork(&mut client, &session, Some(&message(&stored[2]))).unwrap();
         assert_eq!(answer["_meta"]["parlor/fork"], "transcript");
         let why = answer["_meta"]["parlor/forkFailed"].as_str().unwrap();
         assert!(why.contains("there is no message"), "{why}");
         let forked = id(&answer);
-        assert_eq!(server.truth(&forked), truth[..3]);
+        assert_eq!(server.stored_transcript(&forked), stored[..3]);
         assert!(whoami(&mut client, &forked).contains("conversation"));
     }
 }
@@ -234,16 +235,16 @@ fn an_agent_that_fails_to_fork_is_given_the_conversation() {
 #[test]
 fn a_fork_needs_neither_its_parent_nor_a_running_agent() {
     for agent in ["brief", "at-message-v1", "at-end-v2"] {
-        let mut server = Server::with(FORKERS);
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
-        let (session, truth) = conversation(&server, &mut client);
+        let mut server = start_server(FORKERS);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
+        let (session, stored) = conversation(&server, &mut client);
         server.restart();
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let mut chain = vec![session];
         for end in [5, 4, 3, 1] {
             let parent = chain.last().unwrap();
-            chain.push(id(&fork(&mut client, parent, Some(&message(&truth[end - 1]))).unwrap()));
-            assert_eq!(server.truth(chain.last().unwrap()), truth[..end], "{agent} {end}");
+            chain.push(id(&fork(&mut client, parent, Some(&message(&stored[end - 1]))).unwrap()));
+            assert_eq!(server.stored_transcript(chain.last().unwrap()), stored[..end], "{agent} {end}");
         }
         let listed = sessions(&mut client);
         for pair in chain.windows(2) {
@@ -256,9 +257,9 @@ fn a_fork_needs_neither_its_parent_nor_a_running_agent() {
             client.call("session/delete", json!({ "sessionId": gone })).unwrap();
             if place == 1 {
                 server.restart();
-                client = server.client(Door::Unix, Dialect::V2, agent);
+                client = server.client(TransportKind::Unix, Dialect::V2, agent);
             }
-            assert_eq!(server.truth(chain.last().unwrap()), truth[..1]);
+            assert_eq!(server.stored_transcript(chain.last().unwrap()), stored[..1]);
         }
         client.load(chain.last().unwrap());
         assert_eq!(client.turn(chain.last().unwrap(), "say Alone."), "end_turn");
@@ -267,49 +268,50 @@ fn a_fork_needs_neither_its_parent_nor_a_running_agent() {
 
 #[test]
 fn what_was_redacted_stays_so() {
-    let server = Server::start();
+    let server = start_server("");
     for dialect in Dialect::ALL {
-        let mut client = server.client(Door::Unix, dialect, "v2");
+        let mut client = server.client(TransportKind::Unix, dialect, "v2");
         let session = client.new_session();
         client.turn(&session, "redact");
         client.turn(&session, "say Later.");
-        let truth = server.truth(&session);
-        assert!(truth[1].ends_with("[redacted]."), "{truth:#?}");
-        let forked = id(&fork(&mut client, &session, Some(&message(&truth[1]))).unwrap());
-        assert_eq!(server.truth(&forked), truth[..2]);
+        let stored = server.stored_transcript(&session);
+        assert!(stored[1].ends_with("[redacted]."), "{stored:#?}");
+        let forked = id(&fork(&mut client, &session, Some(&message(&stored[1]))).unwrap());
+        assert_eq!(server.stored_transcript(&forked), stored[..2]);
         // The context that the agent is given does not have it either.
         let (place, _) = (client.mark(), client.turn(&forked, "whoami"));
-        let told: Vec<_> = client.heard[place..].iter().map(Value::to_string).collect();
+        let told: Vec<_> = client.received[place..].iter().map(Value::to_string).collect();
         assert!(!told.join("\n").contains("swordfish"), "{told:?}");
     }
 }
 
 #[test]
 fn a_message_may_be_named_by_the_alias_that_it_was_told_under() {
-    let mut server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V1, "v2");
+    let mut server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V1, "v2");
     let session = client.new_session();
     client.turn(&session, "redact");
     client.turn(&session, "say Later.");
-    let truth = server.truth(&session);
-    let replaced = message(&truth[1]);
-    let restated = client
-        .update(&session, 0, "it is said again", |update| update["_meta"]["parlor/replaces"] == replaced);
+    let stored = server.stored_transcript(&session);
+    let replaced = message(&stored[1]);
+    let restated = client.wait_for_update(&session, 0, "it is said again", |update| {
+        update["_meta"]["parlor/replaces"] == replaced
+    });
     let alias = restated["messageId"].as_str().unwrap();
     assert_ne!(alias, replaced);
     let forked = id(&fork(&mut client, &session, Some(alias)).unwrap());
-    assert_eq!(server.truth(&forked), truth[..2]);
+    assert_eq!(server.stored_transcript(&forked), stored[..2]);
     server.restart();
-    let mut client = server.client(Door::Unix, Dialect::V1, "v2");
+    let mut client = server.client(TransportKind::Unix, Dialect::V1, "v2");
     let forked = id(&fork(&mut client, &session, Some(alias)).unwrap());
-    assert_eq!(server.truth(&forked), truth[..2]);
+    assert_eq!(server.stored_transcript(&forked), stored[..2]);
 }
 
 #[test]
 fn titles_metadata_and_what_was_chosen_go_along() {
-    let server = Server::with(FORKERS);
+    let server = start_server(FORKERS);
     for (agent, dialect) in [("v2", Dialect::V2), ("brief", Dialect::V1), ("at-message-v2", Dialect::V2)] {
-        let mut client = server.client(Door::Unix, dialect, agent);
+        let mut client = server.client(TransportKind::Unix, dialect, agent);
         let session = client.new_session();
         client.turn(&session, "title Birds\nmeta {\"tags\":[\"a\"]}\nsay One.");
         let option = json!({ "sessionId": session, "configId": "model", "value": "large" });
@@ -318,8 +320,8 @@ fn titles_metadata_and_what_was_chosen_go_along() {
         client
             .call("session/set_config_option", if dialect == Dialect::V1 { option } else { option_v2 })
             .unwrap();
-        let truth = server.truth(&session);
-        let answer = fork(&mut client, &session, Some(&message(&truth[0]))).unwrap();
+        let stored = server.stored_transcript(&session);
+        let answer = fork(&mut client, &session, Some(&message(&stored[0]))).unwrap();
         let forked = id(&answer);
         let model = |said: &Value| {
             let options = said["configOptions"].as_array().unwrap_or_else(|| panic!("{said}"));
@@ -343,14 +345,14 @@ fn titles_metadata_and_what_was_chosen_go_along() {
 
 #[test]
 fn forking_triggers_no_response() {
-    let server = Server::with(FORKERS);
-    for agent in AGENTS.into_iter().chain(["at-message-v1", "at-message-v2", "at-end-v1", "at-end-v2"]) {
+    let server = start_server(FORKERS);
+    for agent in TEST_AGENTS.into_iter().chain(["at-message-v1", "at-message-v2", "at-end-v1", "at-end-v2"]) {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
-            let (session, truth) = conversation(&server, &mut client);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
+            let (session, stored) = conversation(&server, &mut client);
             // At what a person said, which is what an agent would answer if it could not help it.
             let mark = client.mark();
-            let forked = id(&fork(&mut client, &session, Some(&message(&truth[3]))).unwrap());
+            let forked = id(&fork(&mut client, &session, Some(&message(&stored[3]))).unwrap());
             // By now the agent has had time for a whole turn elsewhere.
             client.turn(&session, "say Three.");
             let said = client.updates(&forked, mark).filter(|update| {
@@ -359,22 +361,22 @@ fn forking_triggers_no_response() {
             });
             assert_eq!(said.count(), 0, "{agent} {dialect:?}");
             assert_eq!(client.load(&forked)["_meta"]["parlor/state"], "idle");
-            assert_eq!(client.transcript(&forked), truth[..4]);
+            assert_eq!(client.transcript(&forked), stored[..4]);
         }
     }
 }
 
 #[test]
 fn a_prompt_is_edited_by_forking_at_the_answer_before_it() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut client = server.client(DOORS[n % 3], dialect, agent);
-            let (session, truth) = conversation(&server, &mut client);
-            let forked = id(&fork(&mut client, &session, Some(&message(&truth[2]))).unwrap());
+            let mut client = server.client(TransportKind::ALL[n % 3], dialect, agent);
+            let (session, stored) = conversation(&server, &mut client);
+            let forked = id(&fork(&mut client, &session, Some(&message(&stored[2]))).unwrap());
             assert_eq!(client.turn(&forked, "say Better."), "end_turn");
-            let after = server.truth(&forked);
-            assert_eq!(after[..3], truth[..3]);
+            let after = server.stored_transcript(&forked);
+            assert_eq!(after[..3], stored[..3]);
             assert!(after[3].ends_with("say Better.") && after[4].ends_with(": Better."), "{after:#?}");
         }
     }
@@ -382,34 +384,34 @@ fn a_prompt_is_edited_by_forking_at_the_answer_before_it() {
 
 #[test]
 fn who_forked_takes_part_without_a_word() {
-    let server = Server::with(FORKERS);
+    let server = start_server(FORKERS);
     for agent in ["v1", "v2", "at-end-v2"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
-            let (session, truth) = conversation(&server, &mut client);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
+            let (session, stored) = conversation(&server, &mut client);
             let forked = id(&fork(&mut client, &session, None).unwrap());
-            let mut other = server.client(Door::Web, Dialect::V2, agent);
+            let mut other = server.client(TransportKind::WebSocket, Dialect::V2, agent);
             other.load(&forked);
             other.turn(&forked, "say Heard?");
-            let after = server.truth(&forked);
-            client.comes_to(&forked, &after[truth.len()..]);
+            let after = server.stored_transcript(&forked);
+            client.wait_for_transcript(&forked, &after[stored.len()..]);
         }
     }
 }
 
 #[test]
 fn an_agent_that_is_brought_back_before_it_knew_the_conversation_is_given_it() {
-    let mut server = Server::with(FORKERS);
-    let mut client = server.client(Door::Unix, Dialect::V1, "resumes");
-    let (session, truth) = conversation(&server, &mut client);
-    let answer = fork(&mut client, &session, Some(&message(&truth[2]))).unwrap();
+    let mut server = start_server(FORKERS);
+    let mut client = server.client(TransportKind::Unix, Dialect::V1, "resumes");
+    let (session, stored) = conversation(&server, &mut client);
+    let answer = fork(&mut client, &session, Some(&message(&stored[2]))).unwrap();
     assert_eq!(answer["_meta"]["parlor/fork"], "transcript");
     let forked = id(&answer);
     // Choosing a model starts the agent, which knows nothing yet.
     let option = json!({ "sessionId": forked, "configId": "model", "value": "large" });
     while client.call("session/set_config_option", option.clone()).is_err() {}
     server.restart();
-    let mut client = server.client(Door::Unix, Dialect::V1, "resumes");
+    let mut client = server.client(TransportKind::Unix, Dialect::V1, "resumes");
     client.load(&forked);
     let knows = whoami(&mut client, &forked);
     assert!(knows.contains("conversation") && knows.contains("model large"), "{knows}");
@@ -419,33 +421,33 @@ fn an_agent_that_is_brought_back_before_it_knew_the_conversation_is_given_it() {
 
 #[test]
 fn a_prompt_that_was_refused_did_not_give_the_agent_the_conversation() {
-    let server = Server::with(FORKERS);
-    let mut client = server.client(Door::Unix, Dialect::V1, "brief");
-    let (session, truth) = conversation(&server, &mut client);
-    let forked = id(&fork(&mut client, &session, Some(&message(&truth[2]))).unwrap());
+    let server = start_server(FORKERS);
+    let mut client = server.client(TransportKind::Unix, Dialect::V1, "brief");
+    let (session, stored) = conversation(&server, &mut client);
+    let forked = id(&fork(&mut client, &session, Some(&message(&stored[2]))).unwrap());
     let failed = client.prompt(&forked, "fail -32000 log in first");
-    client.answer(failed).unwrap_err();
+    client.response(failed).unwrap_err();
     assert!(whoami(&mut client, &forked).contains("conversation"));
 }
 
 #[test]
 fn what_is_forked_in_the_last_moment_outlives_the_session() {
-    let mut server = Server::with(FORKERS);
+    let mut server = start_server(FORKERS);
     for agent in ["v1", "at-end-v2"] {
         for is_running in [true, false] {
-            let mut client = server.client(Door::Unix, Dialect::V2, agent);
-            let (session, truth) = conversation(&server, &mut client);
+            let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
+            let (session, stored) = conversation(&server, &mut client);
             if !is_running {
                 // The fork waits for the agent while its parent goes.
                 server.restart();
-                client = server.client(Door::Unix, Dialect::V2, agent);
+                client = server.client(TransportKind::Unix, Dialect::V2, agent);
             }
             let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
             let forking = client.send("session/fork", params);
             let deleting = client.send("session/delete", json!({ "sessionId": session }));
-            let forked = id(&client.answer(forking).unwrap());
-            client.answer(deleting).unwrap();
-            assert_eq!(server.truth(&forked), truth, "{agent}");
+            let forked = id(&client.response(forking).unwrap());
+            client.response(deleting).unwrap();
+            assert_eq!(server.stored_transcript(&forked), stored, "{agent}");
             assert_eq!(client.try_load(&session).unwrap_err()["code"], -32002);
             client.load(&forked);
             assert_eq!(client.turn(&forked, "say On."), "end_turn");
@@ -469,9 +471,9 @@ done
 
 #[test]
 fn an_agent_that_never_comes_to_an_end_with_forking_is_not_waited_for() {
-    let server = Server::with(FORKERS);
-    std::fs::write(server.home().path().join("stuck.sh"), STUCK).unwrap();
-    let mut client = server.client(Door::Unix, Dialect::V2, "stuck");
+    let server = start_server(FORKERS);
+    std::fs::write(server.dir().path().join("stuck.sh"), STUCK).unwrap();
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "stuck");
     let session = client.new_session();
     client.turn(&session, "Hello?");
     let answer = fork(&mut client, &session, None).unwrap();
@@ -496,71 +498,72 @@ fn regenerate(client: &mut Client, session: &str, message: &str) -> Result<Value
 
 #[test]
 fn a_prompt_is_edited_and_everything_before_it_kept() {
-    let server = Server::with(FORKERS);
-    for agent in AGENTS.into_iter().chain(["at-message-v1", "at-message-v2"]) {
+    let server = start_server(FORKERS);
+    for agent in TEST_AGENTS.into_iter().chain(["at-message-v1", "at-message-v2"]) {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
-            let (session, truth) = conversation(&server, &mut client);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
+            let (session, stored) = conversation(&server, &mut client);
             for (place, how) in [(3, None), (0, Some("empty"))] {
                 let mark = client.mark();
-                let answer = edit(&mut client, &session, &message(&truth[place]), "say Instead.").unwrap();
+                let answer = edit(&mut client, &session, &message(&stored[place]), "say Instead.").unwrap();
                 if let Some(how) = how {
                     assert_eq!(answer["_meta"]["parlor/fork"], how);
                 }
                 let forked = id(&answer);
-                client.idle(&forked, mark);
-                let after = server.truth(&forked);
-                assert_eq!(after[..place], truth[..place]);
+                client.wait_for_idle(&forked, mark);
+                let after = server.stored_transcript(&forked);
+                assert_eq!(after[..place], stored[..place]);
                 let [prompt, said] = &after[place..] else { panic!("{after:#?}") };
                 assert!(prompt.starts_with("user_message") && prompt.ends_with("say Instead."), "{after:#?}");
                 assert!(said.starts_with("agent_message") && said.ends_with("Instead."), "{after:#?}");
                 // Who edited takes part and was told all of it, and of nothing before.
-                client.comes_to(&forked, &after[place..]);
+                client.wait_for_transcript(&forked, &after[place..]);
             }
-            assert_eq!(server.truth(&session), truth);
+            assert_eq!(server.stored_transcript(&session), stored);
         }
     }
 }
 
 #[test]
 fn an_answer_is_asked_for_again() {
-    let server = Server::start();
-    for agent in AGENTS {
+    let server = start_server("");
+    for agent in TEST_AGENTS {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
-            let (session, truth) = conversation(&server, &mut client);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
+            let (session, stored) = conversation(&server, &mut client);
             // By the answer, by what was thought before it, by the question.
             for (named, prompt) in [(4, 3), (3, 3), (2, 0), (1, 0), (0, 0)] {
                 let mark = client.mark();
-                let answer = regenerate(&mut client, &session, &message(&truth[named])).unwrap();
+                let answer = regenerate(&mut client, &session, &message(&stored[named])).unwrap();
                 let forked = id(&answer);
-                client.idle(&forked, mark);
-                let after = server.truth(&forked);
-                assert_eq!(after[..prompt], truth[..prompt]);
+                client.wait_for_idle(&forked, mark);
+                let after = server.stored_transcript(&forked);
+                assert_eq!(after[..prompt], stored[..prompt]);
                 let texts = |lines: &[String]| -> Vec<String> {
                     lines.iter().map(|line| line.split_once(": ").unwrap().1.to_owned()).collect()
                 };
                 let end = if prompt == 0 { 3 } else { 5 };
-                assert_eq!(texts(&after[prompt..]), texts(&truth[prompt..end]));
+                assert_eq!(texts(&after[prompt..]), texts(&stored[prompt..end]));
                 // What is asked again is a message of its own.
                 let ids: Vec<_> = after[prompt..].iter().map(|line| message(line)).collect();
                 assert!(
-                    iter::zip(&ids, &truth[prompt..]).all(|(id, line)| *id != message(line)) || agent != "v2"
+                    iter::zip(&ids, &stored[prompt..]).all(|(id, line)| *id != message(line))
+                        || agent != "v2"
                 );
             }
-            assert_eq!(server.truth(&session), truth);
+            assert_eq!(server.stored_transcript(&session), stored);
         }
     }
 }
 
 #[test]
 fn what_cannot_be_edited_or_asked_again_is_an_error() {
-    let server = Server::start();
-    for agent in AGENTS {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
-        let (session, truth) = conversation(&server, &mut client);
+    let server = start_server("");
+    for agent in TEST_AGENTS {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
+        let (session, stored) = conversation(&server, &mut client);
         let before = sessions(&mut client).len();
-        let answer = message(&truth[2]);
+        let answer = message(&stored[2]);
         let error = edit(&mut client, &session, &answer, "no").unwrap_err();
         assert_eq!(
             (error["code"].clone(), error["data"]["reason"].clone()),
@@ -568,7 +571,7 @@ fn what_cannot_be_edited_or_asked_again_is_an_error() {
         );
         assert_eq!(edit(&mut client, &session, "nobody", "no").unwrap_err()["data"]["reason"], "unknown");
         assert_eq!(regenerate(&mut client, &session, "nobody").unwrap_err()["data"]["reason"], "unknown");
-        let prompt = json!({ "sessionId": session, "messageId": message(&truth[0]), "prompt": [] });
+        let prompt = json!({ "sessionId": session, "messageId": message(&stored[0]), "prompt": [] });
         assert_eq!(client.call("_parlor/edit", prompt).unwrap_err()["code"], -32602);
         let nothing = json!({ "sessionId": session });
         assert_eq!(client.call("_parlor/regenerate", nothing).unwrap_err()["code"], -32602);
@@ -578,12 +581,13 @@ fn what_cannot_be_edited_or_asked_again_is_an_error() {
 
 #[test]
 fn who_only_watches_does_not_fork() {
-    let server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v1");
-    let (session, truth) = conversation(&server, &mut client);
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v1");
+    let (session, stored) = conversation(&server, &mut client);
     for dialect in Dialect::ALL {
-        let mut watcher = Guest::new(Door::Web, dialect, "v1").observing().join(&server);
-        let first = message(&truth[0]);
+        let mut watcher =
+            ClientBuilder::new(TransportKind::WebSocket, dialect, "v1").observer().connect(&server);
+        let first = message(&stored[0]);
         for error in [
             fork(&mut watcher, &session, None).unwrap_err(),
             edit(&mut watcher, &session, &first, "no").unwrap_err(),

@@ -5,12 +5,14 @@ use std::thread;
 use std::time::Duration;
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, ClientBuilder};
+use parlor_testkit::server::Server;
+use parlor_testkit::transport::TransportKind;
+use parlor_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Guest};
-use crate::doors::Door;
 use crate::puppet::{PUPPETS, Puppet};
-use crate::server::{PARLOR, PATIENCE, Server};
+use crate::start_server;
 
 /// An agent in a few lines of shell. What it does with a prompt is said by its first argument.
 const SHELL_AGENT: &str = r#"
@@ -32,31 +34,31 @@ done
 
 const SHELL_AGENTS: &str = r#"
 [agents.dies]
-command = ["sh", "HOME/agent.sh", "2", "echo dying of it >&2; exit 3"]
+command = ["sh", "TEST_DIR/agent.sh", "2", "echo dying of it >&2; exit 3"]
 version = 2
 [agents.mute-v1]
-command = ["sh", "HOME/agent.sh", "1", "exec >&-; sleep 600"]
+command = ["sh", "TEST_DIR/agent.sh", "1", "exec >&-; sleep 600"]
 version = 1
 [agents.mute-v2]
-command = ["sh", "HOME/agent.sh", "2", "exec >&-; sleep 600"]
+command = ["sh", "TEST_DIR/agent.sh", "2", "exec >&-; sleep 600"]
 version = 2
 [agents.deaf]
-command = ["sh", "HOME/agent.sh", "1", "exec <&-; touch HOME/deaf; sleep 600"]
+command = ["sh", "TEST_DIR/agent.sh", "1", "exec <&-; touch TEST_DIR/deaf; sleep 600"]
 version = 1
 "#;
 
 fn server_with_shell_agents() -> Server {
-    let server = Server::with(SHELL_AGENTS);
-    fs::write(server.home().path().join("agent.sh"), SHELL_AGENT).unwrap();
+    let server = start_server(SHELL_AGENTS);
+    fs::write(server.dir().path().join("agent.sh"), SHELL_AGENT).unwrap();
     server
 }
 
 /// The error with which a prompt or its turn ended.
 fn failure(client: &mut Client, session: &str, prompt: u64) -> Value {
-    match client.answer(prompt) {
+    match client.response(prompt) {
         Err(error) => error,
         Ok(_) => {
-            assert_eq!(client.end_of(session, prompt), "error");
+            assert_eq!(client.end_of_turn(session, prompt), "error");
             client.view(session)["state"]["error"].clone()
         }
     }
@@ -66,24 +68,24 @@ fn failure(client: &mut Client, session: &str, prompt: u64) -> Value {
 fn a_prompt_that_its_agent_dies_of_is_answered_and_does_not_block_the_session() {
     let server = server_with_shell_agents();
     for dialect in Dialect::ALL {
-        let mut client = server.client(Door::Unix, dialect, "dies");
-        let mut other = server.client(Door::Unix, Dialect::V2, "dies");
+        let mut client = server.client(TransportKind::Unix, dialect, "dies");
+        let mut other = server.client(TransportKind::Unix, Dialect::V2, "dies");
         let session = client.new_session();
         other.load(&session);
         for text in ["poison", "more poison"] {
             let mark = other.mark();
             let prompt = client.prompt(&session, text);
-            let error = client.answer(prompt).unwrap_err();
+            let error = client.response(prompt).unwrap_err();
             assert!(error["message"].as_str().unwrap().contains("dying of it"), "{error}");
-            client.holds(&session, &[]);
-            assert_eq!(other.idle(&session, mark), "error");
+            client.wait_for_queue(&session, &[]);
+            assert_eq!(other.wait_for_idle(&session, mark), "error");
         }
         // Those that wait behind it are not lost: each is answered.
         let prompts = ["one", "two", "three"].map(|text| client.prompt(&session, text));
         for prompt in prompts {
-            client.answer(prompt).unwrap_err();
+            client.response(prompt).unwrap_err();
         }
-        client.holds(&session, &[]);
+        client.wait_for_queue(&session, &[]);
     }
 }
 
@@ -92,14 +94,14 @@ fn an_agent_that_closes_its_standard_output_has_ended() {
     let server = server_with_shell_agents();
     for agent in ["mute-v1", "mute-v2"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             let prompt = client.prompt(&session, "Hello?");
             let error = failure(&mut client, &session, prompt);
             let message = error["message"].as_str().unwrap();
             assert!(message.contains("closed its standard output"), "{error}");
             // Others get another process.
-            let mut other = server.client(Door::Unix, Dialect::V2, agent);
+            let mut other = server.client(TransportKind::Unix, Dialect::V2, agent);
             other.new_session();
         }
     }
@@ -108,30 +110,26 @@ fn an_agent_that_closes_its_standard_output_has_ended() {
 #[test]
 fn an_agent_that_reads_no_more_has_ended() {
     let server = server_with_shell_agents();
-    let mut client = server.client(Door::Unix, Dialect::V2, "deaf");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "deaf");
     let session = client.new_session();
     let prompt = client.prompt(&session, "Hello?");
-    client.answer(prompt).unwrap();
+    client.response(prompt).unwrap();
     // It is told something, which it cannot read.
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while !server.home().path().join("deaf").exists() {
-        assert!(std::time::Instant::now() < deadline);
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("the agent reads no more", || server.dir().path().join("deaf").exists());
     client.cancel(&session);
-    assert_eq!(client.end_of(&session, prompt), "error");
+    assert_eq!(client.end_of_turn(&session, prompt), "error");
     client.new_session();
 }
 
 #[test]
 fn an_agent_that_hangs_at_its_start_is_waited_for_once() {
-    let server = Server::with(
+    let server = start_server(
         r#"
 [agents.hangs]
-command = ["sh", "-c", "echo >> HOME/starts; echo no license >&2; exec sleep 600"]
+command = ["sh", "-c", "echo >> TEST_DIR/starts; echo no license >&2; exec sleep 600"]
 startup_timeout = 2
 [agents.hangs-later]
-command = ["sh", "HOME/agent.sh"]
+command = ["sh", "TEST_DIR/agent.sh"]
 startup_timeout = 2
 "#,
     );
@@ -139,9 +137,9 @@ startup_timeout = 2
         "*'\"session/new\"'*)",
         "*'\"session/new\"'*) echo no license >&2; continue ;;\n    *never*)",
     );
-    fs::write(server.home().path().join("agent.sh"), format!("set -- 2 true\n{agent}")).unwrap();
+    fs::write(server.dir().path().join("agent.sh"), format!("set -- 2 true\n{agent}")).unwrap();
     for agent in ["hangs", "hangs-later"] {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let error = client.call("session/new", json!({ "cwd": "/", "mcpServers": [] })).unwrap_err();
         let what = if agent == "hangs" { "initialize" } else { "session/new" };
         let expected = format!("agent '{agent}' did not answer {what} within 2 s: no license");
@@ -149,7 +147,7 @@ startup_timeout = 2
         assert!(error["data"]["stderr"].as_str().unwrap().contains("no license"), "{error}");
     }
     // The first words of the client and its first session are one start.
-    assert_eq!(fs::read_to_string(server.home().path().join("starts")).unwrap(), "\n");
+    assert_eq!(fs::read_to_string(server.dir().path().join("starts")).unwrap(), "\n");
 }
 
 #[test]
@@ -158,59 +156,60 @@ fn a_cancelled_turn_ends_also_if_the_agent_hangs() {
         .iter()
         .map(|(name, version)| {
             format!(
-                "[agents.hangs-{name}]\ncommand = [{PARLOR:?}, \"test-agent\", \"--version\", \"{version}\", \
-                 \"--state\", \"HOME/{name}\"]\ncancel_timeout = 1\n"
+                "[agents.hangs-{name}]\ncommand = [\"TEST_AGENT\", \"--version\", \"{version}\", \
+                 \"--state\", \"TEST_DIR/{name}\"]\ncancel_timeout = 1\n"
             )
         })
         .collect();
-    let server = Server::with(&config);
+    let server = start_server(&config);
     for agent in ["hangs-v1", "hangs-v2"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
-            let mut other = Guest::new(Door::Unix, Dialect::V2, agent).with_events().join(&server);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
+            let mut other =
+                ClientBuilder::new(TransportKind::Unix, Dialect::V2, agent).with_events().connect(&server);
             let (session, elsewhere) = (client.new_session(), other.new_session());
             other.load(&session);
             client.turn(&session, "say Before.");
             // Another session of the same process goes on.
             let long = other.prompt(&elsewhere, "ask\nsay Undisturbed.");
-            let question = other.question("session/request_permission");
+            let question = other.peer_request("session/request_permission");
             let prompt = client.prompt(&session, "hang");
-            other.hears(&session, "Hanging.");
+            other.wait_for_message(&session, "Hanging.");
             let mark = other.mark();
             client.cancel(&session);
-            assert_eq!(client.end_of(&session, prompt), "cancelled", "{agent} {dialect}");
-            assert_eq!(other.idle(&session, mark), "cancelled", "{agent} {dialect}");
-            let event =
-                other.update(&session, mark, "the event", |update| update["type"] == "turn_cancelled");
+            assert_eq!(client.end_of_turn(&session, prompt), "cancelled", "{agent} {dialect}");
+            assert_eq!(other.wait_for_idle(&session, mark), "cancelled", "{agent} {dialect}");
+            let event = other
+                .wait_for_update(&session, mark, "the event", |update| update["type"] == "turn_cancelled");
             assert_eq!(event["agentDidNotAnswer"], true, "{event}");
             assert!(event["by"]["name"] == "test" && event["by"]["client"].is_u64(), "{event}");
             assert_eq!(client.turn(&session, "say After."), "end_turn");
-            client.hears(&session, "After.");
+            client.wait_for_message(&session, "After.");
             other.choose(&question, "allow-once");
-            assert_eq!(other.end_of(&elsewhere, long), "end_turn");
-            other.hears(&elsewhere, "Undisturbed.");
+            assert_eq!(other.end_of_turn(&elsewhere, long), "end_turn");
+            other.wait_for_message(&elsewhere, "Undisturbed.");
         }
     }
 }
 
 #[test]
 fn a_turn_that_ends_in_time_is_not_cut_short_later() {
-    let server = Server::with(
-        "[agents.quick]\ncommand = [\"PARLOR\", \"test-agent\", \"--version\", \"2\"]\ncancel_timeout = 1\n",
+    let server = start_server(
+        "[agents.quick]\ncommand = [\"TEST_AGENT\", \"--version\", \"2\"]\ncancel_timeout = 1\n",
     );
-    let mut client = server.client(Door::Unix, Dialect::V2, "quick");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "quick");
     let session = client.new_session();
     let prompt = client.prompt(&session, "say Long.\nsleep 60000");
-    client.hears(&session, "Long.");
+    client.wait_for_message(&session, "Long.");
     client.cancel(&session);
-    assert_eq!(client.end_of(&session, prompt), "cancelled");
+    assert_eq!(client.end_of_turn(&session, prompt), "cancelled");
     assert_eq!(client.turn(&session, "sleep 1500\nsay Done."), "end_turn");
-    client.hears(&session, "Done.");
+    client.wait_for_message(&session, "Done.");
 }
 
 /// Puppets that have two seconds to end a turn that was cancelled.
 fn hurried_puppets() -> Server {
-    Server::with(&PUPPETS.replace("version = ", "cancel_timeout = 2\nversion = "))
+    start_server(&PUPPETS.replace("version = ", "cancel_timeout = 2\nversion = "))
 }
 
 /// Longer than agents have to end a cancelled turn.
@@ -224,8 +223,8 @@ fn a_cancelled_turn_does_not_end_the_turn_of_a_prompt_that_it_spared() {
         for dialect in Dialect::ALL {
             let server = hurried_puppets();
             let puppet = Puppet::of(&server, agent);
-            let mut one = server.client(Door::Unix, dialect, agent);
-            let mut two = server.client(Door::Unix, dialect, agent);
+            let mut one = server.client(TransportKind::Unix, dialect, agent);
+            let mut two = server.client(TransportKind::Unix, dialect, agent);
             let session = one.new_session();
             two.load(&session);
             let first = one.prompt(&session, "First");
@@ -235,21 +234,21 @@ fn a_cancelled_turn_does_not_end_the_turn_of_a_prompt_that_it_spared() {
             puppet.state(&told_first, "running", None);
             // All of that is there when this is.
             puppet.chunk(&told_first, "agent", Some("a"), "Running.");
-            one.hears(&session, "Running.");
+            one.wait_for_message(&session, "Running.");
             let second = two.prompt(&session, "Second");
             let told_second = puppet.prompt();
             let scope = json!({ "sessionId": session, "_meta": { "parlor/scope": "turn" } });
             one.notify("session/cancel", scope);
             assert_eq!(puppet.next()["method"], "session/cancel");
             puppet.state(&told_first, "idle", Some("cancelled"));
-            assert_eq!(one.end_of(&session, first), "cancelled", "{agent} {dialect}");
+            assert_eq!(one.end_of_turn(&session, first), "cancelled", "{agent} {dialect}");
             // It begins with the second one, and answers it late.
             puppet.user_message(&told_second, "m2", &told_second["params"]["prompt"]);
             puppet.state(&told_second, "running", None);
             outlast_the_cancel_timeout();
             puppet.accept(&told_second, "m2");
             puppet.state(&told_second, "idle", Some("end_turn"));
-            assert_eq!(two.end_of(&session, second), "end_turn", "{agent} {dialect}");
+            assert_eq!(two.end_of_turn(&session, second), "end_turn", "{agent} {dialect}");
         }
     }
 }
@@ -261,21 +260,21 @@ fn a_prompt_that_is_cancelled_before_its_turn_begins_ends_also_if_the_agent_hang
             for way in ["session/cancel", "$/cancel_request", "session/close", "session/archive"] {
                 let server = hurried_puppets();
                 let puppet = Puppet::of(&server, agent);
-                let mut client = server.client(Door::Unix, dialect, agent);
+                let mut client = server.client(TransportKind::Unix, dialect, agent);
                 let session = client.new_session();
                 let prompt = client.prompt(&session, "Hello?");
                 let asked = puppet.prompt();
                 puppet.accept(&asked, "m1");
                 // What follows the answer is there when this is.
                 puppet.chunk(&asked, "agent", Some("a"), "Hanging.");
-                client.hears(&session, "Hanging.");
+                client.wait_for_message(&session, "Hanging.");
                 let params = json!({ "sessionId": session });
                 match way {
                     "session/cancel" => client.cancel(&session),
-                    "$/cancel_request" => client.take_back(prompt),
+                    "$/cancel_request" => client.cancel_request(prompt),
                     _ => assert_eq!(client.call(way, params), Ok(json!({})), "{agent} {dialect} {way}"),
                 }
-                match client.answer(prompt) {
+                match client.response(prompt) {
                     Ok(result) if dialect == Dialect::V1 => assert_eq!(result["stopReason"], "cancelled"),
                     Ok(result) => assert!(result.is_object()),
                     Err(error) => assert_eq!(error["code"], -32800, "{agent} {dialect} {way}"),
@@ -291,8 +290,8 @@ fn a_withdrawn_prompt_that_the_agent_does_not_answer_leaves_the_turn_of_another_
         for dialect in Dialect::ALL {
             let server = hurried_puppets();
             let puppet = Puppet::of(&server, agent);
-            let mut one = server.client(Door::Unix, dialect, agent);
-            let mut two = server.client(Door::Unix, dialect, agent);
+            let mut one = server.client(TransportKind::Unix, dialect, agent);
+            let mut two = server.client(TransportKind::Unix, dialect, agent);
             let session = one.new_session();
             two.load(&session);
             let first = one.prompt(&session, "First");
@@ -302,12 +301,12 @@ fn a_withdrawn_prompt_that_the_agent_does_not_answer_leaves_the_turn_of_another_
             puppet.state(&told_first, "running", None);
             let second = two.prompt(&session, "Second");
             puppet.prompt();
-            two.take_back(second);
+            two.cancel_request(second);
             outlast_the_cancel_timeout();
             puppet.state(&told_first, "idle", Some("end_turn"));
-            assert_eq!(one.end_of(&session, first), "end_turn", "{agent} {dialect}");
+            assert_eq!(one.end_of_turn(&session, first), "end_turn", "{agent} {dialect}");
             // It is idle, and still owes the answer.
-            match two.answer(second) {
+            match two.response(second) {
                 Ok(result) => {
                     assert_eq!((dialect, &result["stopReason"]), (Dialect::V1, &json!("cancelled")));
                 }
@@ -319,14 +318,14 @@ fn a_withdrawn_prompt_that_the_agent_does_not_answer_leaves_the_turn_of_another_
 
 #[test]
 fn an_agent_that_hangs_while_it_restores_a_session_is_replaced() {
-    let mut server = Server::with(
+    let mut server = start_server(
         r#"
 [agents.loads]
-command = ["sh", "HOME/agent.sh", "loads", '"loadSession":true']
+command = ["sh", "TEST_DIR/agent.sh", "loads", '"loadSession":true']
 startup_timeout = 2
 version = 1
 [agents.resumes]
-command = ["sh", "HOME/agent.sh", "resumes", '"sessionCapabilities":{"resume":{}}']
+command = ["sh", "TEST_DIR/agent.sh", "resumes", '"sessionCapabilities":{"resume":{}}']
 startup_timeout = 2
 version = 1
 "#,
@@ -347,16 +346,16 @@ while read -r line; do
     echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
 done
 "#;
-    fs::write(server.home().path().join("agent.sh"), hangs).unwrap();
+    fs::write(server.dir().path().join("agent.sh"), hangs).unwrap();
     for (agent, method) in [("loads", "session/load"), ("resumes", "session/resume")] {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         assert_eq!(client.turn(&session, "Hello"), "end_turn");
         server.restart();
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         client.load(&session);
         let prompt = client.prompt(&session, "Hello?");
-        let error = client.answer(prompt).unwrap_err();
+        let error = client.response(prompt).unwrap_err();
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(&format!("did not answer {method} within 2 s")), "{error}");
         assert_eq!(client.turn(&session, "Hello again"), "end_turn", "{agent}");

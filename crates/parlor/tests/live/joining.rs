@@ -1,27 +1,28 @@
 //! Several clients in one session: all see the same, whoever speaks, whatever each of them speaks, wherever it came in.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, ClientBuilder};
+use parlor_testkit::server::{Server, TEST_AGENTS};
+use parlor_testkit::transport::TransportKind;
 
-use crate::client::Guest;
-use crate::doors::{DOORS, Door};
-use crate::server::{AGENTS, Server};
+use crate::start_server;
 
 /// A turn with a bit of everything that all dialects can say.
 const SCRIPT: &str =
     "think Let me see\nsay Here it is.\ntool Edit the notes\ntwo Done.\nimage\nsame-id Both.";
 
-/// The three who meet in a session: each dialect comes by another door for each agent.
-fn three(server: &Server, agent: usize) -> [crate::client::Client; 3] {
+/// The three who meet in a session: each dialect comes by another transport for each agent.
+fn three(server: &Server, agent: usize) -> [Client; 3] {
     [0, 1, 2].map(|n| {
-        let door = DOORS[(n + agent) % 3];
-        Guest::new(door, Dialect::ALL[n], AGENTS[agent]).counting().join(server)
+        let transport = TransportKind::ALL[(n + agent) % 3];
+        ClientBuilder::new(transport, Dialect::ALL[n], TEST_AGENTS[agent]).with_seq().connect(server)
     })
 }
 
 #[test]
 fn all_who_join_see_the_same() {
-    let server = Server::start();
-    for (agent, name) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
         for speaker in 0..3 {
             let mut clients = three(&server, agent);
             let session = clients[speaker].new_session();
@@ -31,21 +32,21 @@ fn all_who_join_see_the_same() {
                 }
             }
             assert_eq!(clients[speaker].turn(&session, SCRIPT), "end_turn");
-            let truth = server.truth(&session);
+            let stored = server.stored_transcript(&session);
             // Without ids, messages in a row are one.
             let entries = if name == "anonymous" { 7 } else { 9 };
-            assert_eq!(truth.len(), entries, "{truth:#?}");
+            assert_eq!(stored.len(), entries, "{stored:#?}");
             for client in &mut clients {
-                client.comes_to(&session, &truth);
+                client.wait_for_transcript(&session, &stored);
             }
             // Each of them may go on.
             let next = (speaker + 1) % 3;
             assert_eq!(clients[next].turn(&session, "say And more."), "end_turn");
-            let truth = server.truth(&session);
+            let stored = server.stored_transcript(&session);
             for client in &mut clients {
-                client.comes_to(&session, &truth);
+                client.wait_for_transcript(&session, &stored);
                 client.load(&session);
-                assert_eq!(client.transcript(&session), truth);
+                assert_eq!(client.transcript(&session), stored);
             }
         }
     }
@@ -53,40 +54,43 @@ fn all_who_join_see_the_same() {
 
 #[test]
 fn who_comes_in_the_middle_of_a_turn_misses_nothing_and_hears_nothing_twice() {
-    let server = Server::start();
-    for agent in AGENTS {
-        let mut speaker = server.client(Door::Unix, Dialect::V2, agent);
+    let server = start_server("");
+    for agent in TEST_AGENTS {
+        let mut speaker = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = speaker.new_session();
         let prompt = speaker.prompt(&session, "say Begin.\nstream 400 60 1000\ntool\nsay End.");
         let mut late = Vec::new();
         for n in 0..6 {
-            let mut client = Guest::new(DOORS[n % 3], Dialect::ALL[n % 3], agent).counting().join(&server);
+            let mut client = ClientBuilder::new(TransportKind::ALL[n % 3], Dialect::ALL[n % 3], agent)
+                .with_seq()
+                .connect(&server);
             client.load(&session);
             late.push(client);
         }
-        speaker.end_of(&session, prompt);
-        let truth = server.truth(&session);
-        assert!(truth.iter().any(|line| line.contains("00000399 ")), "{truth:#?}");
-        speaker.comes_to(&session, &truth);
+        speaker.end_of_turn(&session, prompt);
+        let stored = server.stored_transcript(&session);
+        assert!(stored.iter().any(|line| line.contains("00000399 ")), "{stored:#?}");
+        speaker.wait_for_transcript(&session, &stored);
         for client in &mut late {
-            client.comes_to(&session, &truth);
+            client.wait_for_transcript(&session, &stored);
         }
     }
 }
 
 #[test]
 fn live_changes_are_counted_without_a_gap() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in [Dialect::V2, Dialect::Draft] {
-            let mut speaker = server.client(Door::Stdio, Dialect::V1, agent);
+            let mut speaker = server.client(TransportKind::Stdio, Dialect::V1, agent);
             let session = speaker.new_session();
             speaker.turn(&session, "say Before.");
-            let mut client = Guest::new(DOORS[n % 3], dialect, agent).counting().join(&server);
+            let mut client =
+                ClientBuilder::new(TransportKind::ALL[n % 3], dialect, agent).with_seq().connect(&server);
             let seq = client.load(&session)["_meta"]["parlor/seq"].as_u64().unwrap();
             let mark = client.mark();
             speaker.turn(&session, SCRIPT);
-            client.idle(&session, mark);
+            client.wait_for_idle(&session, mark);
             let mut last = seq;
             for seq in client.seqs(&session, mark) {
                 assert!(seq == last || seq == last + 1, "{seq} after {last}");
@@ -99,19 +103,18 @@ fn live_changes_are_counted_without_a_gap() {
 
 #[test]
 fn who_is_killed_in_the_middle_of_a_turn_finds_the_session_as_it_is() {
-    let server = Server::start();
-    for agent in 0..AGENTS.len() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let door = DOORS[agent % 3];
-            let mut client = server.client(door, dialect, AGENTS[agent]);
+            let mut client = server.client(TransportKind::ALL[n % 3], dialect, agent);
             let session = client.new_session();
             client.turn(&session, "say First.");
             client.prompt(&session, "say Second.\nask May I?\nsay Third.");
-            let question = client.question("session/request_permission");
+            let question = client.peer_request("session/request_permission");
             assert_eq!(question["params"]["sessionId"], session.as_str());
             drop(client);
 
-            let mut back = server.client(DOORS[(agent + 1) % 3], dialect, AGENTS[agent]);
+            let mut back = server.client(TransportKind::ALL[(n + 1) % 3], dialect, agent);
             let listed = back.call("session/list", serde_json::json!({})).unwrap();
             let listed = listed["sessions"].as_array().unwrap();
             let found = listed.iter().find(|listed| listed["sessionId"] == session.as_str()).unwrap();
@@ -121,45 +124,45 @@ fn who_is_killed_in_the_middle_of_a_turn_finds_the_session_as_it_is() {
             let before = back.transcript(&session);
             assert!(before.iter().any(|line| line.ends_with(": Second.")), "{before:#?}");
             let mark = back.mark();
-            let again = back.question("session/request_permission");
+            let again = back.peer_request("session/request_permission");
             back.choose(&again, "allow-once");
-            back.idle(&session, mark);
-            back.hears(&session, "Third.");
-            let truth = server.truth(&session);
-            assert!(truth.iter().any(|line| line.contains("You chose allow-once.")), "{truth:#?}");
-            back.comes_to(&session, &truth);
+            back.wait_for_idle(&session, mark);
+            back.wait_for_message(&session, "Third.");
+            let stored = server.stored_transcript(&session);
+            assert!(stored.iter().any(|line| line.contains("You chose allow-once.")), "{stored:#?}");
+            back.wait_for_transcript(&session, &stored);
         }
     }
 }
 
 #[test]
 fn who_joins_again_is_still_owed_its_answers() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let mut client = server.client(TransportKind::ALL[n % 3], dialect, agent);
             let session = client.new_session();
             let first = client.prompt(&session, "ask\nsay One.");
-            let question = client.question("session/request_permission");
+            let question = client.peer_request("session/request_permission");
             let second = client.prompt(&session, "say Two.");
             client.load(&session);
             client.choose(&question, "allow-once");
-            assert_eq!(client.end_of(&session, first), "end_turn", "{agent} {dialect}");
-            client.hears(&session, "Two.");
-            client.answer(second).unwrap();
+            assert_eq!(client.end_of_turn(&session, first), "end_turn", "{agent} {dialect}");
+            client.wait_for_message(&session, "Two.");
+            client.response(second).unwrap();
         }
     }
 }
 
 #[test]
 fn who_joins_again_from_here_on_misses_nothing() {
-    let server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     let session = client.new_session();
     let prompt = client.prompt(&session, "stream 30000 20 each");
     for _ in 0..300 {
         client.resume(&session, None).unwrap();
     }
-    assert_eq!(client.end_of(&session, prompt), "end_turn");
-    client.comes_to(&session, &server.truth(&session));
+    assert_eq!(client.end_of_turn(&session, prompt), "end_turn");
+    client.wait_for_transcript(&session, &server.stored_transcript(&session));
 }

@@ -1,12 +1,13 @@
 //! Which message a prompt is, and when its turn is over, with agents that assign the ids in ways of their own.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::Client;
+use parlor_testkit::server::Server;
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::doors::Door;
 use crate::puppet::{PUPPETS, Puppet};
-use crate::server::Server;
+use crate::start_server;
 
 fn text(text: &str) -> Value {
     json!([{ "type": "text", "text": text }])
@@ -15,7 +16,7 @@ fn text(text: &str) -> Value {
 /// Clients of all dialects that follow a session.
 fn followers(server: &Server, agent: &str, session: &str) -> Vec<Client> {
     let clients = Dialect::ALL.into_iter().map(|dialect| {
-        let mut client = server.client(Door::Unix, dialect, agent);
+        let mut client = server.client(TransportKind::Unix, dialect, agent);
         client.load(session);
         client
     });
@@ -24,10 +25,10 @@ fn followers(server: &Server, agent: &str, session: &str) -> Vec<Client> {
 
 /// What everybody knows of a session in the end: those who come, and those who were there.
 fn all_know(server: &Server, followers: &mut [Client], session: &str, expected: &[&str]) {
-    let truth = server.truth(session);
-    assert_eq!(truth, expected);
+    let stored = server.stored_transcript(session);
+    assert_eq!(stored, expected);
     for client in followers {
-        client.comes_to(session, &truth);
+        client.wait_for_transcript(session, &stored);
     }
 }
 
@@ -35,9 +36,9 @@ fn all_know(server: &Server, followers: &mut [Client], session: &str, expected: 
 fn an_agent_replaces_or_redacts_a_prompt_that_it_has_accepted_for_everybody() {
     for agent in ["puppet-v2", "puppet-draft"] {
         for (content, is, told) in [(text("expanded"), "expanded", "expanded"), (Value::Null, "", "")] {
-            let server = Server::with(PUPPETS);
+            let server = start_server(PUPPETS);
             let puppet = Puppet::of(&server, agent);
-            let mut asker = server.client(Door::Unix, Dialect::V2, agent);
+            let mut asker = server.client(TransportKind::Unix, Dialect::V2, agent);
             let session = asker.new_session();
             let mut there = followers(&server, agent, &session);
             let id = asker.prompt(&session, "asked");
@@ -46,15 +47,15 @@ fn an_agent_replaces_or_redacts_a_prompt_that_it_has_accepted_for_everybody() {
             if agent == "puppet-draft" {
                 puppet.user_message(&prompt, "u1", &text("asked"));
             }
-            assert_eq!(asker.answer(id).unwrap()["messageId"], "u1");
+            assert_eq!(asker.response(id).unwrap()["messageId"], "u1");
             let kind = json!({ "sessionUpdate": "user_message", "messageId": "u1", "content": content, "_meta": { "k": 1 } });
             puppet.update(&prompt, &kind);
             puppet.state(&prompt, "running", None);
             puppet.state(&prompt, "idle", Some("end_turn"));
-            asker.end_of(&session, id);
+            asker.end_of_turn(&session, id);
             // In v1 what was said can only be said again, under another id.
             let mut v1 = there.remove(0);
-            let replaced = v1.update(&session, 0, "the message is replaced", |update| {
+            let replaced = v1.wait_for_update(&session, 0, "the message is replaced", |update| {
                 update["_meta"]["parlor/replaces"] == "u1"
             });
             assert_eq!(replaced["content"]["text"], told, "{replaced}");
@@ -69,9 +70,9 @@ fn an_agent_replaces_or_redacts_a_prompt_that_it_has_accepted_for_everybody() {
 fn a_message_that_the_agent_inserts_is_never_taken_for_the_prompt() {
     for agent in ["puppet-v2", "puppet-draft"] {
         for dialect in Dialect::ALL {
-            let server = Server::with(PUPPETS);
+            let server = start_server(PUPPETS);
             let puppet = Puppet::of(&server, agent);
-            let mut asker = server.client(Door::Unix, dialect, agent);
+            let mut asker = server.client(TransportKind::Unix, dialect, agent);
             let session = asker.new_session();
             let mut there = followers(&server, agent, &session);
             let id = asker.prompt(&session, "hello there");
@@ -85,9 +86,9 @@ fn a_message_that_the_agent_inserts_is_never_taken_for_the_prompt() {
             puppet.state(&prompt, "running", None);
             puppet.chunk(&prompt, "agent", Some("a"), "Hi.");
             puppet.state(&prompt, "idle", Some("end_turn"));
-            assert_eq!(asker.end_of(&session, id), "end_turn");
+            assert_eq!(asker.end_of_turn(&session, id), "end_turn");
             if dialect == Dialect::V2 {
-                assert_eq!(asker.answer(id).unwrap()["messageId"], "u1");
+                assert_eq!(asker.response(id).unwrap()["messageId"], "u1");
             }
             there.push(asker);
             let expected = [
@@ -104,9 +105,9 @@ fn a_message_that_the_agent_inserts_is_never_taken_for_the_prompt() {
 #[test]
 fn a_message_that_the_response_names_is_the_prompt_with_the_content_that_it_has() {
     for dialect in Dialect::ALL {
-        let server = Server::with(PUPPETS);
+        let server = start_server(PUPPETS);
         let puppet = Puppet::of(&server, "puppet-v2");
-        let mut asker = server.client(Door::Unix, dialect, "puppet-v2");
+        let mut asker = server.client(TransportKind::Unix, dialect, "puppet-v2");
         let session = asker.new_session();
         let mut there = followers(&server, "puppet-v2", &session);
         let id = asker.prompt(&session, "look at this");
@@ -115,7 +116,7 @@ fn a_message_that_the_response_names_is_the_prompt_with_the_content_that_it_has(
         puppet.accept(&prompt, "u1");
         puppet.state(&prompt, "running", None);
         puppet.state(&prompt, "idle", Some("end_turn"));
-        assert_eq!(asker.end_of(&session, id), "end_turn");
+        assert_eq!(asker.end_of_turn(&session, id), "end_turn");
         there.push(asker);
         all_know(&server, &mut there, &session, &[r#"user_message "u1": look at this [expanded]"#]);
     }
@@ -123,12 +124,12 @@ fn a_message_that_the_response_names_is_the_prompt_with_the_content_that_it_has(
 
 #[test]
 fn prompts_may_be_accepted_in_another_order_than_they_were_sent() {
-    let server = Server::with(PUPPETS);
+    let server = start_server(PUPPETS);
     let puppet = Puppet::of(&server, "puppet-v2");
-    let mut v1 = server.client(Door::Unix, Dialect::V1, "puppet-v2");
+    let mut v1 = server.client(TransportKind::Unix, Dialect::V1, "puppet-v2");
     let session = v1.new_session();
     let mut there = followers(&server, "puppet-v2", &session);
-    let mut v2 = server.client(Door::Unix, Dialect::V2, "puppet-v2");
+    let mut v2 = server.client(TransportKind::Unix, Dialect::V2, "puppet-v2");
     v2.load(&session);
     let first = v1.prompt(&session, "fix it");
     let first_prompt = puppet.prompt();
@@ -149,24 +150,24 @@ fn prompts_may_be_accepted_in_another_order_than_they_were_sent() {
     puppet.accept(&first_prompt, "u1");
     puppet.state(&first_prompt, "running", None);
     puppet.state(&first_prompt, "idle", Some("end_turn"));
-    assert_eq!(v1.end_of(&session, first), "end_turn");
-    assert_eq!(v2.answer(second).unwrap()["messageId"], "u2");
-    assert_eq!(v2.answer(third).unwrap()["messageId"], "u3");
+    assert_eq!(v1.end_of_turn(&session, first), "end_turn");
+    assert_eq!(v2.response(second).unwrap()["messageId"], "u2");
+    assert_eq!(v2.response(third).unwrap()["messageId"], "u3");
     there.extend([v1, v2]);
     let expected =
         [r#"user_message "u3": [image]"#, r#"user_message "u2": fix it now"#, r#"user_message "u1": fix it"#];
-    let truth = server.truth(&session);
-    assert!(truth[0].starts_with(r#"user_message "u3": "#), "{truth:?}");
-    let expected = [&*truth[0], expected[1], expected[2]];
+    let stored = server.stored_transcript(&session);
+    assert!(stored[0].starts_with(r#"user_message "u3": "#), "{stored:?}");
+    let expected = [&*stored[0], expected[1], expected[2]];
     all_know(&server, &mut there, &session, &expected);
 }
 
 #[test]
 fn a_prompt_that_is_answered_after_its_turn_ends_with_it_for_a_client_that_waits() {
     for dialect in Dialect::ALL {
-        let server = Server::with(PUPPETS);
+        let server = start_server(PUPPETS);
         let puppet = Puppet::of(&server, "puppet-v2");
-        let mut asker = server.client(Door::Unix, dialect, "puppet-v2");
+        let mut asker = server.client(TransportKind::Unix, dialect, "puppet-v2");
         let session = asker.new_session();
         let id = asker.prompt(&session, "hello");
         let prompt = puppet.prompt();
@@ -174,7 +175,7 @@ fn a_prompt_that_is_answered_after_its_turn_ends_with_it_for_a_client_that_waits
         puppet.chunk(&prompt, "agent", Some("a"), "Hi.");
         puppet.state(&prompt, "idle", Some("max_tokens"));
         puppet.accept(&prompt, "u1");
-        let answer = asker.answer(id).unwrap();
+        let answer = asker.response(id).unwrap();
         match dialect {
             Dialect::V1 => assert_eq!(answer["stopReason"], "max_tokens"),
             Dialect::V2 => assert_eq!(answer["messageId"], "u1"),
@@ -184,6 +185,6 @@ fn a_prompt_that_is_answered_after_its_turn_ends_with_it_for_a_client_that_waits
         let id = asker.prompt(&session, "again");
         let prompt = puppet.prompt();
         puppet.turn(&prompt, "u2", "end_turn");
-        assert_eq!(asker.end_of(&session, id), "end_turn");
+        assert_eq!(asker.end_of_turn(&session, id), "end_turn");
     }
 }

@@ -8,20 +8,20 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use parlor_testkit::server::Server;
+use parlor_testkit::wait::TIMEOUT;
 use serde_json::{Value, json};
-
-use crate::server::{PATIENCE, Server};
 
 /// The configuration of agents that are puppets: one of version 1, one of version 2, one of the draft.
 pub(crate) const PUPPETS: &str = r#"
 [agents.puppet-v1]
-command = ["sh", "-c", "cat HOME/puppet-v1.say & cat > HOME/puppet-v1.hear"]
+command = ["sh", "-c", "cat TEST_DIR/puppet-v1.say & cat > TEST_DIR/puppet-v1.hear"]
 version = 1
 [agents.puppet-v2]
-command = ["sh", "-c", "cat HOME/puppet-v2.say & cat > HOME/puppet-v2.hear"]
+command = ["sh", "-c", "cat TEST_DIR/puppet-v2.say & cat > TEST_DIR/puppet-v2.hear"]
 version = 2
 [agents.puppet-draft]
-command = ["sh", "-c", "cat HOME/puppet-draft.say & cat > HOME/puppet-draft.hear"]
+command = ["sh", "-c", "cat TEST_DIR/puppet-draft.say & cat > TEST_DIR/puppet-draft.hear"]
 version = 2
 dialect = "draft"
 "#;
@@ -38,7 +38,7 @@ pub(crate) struct Puppet {
 impl Puppet {
     /// Holds the strings of one of the [`PUPPETS`] before parlor starts it.
     pub(crate) fn of(server: &Server, name: &str) -> Self {
-        let path = |end: &str| server.home().path().join(format!("{name}.{end}"));
+        let path = |end: &str| server.dir().path().join(format!("{name}.{end}"));
         for end in ["say", "hear"] {
             assert!(Command::new("mkfifo").arg(path(end)).status().unwrap().success());
         }
@@ -55,7 +55,7 @@ impl Puppet {
 
     /// The next request or notification that is left to the test.
     pub(crate) fn next(&self) -> Value {
-        self.requests.recv_timeout(PATIENCE).expect("parlor asks the agent something")
+        self.requests.recv_timeout(TIMEOUT).expect("parlor asks the agent something")
     }
 
     /// Skips what is left to the test until this is asked or said.
@@ -82,7 +82,7 @@ impl Puppet {
     }
 
     pub(crate) fn next_answer(&self) -> Value {
-        self.answers.recv_timeout(PATIENCE).expect("parlor answers the agent")
+        self.answers.recv_timeout(TIMEOUT).expect("parlor answers the agent")
     }
 
     /// The next prompt.

@@ -4,38 +4,39 @@
 use std::fs;
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, ClientBuilder};
+use parlor_testkit::server::Server;
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Guest};
-use crate::doors::Door;
-use crate::server::Server;
+use crate::start_server;
 
 /// Agents that restore sessions with their default mode and model.
 const FORGETFUL: &str = r#"
 [agents.resumes-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/a", "--offers", "resume,close", "--quirks", "forgets-settings"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/a", "--offers", "resume,close", "--quirks", "forgets-settings"]
 [agents.loads-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/b", "--offers", "load,close", "--quirks", "forgets-settings,silent-settings"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/b", "--offers", "load,close", "--quirks", "forgets-settings,silent-settings"]
 [agents.resumes-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/c", "--quirks", "forgets-settings"]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/c", "--quirks", "forgets-settings"]
 [agents.silent-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/d", "--quirks", "forgets-settings,silent-settings"]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/d", "--quirks", "forgets-settings,silent-settings"]
 [agents.mode-option]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/e", "--offers", "resume,close", "--quirks", "forgets-settings,mode-option"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/e", "--offers", "resume,close", "--quirks", "forgets-settings,mode-option"]
 [agents.models]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/f", "--offers", "resume,close", "--quirks", "forgets-settings,models"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/f", "--offers", "resume,close", "--quirks", "forgets-settings,models"]
 [agents.begins-again]
-command = ["PARLOR", "test-agent", "--version", "1", "--offers", "none"]
+command = ["TEST_AGENT", "--version", "1", "--offers", "none"]
 [agents.forks-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/g", "--offers", "resume,fork", "--quirks", "forgets-settings"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/g", "--offers", "resume,fork", "--quirks", "forgets-settings"]
 [agents.forks-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/h", "--offers", "fork", "--quirks", "forgets-settings,silent-settings"]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/h", "--offers", "fork", "--quirks", "forgets-settings,silent-settings"]
 [agents.refuses-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/i", "--offers", "resume", "--quirks", "forgets-settings,refuses-settings"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/i", "--offers", "resume", "--quirks", "forgets-settings,refuses-settings"]
 [agents.refuses-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/j", "--quirks", "forgets-settings,refuses-settings"]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/j", "--quirks", "forgets-settings,refuses-settings"]
 [agents.refuses-silently]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/k", "--offers", "resume", "--quirks", "forgets-settings,refuses-settings,silent-settings"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/k", "--offers", "resume", "--quirks", "forgets-settings,refuses-settings,silent-settings"]
 "#;
 
 fn set_mode(client: &mut Client, session: &str, mode: &str) -> Value {
@@ -86,9 +87,9 @@ fn what_was_chosen_is_chosen_again_before_the_first_prompt() {
     for agent in
         ["resumes-v1", "loads-v1", "resumes-v2", "silent-v2", "mode-option", "models", "begins-again"]
     {
-        let mut server = Server::with(FORGETFUL);
+        let mut server = start_server(FORGETFUL);
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             set_mode(&mut client, &session, "code");
             if agent == "models" && dialect == Dialect::V1 {
@@ -102,7 +103,7 @@ fn what_was_chosen_is_chosen_again_before_the_first_prompt() {
             assert!(whoami(&mut client, &session).contains(chosen), "{agent} {dialect}");
             // The process ends, nobody needs the session for a while, the server ends.
             let crash = client.prompt(&session, "crash");
-            let _ = client.answer(crash);
+            let _ = client.response(crash);
             let said = whoami(&mut client, &session);
             assert!(said.contains(chosen), "{agent} {dialect} after its end: {said}");
             client.call("session/close", json!({ "sessionId": session })).unwrap();
@@ -110,7 +111,7 @@ fn what_was_chosen_is_chosen_again_before_the_first_prompt() {
             let said = whoami(&mut client, &session);
             assert!(said.contains(chosen), "{agent} {dialect} after it was closed: {said}");
             server.restart();
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let joined = client.load(&session);
             assert!(mode_in(&joined).iter().all(|mode| mode == "code"), "{joined}");
             let said = whoami(&mut client, &session);
@@ -118,7 +119,7 @@ fn what_was_chosen_is_chosen_again_before_the_first_prompt() {
             // What the agent changed by itself stays as well.
             client.turn(&session, "mode ask");
             let crash = client.prompt(&session, "crash");
-            let _ = client.answer(crash);
+            let _ = client.response(crash);
             let said = whoami(&mut client, &session);
             assert!(said.contains("mode ask, model large"), "{agent} {dialect} after its own choice: {said}");
         }
@@ -127,10 +128,10 @@ fn what_was_chosen_is_chosen_again_before_the_first_prompt() {
 
 #[test]
 fn what_was_chosen_is_chosen_in_a_fork_of_the_agents_own() {
-    let server = Server::with(FORGETFUL);
+    let server = start_server(FORGETFUL);
     for agent in ["forks-v1", "forks-v2"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             set_mode(&mut client, &session, "code");
             client.turn(&session, "say One.");
@@ -146,26 +147,26 @@ fn what_was_chosen_is_chosen_in_a_fork_of_the_agents_own() {
 
 #[test]
 fn a_prompt_is_not_sent_in_another_mode_than_the_one_that_was_chosen() {
-    let server = Server::with(FORGETFUL);
+    let server = start_server(FORGETFUL);
     for agent in ["refuses-v1", "refuses-v2"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             set_mode(&mut client, &session, "code");
-            let mut others = Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent));
+            let mut others = Dialect::ALL.map(|dialect| server.client(TransportKind::Unix, dialect, agent));
             let marks = others.each_mut().map(|other| {
                 other.load(&session);
                 other.mark()
             });
             let crash = client.prompt(&session, "crash");
-            let _ = client.answer(crash);
+            let _ = client.response(crash);
             let prompt = client.prompt(&session, "say Never.");
-            let error = client.answer(prompt).unwrap_err();
+            let error = client.response(prompt).unwrap_err();
             let message = error["message"].as_str().unwrap();
             assert!(message.contains("'code'") && message.contains("the mode in force is 'ask'"), "{error}");
             assert_eq!(error["data"]["mode"], "ask");
             for (other, mark) in others.iter_mut().zip(marks) {
-                other.update(&session, mark, "the mode in force", |update| {
+                other.wait_for_update(&session, mark, "the mode in force", |update| {
                     mode_in(update).iter().any(|mode| mode == "ask")
                 });
             }
@@ -177,13 +178,13 @@ fn a_prompt_is_not_sent_in_another_mode_than_the_one_that_was_chosen() {
             client.load(&session);
             for _ in 0..2 {
                 let prompt = client.prompt(&session, "say Never.");
-                let error = client.answer(prompt).unwrap_err();
+                let error = client.response(prompt).unwrap_err();
                 assert!(error["message"].as_str().unwrap().contains("set the mode to go on"), "{error}");
             }
             set_option(&mut client, &session, "model", "small").unwrap();
             let prompt = client.prompt(&session, "say Never.");
-            assert_eq!(client.answer(prompt).unwrap_err()["data"]["mode"], "ask");
-            assert!(!server.truth(&session).iter().any(|line| line.contains("Never.")));
+            assert_eq!(client.response(prompt).unwrap_err()["data"]["mode"], "ask");
+            assert!(!server.stored_transcript(&session).iter().any(|line| line.contains("Never.")));
             set_mode(&mut client, &session, "ask");
             let said = whoami(&mut client, &session);
             assert!(said.contains("mode ask"), "{agent} {dialect}: {said}");
@@ -194,19 +195,19 @@ fn a_prompt_is_not_sent_in_another_mode_than_the_one_that_was_chosen() {
 /// Agents whose quirks are in a file, so that they can be updated.
 const UPDATED: &str = r#"
 [agents.updated-v1]
-command = ["sh", "-c", "exec PARLOR test-agent --version 1 --state HOME/s1 --offers resume --quirks $(cat HOME/quirks)"]
+command = ["sh", "-c", "exec TEST_AGENT --version 1 --state TEST_DIR/s1 --offers resume --quirks $(cat TEST_DIR/quirks)"]
 [agents.updated-mode-option]
-command = ["sh", "-c", "exec PARLOR test-agent --version 1 --state HOME/s4 --offers resume --quirks mode-option,$(cat HOME/quirks)"]
+command = ["sh", "-c", "exec TEST_AGENT --version 1 --state TEST_DIR/s4 --offers resume --quirks mode-option,$(cat TEST_DIR/quirks)"]
 [agents.updated-v2]
-command = ["sh", "-c", "exec PARLOR test-agent --version 2 --state HOME/s2 --quirks $(cat HOME/quirks)"]
+command = ["sh", "-c", "exec TEST_AGENT --version 2 --state TEST_DIR/s2 --quirks $(cat TEST_DIR/quirks)"]
 [agents.switched]
-command = ["sh", "-c", "exec PARLOR test-agent --version $(cat HOME/version) --state HOME/s3 --quirks $(cat HOME/quirks)"]
+command = ["sh", "-c", "exec TEST_AGENT --version $(cat TEST_DIR/version) --state TEST_DIR/s3 --quirks $(cat TEST_DIR/quirks)"]
 "#;
 
 #[test]
 fn a_mode_that_an_agent_does_not_have_any_more_stops_one_prompt_and_not_the_session() {
-    let server = Server::with(UPDATED);
-    let quirks = server.home().path().join("quirks");
+    let server = start_server(UPDATED);
+    let quirks = server.dir().path().join("quirks");
     for agent in ["updated-v1", "updated-mode-option", "updated-v2"] {
         for lacks in [
             "lacks-modes,forgets-settings",
@@ -216,19 +217,20 @@ fn a_mode_that_an_agent_does_not_have_any_more_stops_one_prompt_and_not_the_sess
         ] {
             for dialect in Dialect::ALL {
                 fs::write(&quirks, "none").unwrap();
-                let mut client = server.client(Door::Unix, dialect, agent);
+                let mut client = server.client(TransportKind::Unix, dialect, agent);
                 let session = client.new_session();
                 set_mode(&mut client, &session, "code");
-                let mut others = Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent));
+                let mut others =
+                    Dialect::ALL.map(|dialect| server.client(TransportKind::Unix, dialect, agent));
                 let marks = others.each_mut().map(|other| {
                     other.load(&session);
                     other.mark()
                 });
                 fs::write(&quirks, lacks).unwrap();
                 let crash = client.prompt(&session, "crash");
-                let _ = client.answer(crash);
+                let _ = client.response(crash);
                 let prompt = client.prompt(&session, "say Never.");
-                let error = client.answer(prompt).unwrap_err();
+                let error = client.response(prompt).unwrap_err();
                 assert_eq!(error["data"]["reason"], "settings_refused", "{agent} {lacks} {dialect}: {error}");
                 assert_eq!(error["data"]["refused"]["mode"], "code", "{error}");
                 // What one with an option for its mode answers to another setting shows its modes as well.
@@ -238,20 +240,20 @@ fn a_mode_that_an_agent_does_not_have_any_more_stops_one_prompt_and_not_the_sess
                 for (other, mark) in others.iter_mut().zip(marks) {
                     // Version 1 has no word for a session without a mode.
                     if is_shown {
-                        other.update(&session, mark, "the mode in force", |update| {
+                        other.wait_for_update(&session, mark, "the mode in force", |update| {
                             mode_in(update).iter().any(|mode| mode == "ask")
                         });
                     } else if other.dialect != Dialect::V1 {
-                        other.update(&session, mark, "that there is no mode", |update| {
+                        other.wait_for_update(&session, mark, "that there is no mode", |update| {
                             update["sessionUpdate"] == "config_option_update" && mode_in(update).is_empty()
                         });
                     }
                 }
-                assert!(!server.truth(&session).iter().any(|line| line.contains("Never.")));
+                assert!(!server.stored_transcript(&session).iter().any(|line| line.contains("Never.")));
                 let said = whoami(&mut client, &session);
                 assert!(said.contains("mode ask"), "{agent} {lacks} {dialect}: {said}");
                 for dialect in Dialect::ALL {
-                    let joined = server.client(Door::Unix, dialect, agent).load(&session);
+                    let joined = server.client(TransportKind::Unix, dialect, agent).load(&session);
                     let modes = mode_in(&joined);
                     assert!(
                         modes.iter().all(|mode| mode == "ask") && modes.is_empty() != is_shown,
@@ -261,7 +263,7 @@ fn a_mode_that_an_agent_does_not_have_any_more_stops_one_prompt_and_not_the_sess
                 // It is not asked for again, also of an agent that has it.
                 fs::write(&quirks, "forgets-settings").unwrap();
                 let crash = client.prompt(&session, "crash");
-                let _ = client.answer(crash);
+                let _ = client.response(crash);
                 let said = whoami(&mut client, &session);
                 assert!(said.contains("mode ask"), "{agent} {lacks} {dialect}: {said}");
             }
@@ -273,21 +275,21 @@ fn a_mode_that_an_agent_does_not_have_any_more_stops_one_prompt_and_not_the_sess
 fn a_mode_that_an_agent_of_another_version_cannot_be_asked_for_is_not_dropped_in_silence() {
     for now in ["lacks-settings", "lacks-settings,silent-settings", "forgets-settings,silent-settings"] {
         for dialect in Dialect::ALL {
-            let mut server = Server::with(UPDATED);
+            let mut server = start_server(UPDATED);
             let write = |server: &Server, name: &str, text: &str| {
-                fs::write(server.home().path().join(name), text).unwrap();
+                fs::write(server.dir().path().join(name), text).unwrap();
             };
             write(&server, "quirks", "none");
             write(&server, "version", "1");
-            let mut client = server.client(Door::Unix, dialect, "switched");
+            let mut client = server.client(TransportKind::Unix, dialect, "switched");
             let session = client.new_session();
             set_mode(&mut client, &session, "code");
             write(&server, "quirks", now);
             write(&server, "version", "2");
             server.restart();
-            let mut client = server.client(Door::Unix, dialect, "switched");
+            let mut client = server.client(TransportKind::Unix, dialect, "switched");
             client.load(&session);
-            let mut other = server.client(Door::Unix, Dialect::V2, "switched");
+            let mut other = server.client(TransportKind::Unix, Dialect::V2, "switched");
             other.load(&session);
             let mark = other.mark();
             if now.starts_with("forgets-settings") {
@@ -297,17 +299,17 @@ fn a_mode_that_an_agent_of_another_version_cannot_be_asked_for_is_not_dropped_in
                 continue;
             }
             let prompt = client.prompt(&session, "say Never.");
-            let error = client.answer(prompt).unwrap_err();
+            let error = client.response(prompt).unwrap_err();
             assert_eq!(error["data"]["reason"], "settings_refused", "{now} {dialect}: {error}");
             assert_eq!(error["data"]["refused"]["mode"], "code", "{error}");
             assert_eq!(error["data"].get("mode"), None, "{error}");
-            other.update(&session, mark, "that there is no mode", |update| {
+            other.wait_for_update(&session, mark, "that there is no mode", |update| {
                 update["sessionUpdate"] == "config_option_update" && mode_in(update).is_empty()
             });
-            assert!(!server.truth(&session).iter().any(|line| line.contains("Never.")));
+            assert!(!server.stored_transcript(&session).iter().any(|line| line.contains("Never.")));
             whoami(&mut client, &session);
             for dialect in Dialect::ALL {
-                let joined = server.client(Door::Unix, dialect, "switched").load(&session);
+                let joined = server.client(TransportKind::Unix, dialect, "switched").load(&session);
                 assert_eq!(mode_in(&joined), [] as [Value; 0], "{now}: {joined}");
             }
         }
@@ -363,24 +365,24 @@ done
 
 #[test]
 fn only_the_agent_itself_says_that_it_has_what_it_refused() {
-    let server = Server::with(
-        "[agents.gone]\ncommand = [\"sh\", \"HOME/shy.sh\", \"gone\"]\nversion = 1\n\
-         [agents.busy]\ncommand = [\"sh\", \"HOME/shy.sh\", \"busy\"]\nversion = 1\n",
+    let server = start_server(
+        "[agents.gone]\ncommand = [\"sh\", \"TEST_DIR/shy.sh\", \"gone\"]\nversion = 1\n\
+         [agents.busy]\ncommand = [\"sh\", \"TEST_DIR/shy.sh\", \"busy\"]\nversion = 1\n",
     );
-    fs::write(server.home().path().join("shy.sh"), SHY).unwrap();
+    fs::write(server.dir().path().join("shy.sh"), SHY).unwrap();
     for agent in ["gone", "busy"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             for (option, value) in [("model", "large"), ("mode", "code")] {
                 set_option(&mut client, &session, option, value).unwrap();
             }
             assert!(whoami(&mut client, &session).contains("mode code, model large"));
             let crash = client.prompt(&session, "crash");
-            let _ = client.answer(crash);
+            let _ = client.response(crash);
             let refused = |client: &mut Client| {
                 let prompt = client.prompt(&session, "say Never.");
-                let error = client.answer(prompt).expect_err(agent);
+                let error = client.response(prompt).expect_err(agent);
                 assert_eq!(error["data"]["refused"], json!({ "model": "large", "mode": "code" }), "{error}");
                 assert_eq!(error["data"].get("mode"), None, "{agent} {dialect}: {error}");
                 assert!(error["message"].as_str().unwrap().contains("set the mo"), "{error}");
@@ -395,7 +397,7 @@ fn only_the_agent_itself_says_that_it_has_what_it_refused() {
             client.load(&session);
             set_option(&mut client, &session, "depth", "low").unwrap();
             let prompt = client.prompt(&session, "say Never.");
-            let error = client.answer(prompt).expect_err(agent);
+            let error = client.response(prompt).expect_err(agent);
             assert_eq!(error["data"]["refused"]["mode"], "code", "{agent} {dialect}: {error}");
             assert_eq!(error["data"].get("mode"), None, "{agent} {dialect}: {error}");
             if agent == "gone" {
@@ -443,21 +445,21 @@ done
 #[test]
 fn a_mode_of_the_past_is_not_taken_for_the_one_in_force() {
     let agent = |name: &str, capabilities: &str| {
-        format!("[agents.{name}]\ncommand = ['sh', 'HOME/past.sh', '{capabilities}']\nversion = 1\n")
+        format!("[agents.{name}]\ncommand = ['sh', 'TEST_DIR/past.sh', '{capabilities}']\nversion = 1\n")
     };
-    let server = Server::with(
+    let server = start_server(
         &(agent("loads", r#""loadSession":true"#)
             + &agent("resumes", r#""sessionCapabilities":{"resume":{}}"#)),
     );
-    fs::write(server.home().path().join("past.sh"), MODES_OF_THE_PAST).unwrap();
+    fs::write(server.dir().path().join("past.sh"), MODES_OF_THE_PAST).unwrap();
     for agent in ["loads", "resumes"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             set_mode(&mut client, &session, "code");
             assert!(whoami(&mut client, &session).contains("mode code"));
             let crash = client.prompt(&session, "crash");
-            let _ = client.answer(crash);
+            let _ = client.response(crash);
             let said = whoami(&mut client, &session);
             assert!(said.contains("mode code"), "{agent} {dialect}: {said}");
         }
@@ -466,24 +468,24 @@ fn a_mode_of_the_past_is_not_taken_for_the_one_in_force() {
 
 #[test]
 fn a_mode_that_an_agent_has_and_refuses_is_asked_for_until_it_accepts_it() {
-    let mut server = Server::with(UPDATED);
-    let quirks = server.home().path().join("quirks");
+    let mut server = start_server(UPDATED);
+    let quirks = server.dir().path().join("quirks");
     for agent in ["updated-v1", "updated-v2"] {
         fs::write(&quirks, "none").unwrap();
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         set_mode(&mut client, &session, "code");
         for _ in 0..2 {
             fs::write(&quirks, "forgets-settings,refuses-settings").unwrap();
             server.restart();
-            client = server.client(Door::Unix, Dialect::V2, agent);
+            client = server.client(TransportKind::Unix, Dialect::V2, agent);
             client.load(&session);
             let prompt = client.prompt(&session, "say Never.");
-            assert_eq!(client.answer(prompt).unwrap_err()["data"]["mode"], "ask");
+            assert_eq!(client.response(prompt).unwrap_err()["data"]["mode"], "ask");
         }
         fs::write(&quirks, "forgets-settings").unwrap();
         server.restart();
-        client = server.client(Door::Unix, Dialect::V2, agent);
+        client = server.client(TransportKind::Unix, Dialect::V2, agent);
         client.load(&session);
         let said = whoami(&mut client, &session);
         assert!(said.contains("mode code"), "{agent}: {said}");
@@ -492,49 +494,53 @@ fn a_mode_that_an_agent_has_and_refuses_is_asked_for_until_it_accepts_it() {
 
 #[test]
 fn no_prompt_is_sent_while_the_mode_in_force_is_not_known() {
-    let server = Server::with(FORGETFUL);
-    let mut client = server.client(Door::Unix, Dialect::V2, "refuses-silently");
+    let server = start_server(FORGETFUL);
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "refuses-silently");
     let session = client.new_session();
     set_mode(&mut client, &session, "code");
     let crash = client.prompt(&session, "crash");
-    let _ = client.answer(crash);
+    let _ = client.response(crash);
     for _ in 0..3 {
         let prompt = client.prompt(&session, "say Never.");
-        let error = client.answer(prompt).unwrap_err();
+        let error = client.response(prompt).unwrap_err();
         assert!(error["message"].as_str().unwrap().contains("does not say which mode"), "{error}");
     }
 }
 
 #[test]
 fn a_queued_prompt_that_nobody_waits_for_any_more_leaves_an_event_when_it_is_not_sent() {
-    let mut server = Server::with(FORGETFUL);
+    let mut server = start_server(FORGETFUL);
     for agent in ["refuses-v1", "refuses-v2"] {
         for how in ["the server ends", "its sender leaves"] {
-            let mut client = server.client(Door::Unix, Dialect::V2, agent);
+            let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
             let session = client.new_session();
             set_mode(&mut client, &session, "code");
-            let mut other = Guest::new(Door::Unix, Dialect::V2, agent).with_events().join(&server);
+            let mut other =
+                ClientBuilder::new(TransportKind::Unix, Dialect::V2, agent).with_events().connect(&server);
             other.load(&session);
             if how == "the server ends" {
                 client.prompt(&session, "say Hanging around.\nhang");
-                client.hears(&session, "Hanging around.");
+                client.wait_for_message(&session, "Hanging around.");
             } else {
                 client.prompt(&session, "sleep 2000\nsay Hm.\ncrash");
             }
-            let mut sender = server.client(Door::Unix, Dialect::V2, agent);
+            let mut sender = server.client(TransportKind::Unix, Dialect::V2, agent);
             sender.load(&session);
             sender.prompt(&session, "say Never.");
-            other.holds(&session, &["say Never."]);
+            other.wait_for_queue(&session, &["say Never."]);
             if how == "the server ends" {
                 server.crash();
-                other = Guest::new(Door::Unix, Dialect::V2, agent).with_events().join(&server);
+                other = ClientBuilder::new(TransportKind::Unix, Dialect::V2, agent)
+                    .with_events()
+                    .connect(&server);
                 other.load(&session);
             } else {
                 drop(sender);
             }
             let is_it = |update: &Value| update["error"]["data"]["reason"] == "settings_refused";
-            let event = other
-                .update(&session, 0, "the event", |update| update["type"] == "turn_failed" && is_it(update));
+            let event = other.wait_for_update(&session, 0, "the event", |update| {
+                update["type"] == "turn_failed" && is_it(update)
+            });
             assert!(
                 event["error"]["message"].as_str().unwrap().contains("'code'"),
                 "{agent}, {how}: {event}"
@@ -542,16 +548,16 @@ fn a_queued_prompt_that_nobody_waits_for_any_more_leaves_an_event_when_it_is_not
             let events =
                 other.updates(&session, 0).filter(|update| is_it(update) && update["type"] == "turn_failed");
             assert_eq!(events.count(), 1, "{agent}, {how}");
-            assert!(!server.truth(&session).iter().any(|line| line.contains("Never.")));
+            assert!(!server.stored_transcript(&session).iter().any(|line| line.contains("Never.")));
         }
     }
 }
 
 #[test]
 fn a_session_has_one_mode_for_everybody() {
-    let server = Server::with(FORGETFUL);
+    let server = start_server(FORGETFUL);
     for agent in ["mode-option", "resumes-v1", "resumes-v2"] {
-        let mut clients = Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent));
+        let mut clients = Dialect::ALL.map(|dialect| server.client(TransportKind::Unix, dialect, agent));
         let session = clients[0].new_session();
         clients.iter_mut().skip(1).for_each(|client| drop(client.load(&session)));
         for setter in 0..clients.len() {
@@ -560,11 +566,11 @@ fn a_session_has_one_mode_for_everybody() {
                 let answer = set_mode(&mut clients[setter], &session, mode);
                 assert!(mode_in(&answer).iter().all(|told| told == mode), "{answer}");
                 for (place, client) in clients.iter_mut().enumerate().filter(|(place, _)| *place != setter) {
-                    let update = client.update(&session, marks[place], "the mode", |update| {
+                    let update = client.wait_for_update(&session, marks[place], "the mode", |update| {
                         mode_in(update).iter().any(|told| told == mode)
                     });
                     if client.dialect == Dialect::V1 {
-                        client.update(&session, marks[place], "the mode by itself", |update| {
+                        client.wait_for_update(&session, marks[place], "the mode by itself", |update| {
                             update["sessionUpdate"] == "current_mode_update"
                                 && update["currentModeId"] == mode
                         });
@@ -572,7 +578,7 @@ fn a_session_has_one_mode_for_everybody() {
                     assert!(mode_in(&update).iter().all(|told| told == mode), "{update}");
                 }
                 for dialect in Dialect::ALL {
-                    let joined = server.client(Door::Unix, dialect, agent).load(&session);
+                    let joined = server.client(TransportKind::Unix, dialect, agent).load(&session);
                     let told = mode_in(&joined);
                     assert!(!told.is_empty() && told.iter().all(|told| told == mode), "{agent}: {joined}");
                 }
@@ -581,7 +587,7 @@ fn a_session_has_one_mode_for_everybody() {
         // The agent changes it by itself.
         clients[1].turn(&session, "mode code");
         for dialect in Dialect::ALL {
-            let joined = server.client(Door::Unix, dialect, agent).load(&session);
+            let joined = server.client(TransportKind::Unix, dialect, agent).load(&session);
             assert!(mode_in(&joined).iter().all(|told| told == "code"), "{agent}: {joined}");
         }
     }
@@ -589,8 +595,8 @@ fn a_session_has_one_mode_for_everybody() {
 
 #[test]
 fn another_model_is_told_to_everybody() {
-    let server = Server::with(FORGETFUL);
-    let mut clients = Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, "models"));
+    let server = start_server(FORGETFUL);
+    let mut clients = Dialect::ALL.map(|dialect| server.client(TransportKind::Unix, dialect, "models"));
     let session = clients[0].new_session();
     clients.iter_mut().skip(1).for_each(|client| drop(client.load(&session)));
     let model = |said: &Value| {
@@ -610,10 +616,12 @@ fn another_model_is_told_to_everybody() {
             assert_eq!(model(&answer), Some(json!(value)), "{answer}");
         }
         for (place, client) in clients.iter_mut().enumerate().filter(|(place, _)| *place != setter) {
-            client.update(&session, marks[place], "the model", |update| model(update) == Some(json!(value)));
+            client.wait_for_update(&session, marks[place], "the model", |update| {
+                model(update) == Some(json!(value))
+            });
         }
         for dialect in Dialect::ALL {
-            let joined = server.client(Door::Unix, dialect, "models").load(&session);
+            let joined = server.client(TransportKind::Unix, dialect, "models").load(&session);
             assert_eq!(model(&joined), Some(json!(value)), "{joined}");
             if dialect == Dialect::V1 {
                 assert_eq!(joined["models"]["currentModelId"], value, "{joined}");
@@ -626,29 +634,29 @@ fn another_model_is_told_to_everybody() {
 /// Agents whose forks, ids and ends of sessions are not as the documents say.
 const ODD: &str = r#"
 [agents.replays-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--offers", "fork", "--quirks", "fork-replays"]
+command = ["TEST_AGENT", "--version", "1", "--offers", "fork", "--quirks", "fork-replays"]
 [agents.replays-late-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--no-message-ids", "--offers", "fork", "--quirks", "fork-replays-late"]
+command = ["TEST_AGENT", "--version", "1", "--no-message-ids", "--offers", "fork", "--quirks", "fork-replays-late"]
 [agents.replays-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--offers", "fork", "--quirks", "fork-replays"]
+command = ["TEST_AGENT", "--version", "2", "--offers", "fork", "--quirks", "fork-replays"]
 [agents.replays-late-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--offers", "fork", "--quirks", "fork-replays-late"]
+command = ["TEST_AGENT", "--version", "2", "--offers", "fork", "--quirks", "fork-replays-late"]
 [agents.same-id-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--offers", "fork", "--quirks", "same-id"]
+command = ["TEST_AGENT", "--version", "1", "--offers", "fork", "--quirks", "same-id"]
 [agents.same-id-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--offers", "fork", "--quirks", "same-id"]
+command = ["TEST_AGENT", "--version", "2", "--offers", "fork", "--quirks", "same-id"]
 [agents.logged]
-command = ["sh", "-c", "tee -a HOME/log | exec PARLOR test-agent --version 1 --offers fork"]
+command = ["sh", "-c", "tee -a TEST_DIR/log | exec TEST_AGENT --version 1 --offers fork"]
 [agents.slow-close-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/a", "--offers", "load,close", "--quirks", "slow-close"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/a", "--offers", "load,close", "--quirks", "slow-close"]
 [agents.slow-close-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/b", "--quirks", "slow-close"]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/b", "--quirks", "slow-close"]
 [agents.fails-v1]
-command = ["PARLOR", "test-agent", "--version", "1", "--state", "HOME/c", "--offers", "resume,list", "--quirks", "restore-fails"]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/c", "--offers", "resume,list", "--quirks", "restore-fails"]
 [agents.fails-v2]
-command = ["PARLOR", "test-agent", "--version", "2", "--state", "HOME/d", "--quirks", "restore-fails"]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/d", "--quirks", "restore-fails"]
 [agents.no-close]
-command = ["sh", "-c", "tee -a HOME/loads | exec PARLOR test-agent --version 1 --offers load"]
+command = ["sh", "-c", "tee -a TEST_DIR/loads | exec TEST_AGENT --version 1 --offers load"]
 "#;
 
 fn fork(client: &mut Client, session: &str) -> Value {
@@ -658,31 +666,31 @@ fn fork(client: &mut Client, session: &str) -> Value {
 
 #[test]
 fn a_fork_that_its_agent_tells_again_has_every_message_once() {
-    let server = Server::with(ODD);
+    let server = start_server(ODD);
     for agent in ["replays-v1", "replays-late-v1", "replays-v2", "replays-late-v2"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             client.turn(&session, "think Hm.\nsay One.");
             client.turn(&session, "say Two.");
-            let truth = server.truth(&session);
+            let stored = server.stored_transcript(&session);
             let forked = fork(&mut client, &session);
             assert_eq!(forked["_meta"]["parlor/fork"], "native", "{forked}");
             let forked = forked["sessionId"].as_str().unwrap();
-            assert_eq!(server.truth(forked), truth, "{agent} {dialect}");
+            assert_eq!(server.stored_transcript(forked), stored, "{agent} {dialect}");
             assert_eq!(client.turn(forked, "say Three."), "end_turn");
-            let after = server.truth(forked);
-            assert_eq!(after[..truth.len()], truth, "{agent} {dialect}");
-            assert_eq!(after.len(), truth.len() + 2, "{agent} {dialect}: {after:#?}");
+            let after = server.stored_transcript(forked);
+            assert_eq!(after[..stored.len()], stored, "{agent} {dialect}");
+            assert_eq!(after.len(), stored.len() + 2, "{agent} {dialect}: {after:#?}");
         }
     }
 }
 
 #[test]
 fn an_agent_cannot_give_a_session_the_id_of_another_one() {
-    let server = Server::with(ODD);
+    let server = start_server(ODD);
     for agent in ["same-id-v1", "same-id-v2"] {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         client.turn(&session, "say One.");
         let forked = fork(&mut client, &session);
@@ -693,23 +701,23 @@ fn an_agent_cannot_give_a_session_the_id_of_another_one() {
         assert!(new.as_ref().unwrap_err()["message"].as_str().unwrap().contains("in use"), "{new:?}");
         // The session has its agent still.
         assert_eq!(client.turn(&session, "say Two."), "end_turn");
-        let truth = server.truth(&session);
-        assert!(truth.last().unwrap().ends_with(": Two."), "{truth:#?}");
+        let stored = server.stored_transcript(&session);
+        assert!(stored.last().unwrap().ends_with(": Two."), "{stored:#?}");
     }
 }
 
 #[test]
 fn the_metadata_of_a_fork_is_for_the_agent() {
-    let server = Server::with(ODD);
+    let server = start_server(ODD);
     for dialect in Dialect::ALL {
-        let mut client = server.client(Door::Unix, dialect, "logged");
+        let mut client = server.client(TransportKind::Unix, dialect, "logged");
         let session = client.new_session();
         client.turn(&session, "say One.");
         let meta =
             json!({ "vendor": { "n": 12_345_678_901_234_567_890_u64, "of": dialect.name() }, "parlor/x": 1 });
         let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [], "_meta": meta });
         client.call("session/fork", params).unwrap();
-        let log = fs::read_to_string(server.home().path().join("log")).unwrap();
+        let log = fs::read_to_string(server.dir().path().join("log")).unwrap();
         let request = log.lines().rfind(|line| line.contains("session/fork")).unwrap();
         let request: Value = serde_json::from_str(request).unwrap();
         assert_eq!(request["params"]["_meta"], json!({ "vendor": meta["vendor"] }), "{request}");
@@ -718,10 +726,10 @@ fn the_metadata_of_a_fork_is_for_the_agent() {
 
 #[test]
 fn a_session_is_not_restored_before_its_agent_has_closed_it() {
-    let server = Server::with(ODD);
+    let server = start_server(ODD);
     for agent in ["slow-close-v1", "slow-close-v2"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             client.turn(&session, "say One.");
             client.call("session/close", json!({ "sessionId": session })).unwrap();
@@ -734,48 +742,50 @@ fn a_session_is_not_restored_before_its_agent_has_closed_it() {
 
 #[test]
 fn an_agent_that_cannot_restore_a_session_for_now_does_not_begin_another_one() {
-    let server = Server::with(ODD);
+    let server = start_server(ODD);
     for agent in ["fails-v1", "fails-v2"] {
         for dialect in Dialect::ALL {
-            let mut client = server.client(Door::Unix, dialect, agent);
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
             let session = client.new_session();
             client.turn(&session, "say One.");
             let crash = client.prompt(&session, "crash");
-            let _ = client.answer(crash);
-            let truth = server.truth(&session);
+            let _ = client.response(crash);
+            let stored = server.stored_transcript(&session);
             let prompt = client.prompt(&session, "say Two.");
-            let error = client.answer(prompt).unwrap_err();
+            let error = client.response(prompt).unwrap_err();
             assert_eq!(error["message"], "the provider is overloaded", "{agent}");
-            assert_eq!(server.truth(&session), truth);
+            assert_eq!(server.stored_transcript(&session), stored);
         }
     }
 }
 
 #[test]
 fn a_session_that_its_agent_has_open_is_not_loaded_again() {
-    let server = Server::with(ODD);
-    let mut client = server.client(Door::Unix, Dialect::V2, "no-close");
+    let server = start_server(ODD);
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "no-close");
     let session = client.new_session();
     client.turn(&session, "say One.");
     client.call("session/close", json!({ "sessionId": session })).unwrap();
     client.load(&session);
     let said = whoami(&mut client, &session);
     assert!(said.contains("3 messages"), "{said}");
-    let log = fs::read_to_string(server.home().path().join("loads")).unwrap();
+    let log = fs::read_to_string(server.dir().path().join("loads")).unwrap();
     assert!(!log.contains("session/load"), "{log}");
 }
 
 #[test]
 fn an_agent_that_lost_a_session_leaves_an_event() {
-    let server = Server::with(FORGETFUL);
-    let mut client = Guest::new(Door::Unix, Dialect::V2, "begins-again").with_events().join(&server);
+    let server = start_server(FORGETFUL);
+    let mut client =
+        ClientBuilder::new(TransportKind::Unix, Dialect::V2, "begins-again").with_events().connect(&server);
     let session = client.new_session();
     client.turn(&session, "say One.");
     let crash = client.prompt(&session, "crash");
-    let _ = client.answer(crash);
+    let _ = client.response(crash);
     let mark = client.mark();
     assert_eq!(client.turn(&session, "say Two."), "end_turn");
-    let event = client.update(&session, mark, "the event", |update| update["type"] == "memory_rebuilt");
+    let event =
+        client.wait_for_update(&session, mark, "the event", |update| update["type"] == "memory_rebuilt");
     assert_eq!(event["reason"], "agent 'begins-again' cannot restore sessions", "{event}");
     // A fork that was given the conversation on purpose has none of its own.
     let forked = fork(&mut client, &session);
@@ -824,23 +834,23 @@ done
 fn a_mode_is_chosen_again_also_after_a_long_replay() {
     let config = |name: &str| {
         format!(
-            "[agents.{name}]\ncommand = [\"sh\", \"HOME/agent.sh\", \"{name}\"]\nstartup_timeout = 2\nversion = 1\n"
+            "[agents.{name}]\ncommand = [\"sh\", \"TEST_DIR/agent.sh\", \"{name}\"]\nstartup_timeout = 2\nversion = 1\n"
         )
     };
-    let mut server = Server::with(&(config("slow") + &config("hangs")));
-    fs::write(server.home().path().join("agent.sh"), SLOW).unwrap();
+    let mut server = start_server(&(config("slow") + &config("hangs")));
+    fs::write(server.dir().path().join("agent.sh"), SLOW).unwrap();
     for agent in ["slow", "hangs"] {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         set_mode(&mut client, &session, "code");
         assert!(whoami(&mut client, &session).contains("mode code"), "{agent}");
         server.restart();
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         client.load(&session);
         if agent == "hangs" {
             // An agent that does not answer has not refused the mode.
             let prompt = client.prompt(&session, "whoami");
-            let error = client.answer(prompt).unwrap_err();
+            let error = client.response(prompt).unwrap_err();
             let message = error["message"].as_str().unwrap();
             assert!(message.contains("did not answer session/set_mode within 2 s"), "{error}");
         }

@@ -1,16 +1,17 @@
 //! What agents say besides messages, or in ways that not every dialect has words for.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{Client, ClientBuilder, error_code};
+use parlor_testkit::server::{Server, TEST_AGENTS};
+use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Guest};
-use crate::doors::{DOORS, Door};
-use crate::server::{AGENTS, Server};
+use crate::start_server;
 
 /// One client of each dialect in one session, which the last of them began.
 fn three(server: &Server, agent: usize) -> ([Client; 3], String) {
-    let mut clients =
-        [0, 1, 2].map(|n| server.client(DOORS[(n + agent) % 3], Dialect::ALL[n], AGENTS[agent]));
+    let mut clients = [0, 1, 2]
+        .map(|n| server.client(TransportKind::ALL[(n + agent) % 3], Dialect::ALL[n], TEST_AGENTS[agent]));
     let session = clients[2].new_session();
     clients[0].load(&session);
     clients[1].load(&session);
@@ -18,27 +19,27 @@ fn three(server: &Server, agent: usize) -> ([Client; 3], String) {
 }
 
 fn each(script: &str, mut look: impl FnMut(&Server, &str, &mut [Client; 3], &str)) {
-    let server = Server::start();
-    for (agent, name) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
         let (mut clients, session) = three(&server, agent);
         let marks = [clients[0].mark(), clients[1].mark()];
         clients[2].turn(&session, script);
-        clients[0].idle(&session, marks[0]);
-        clients[1].idle(&session, marks[1]);
+        clients[0].wait_for_idle(&session, marks[0]);
+        clients[1].wait_for_idle(&session, marks[1]);
         look(&server, name, &mut clients, &session);
     }
 }
 
 #[test]
 fn an_accepted_prompt_is_answered_first_and_then_shown() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in [Dialect::V2, Dialect::Draft] {
-            let mut client = server.client(DOORS[n % 3], dialect, agent);
+            let mut client = server.client(TransportKind::ALL[n % 3], dialect, agent);
             let session = client.new_session();
             let prompt = client.prompt(&session, "say Hello.");
-            client.end_of(&session, prompt);
-            let place = |wanted: &dyn Fn(&Value) -> bool| client.heard.iter().position(wanted).unwrap();
+            client.end_of_turn(&session, prompt);
+            let place = |wanted: &dyn Fn(&Value) -> bool| client.received.iter().position(wanted).unwrap();
             let update = |kind: &'static str, value: Value| {
                 move |line: &Value| line["params"]["update"][kind] == value
             };
@@ -48,8 +49,8 @@ fn an_accepted_prompt_is_answered_first_and_then_shown() {
             let said = place(&update("sessionUpdate", json!("agent_message_chunk")));
             let idle = place(&update("state", json!("idle")));
             assert!(answer < message && message < running && running < said && said < idle);
-            let given = &client.heard[answer]["result"];
-            let shown = &client.heard[message]["params"]["update"]["messageId"];
+            let given = &client.received[answer]["result"];
+            let shown = &client.received[message]["params"]["update"]["messageId"];
             if dialect == Dialect::V2 {
                 assert_eq!(given["messageId"], *shown);
             } else {
@@ -62,7 +63,7 @@ fn an_accepted_prompt_is_answered_first_and_then_shown() {
 #[test]
 fn what_is_said_after_the_turn_reaches_everybody() {
     each("say Now.\nlater 20 Later.\nbackground 3", |server, agent, clients, session| {
-        clients[1].until("all of it", |client| {
+        clients[1].wait_for("all of it", |client| {
             let said = client.transcript(session);
             let said: String =
                 said.iter().filter(|line| line.starts_with("agent_message")).cloned().collect();
@@ -70,9 +71,9 @@ fn what_is_said_after_the_turn_reaches_everybody() {
         });
         // An agent that reports states says when it rests again.
         clients[1]
-            .until("it rests", |client| (client.view(session)["state"]["state"] == "idle").then_some(()));
-        let truth = server.truth(session);
-        clients.iter_mut().for_each(|client| client.comes_to(session, &truth));
+            .wait_for("it rests", |client| (client.view(session)["state"]["state"] == "idle").then_some(()));
+        let stored = server.stored_transcript(session);
+        clients.iter_mut().for_each(|client| client.wait_for_transcript(session, &stored));
         assert_eq!(clients[0].turn(session, "say More."), "end_turn", "{agent}");
     });
 }
@@ -88,7 +89,7 @@ fn titles_show_in_sessions_and_lists() {
         // Without the agent's title the one shows that was made of the first prompt.
         clients[0].turn(session, "title");
         for client in clients.iter_mut() {
-            client.until("the title is gone", |client| {
+            client.wait_for("the title is gone", |client| {
                 (client.view(session)["info"]["title"] == "title First").then_some(())
             });
         }
@@ -105,7 +106,7 @@ fn metadata_is_merged_by_the_rules_of_the_agent_for_everybody() {
             "v2" => json!({ "c": 2 }),
             _ => json!({ "b": 1, "n": { "x": 1 }, "c": 2 }),
         };
-        let mut late = Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent));
+        let mut late = Dialect::ALL.map(|dialect| server.client(TransportKind::Unix, dialect, agent));
         late.iter_mut().for_each(|client| drop(client.load(session)));
         for client in clients.iter().chain(&late) {
             let meta = &client.view(session)["info"]["_meta"];
@@ -117,7 +118,7 @@ fn metadata_is_merged_by_the_rules_of_the_agent_for_everybody() {
 #[test]
 fn plans_are_worked_off_before_all_eyes() {
     each("plan Look; Think; Act", |server, agent, clients, session| {
-        let mut late = Dialect::ALL.map(|dialect| server.client(Door::Unix, dialect, agent));
+        let mut late = Dialect::ALL.map(|dialect| server.client(TransportKind::Unix, dialect, agent));
         late.iter_mut().for_each(|client| drop(client.load(session)));
         for client in clients.iter().chain(&late) {
             let plans = client.view(session)["plans"].clone();
@@ -130,9 +131,9 @@ fn plans_are_worked_off_before_all_eyes() {
             return;
         }
         clients[1].turn(session, "unplan\nsay Gone.");
-        let truth = server.truth(session);
+        let stored = server.stored_transcript(session);
         for client in clients.iter_mut() {
-            client.comes_to(session, &truth);
+            client.wait_for_transcript(session, &stored);
             // v1 has no word for it; who comes anew is told of no plan.
             if client.dialect == Dialect::V1 {
                 client.load(session);
@@ -151,12 +152,12 @@ fn what_is_taken_back_is_said_again_to_those_who_have_no_word_for_it() {
             if !matches!(agent, "v2" | "draft") {
                 return;
             }
-            let truth = server.truth(session);
-            assert!(truth[1].ends_with(&format!(": {now}")), "{truth:#?}");
-            clients[1].comes_to(session, &truth);
-            clients[2].comes_to(session, &truth);
+            let stored = server.stored_transcript(session);
+            assert!(stored[1].ends_with(&format!(": {now}")), "{stored:#?}");
+            clients[1].wait_for_transcript(session, &stored);
+            clients[2].wait_for_transcript(session, &stored);
             // A v1 client has heard the password. It is told what stands for it now.
-            let original = truth[1].split('"').nth(1).unwrap();
+            let original = stored[1].split('"').nth(1).unwrap();
             let alias = |update: &&Value| update["_meta"]["parlor/replaces"] == original;
             let said: Vec<_> = clients[0].updates(session, 0).filter(alias).cloned().collect();
             assert_eq!(said.len(), 1, "{said:?}");
@@ -164,7 +165,7 @@ fn what_is_taken_back_is_said_again_to_those_who_have_no_word_for_it() {
             assert!(said[0]["messageId"] != original, "{said:?}");
             assert_eq!(said[0]["content"]["text"], now);
             // When it is told all from the beginning, there is only what is left. In v1 an empty message is none.
-            let left: Vec<_> = truth.into_iter().filter(|line| !line.ends_with(": ")).collect();
+            let left: Vec<_> = stored.into_iter().filter(|line| !line.ends_with(": ")).collect();
             clients[0].load(session);
             assert_eq!(clients[0].transcript(session), left);
         });
@@ -173,10 +174,11 @@ fn what_is_taken_back_is_said_again_to_those_who_have_no_word_for_it() {
 
 #[test]
 fn modes_and_options_that_anybody_sets_reach_everybody() {
-    let server = Server::start();
-    for (agent, name) in AGENTS.into_iter().enumerate() {
+    let server = start_server("");
+    for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
         let (mut clients, session) = three(&server, agent);
-        let mut late = [Dialect::V2, Dialect::V1].map(|dialect| server.client(Door::Unix, dialect, name));
+        let mut late =
+            [Dialect::V2, Dialect::V1].map(|dialect| server.client(TransportKind::Unix, dialect, name));
         for setter in 0..3 {
             for (option, value, back) in [("mode", "code", "ask"), ("model", "large", "small")] {
                 for value in [value, back] {
@@ -184,7 +186,9 @@ fn modes_and_options_that_anybody_sets_reach_everybody() {
                     set(&mut clients[setter], &session, option, value);
                     for (n, client) in clients.iter_mut().enumerate() {
                         if n != setter {
-                            client.update(&session, marks[n], option, |update| shows(update, option, value));
+                            client.wait_for_update(&session, marks[n], option, |update| {
+                                shows(update, option, value)
+                            });
                         }
                     }
                     // One that comes again is told how it is now.
@@ -200,12 +204,12 @@ fn modes_and_options_that_anybody_sets_reach_everybody() {
         let marks = [0, 1, 2].map(|n| clients[n].mark());
         clients[0].turn(&session, "mode code");
         for (client, mark) in clients.iter_mut().zip(marks) {
-            client.update(&session, mark, "the mode", |update| shows(update, "mode", "code"));
+            client.wait_for_update(&session, mark, "the mode", |update| shows(update, "mode", "code"));
         }
         let refused =
             if clients[1].dialect == Dialect::V1 { "session/set_mode" } else { "session/set_config_option" };
         let params = json!({ "sessionId": session, "configId": "mode", "value": "fly", "modeId": "fly" });
-        assert_eq!(crate::client::code(&clients[1].call(refused, params)), -32602);
+        assert_eq!(error_code(&clients[1].call(refused, params)), -32602);
     }
 }
 
@@ -233,26 +237,27 @@ fn shows(said: &Value, option: &str, value: &str) -> bool {
 #[test]
 fn a_prompt_that_the_agent_says_again_is_one_message() {
     each("echo-user\nsay Heard.", |server, agent, clients, session| {
-        let truth = server.truth(session);
-        let mine = truth.iter().filter(|line| line.starts_with("user_message")).count();
-        assert_eq!(mine, 1, "{agent}: {truth:#?}");
-        clients.iter_mut().for_each(|client| client.comes_to(session, &truth));
+        let stored = server.stored_transcript(session);
+        let mine = stored.iter().filter(|line| line.starts_with("user_message")).count();
+        assert_eq!(mine, 1, "{agent}: {stored:#?}");
+        clients.iter_mut().for_each(|client| client.wait_for_transcript(session, &stored));
     });
 }
 
 #[test]
 fn long_sessions_come_in_lines_that_are_not_too_long() {
-    let server = Server::start();
-    for (n, agent) in AGENTS.into_iter().enumerate() {
-        let mut speaker = server.client(Door::Unix, Dialect::V2, agent);
+    let server = start_server("");
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
+        let mut speaker = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = speaker.new_session();
         speaker.turn(&session, "stream 20 60000\nsay Short.");
-        let truth = server.truth(&session);
+        let stored = server.stored_transcript(&session);
         for dialect in Dialect::ALL {
-            let mut client = Guest::new(DOORS[n % 3], dialect, agent).counting().join(&server);
+            let mut client =
+                ClientBuilder::new(TransportKind::ALL[n % 3], dialect, agent).with_seq().connect(&server);
             client.load(&session);
-            assert_eq!(client.transcript(&session), truth);
-            let longest = client.heard.iter().map(|line| line.to_string().len()).max().unwrap();
+            assert_eq!(client.transcript(&session), stored);
+            let longest = client.received.iter().map(|line| line.to_string().len()).max().unwrap();
             assert!((60_000..(1 << 20) + 1000).contains(&longest), "{longest}");
         }
     }

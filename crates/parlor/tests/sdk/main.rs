@@ -10,11 +10,29 @@
 mod agent;
 mod person;
 mod seen;
-mod server;
+
+use parlor_testkit::programs;
+use parlor_testkit::server::{Server, TestDir};
 
 use agent::{V1, V2};
 use person::{Door, Person, Version};
-use server::Server;
+
+/// The program that is tested.
+const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
+
+/// A server with the test agent and the SDK's agents, in both versions.
+fn start_server() -> Server {
+    let this = std::env::current_exe().unwrap();
+    let mut dir = TestDir::new(PARLOR);
+    for version in ["1", "2"] {
+        let command = format!("{} --version {version}", programs::test_agent());
+        dir = dir.agent(&format!("test-v{version}"), &command);
+    }
+    for name in [V1, V2] {
+        dir = dir.agent(name, &agent::command(&this, name));
+    }
+    dir.serve()
+}
 
 /// The agents that each client talks to.
 const AGENTS: [&str; 4] = ["test-v1", "test-v2", V1, V2];
@@ -25,7 +43,7 @@ const WAIT: &str = "say Waiting.\nsleep 600000";
 /// What an SDK client of one version does with every agent, by one door; a client of the other version, by the other
 /// door, looks on.
 async fn story(version: Version, door: Door) {
-    let server = Server::start();
+    let server = start_server();
     for agent in AGENTS {
         one_story(&server, agent, version, door).await;
     }

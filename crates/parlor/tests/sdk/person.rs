@@ -7,10 +7,11 @@ use std::io;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use agent_client_protocol::{Error, Lines};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use parlor_testkit::server::Server;
+use parlor_testkit::wait::{TIMEOUT, within_timeout};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,10 +20,6 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::seen::Seen;
-use crate::server::{PARLOR, Server};
-
-/// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -117,7 +114,7 @@ impl Person {
 
     /// Waits until what was shown is as wanted.
     pub(crate) async fn until(&mut self, holds: impl Fn(&Seen) -> bool) {
-        let waited = tokio::time::timeout(PATIENCE, self.seen.wait_for(|seen| holds(seen))).await;
+        let waited = tokio::time::timeout(TIMEOUT, self.seen.wait_for(|seen| holds(seen))).await;
         let came = matches!(waited, Ok(Ok(_)));
         drop(waited);
         assert!(came, "this is not what was waited for: {:#?}", self.seen());
@@ -179,22 +176,17 @@ impl Person {
     /// Ends the connection. The SDK must not have found fault with anything that it was sent.
     pub(crate) async fn leave(self) {
         drop(self.commands);
-        tokio::time::timeout(PATIENCE, self.connection).await.expect("it ends").unwrap().unwrap();
+        within_timeout(self.connection).await.unwrap().unwrap();
     }
 }
 
 async fn answer(answer: oneshot::Receiver<Result<String, Error>>) -> String {
-    let answer = tokio::time::timeout(PATIENCE, answer).await.expect("an answer comes");
-    answer.expect("the connection goes on").unwrap()
+    within_timeout(answer).await.expect("the connection goes on").unwrap()
 }
 
 /// Speaks through `parlor acp`, as an editor does.
 fn stdio(server: &Server, agent: &str) -> (Wire, Child) {
-    let mut child = Command::new(PARLOR)
-        .args(["acp", "--agent", agent, "--data"])
-        .arg(server.data())
-        .env_remove("PARLOR_CONFIG")
-        .env("XDG_CONFIG_HOME", server.data())
+    let mut child = Command::from(server.dir().command(&["acp", "--agent", agent]))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -215,7 +207,7 @@ fn stdio(server: &Server, agent: &str) -> (Wire, Child) {
 }
 
 async fn websocket(server: &Server, agent: &str) -> Wire {
-    let mut request = format!("{}?agent={agent}", server.url).into_client_request().unwrap();
+    let mut request = format!("{}?agent={agent}", server.url()).into_client_request().unwrap();
     let bearer = format!("Bearer {}", server.token()).parse().unwrap();
     request.headers_mut().insert("Authorization", bearer);
     let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();

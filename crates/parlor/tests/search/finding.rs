@@ -1,23 +1,25 @@
 //! What is found, by whom, and what is shown of it.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{ClientBuilder, error_code};
+use parlor_testkit::server::TEST_AGENTS;
+use parlor_testkit::transport::TransportKind;
 use serde_json::json;
 
-use crate::client::{Guest, code};
-use crate::doors::{DOORS, Door};
+use crate::Search;
 use crate::matches;
-use crate::server::{AGENTS, Server};
+use crate::start_server;
 
 #[test]
 fn what_was_said_is_found_at_once_by_everybody() {
-    let server = Server::start();
+    let server = start_server("");
     let mut others: Vec<_> =
-        Dialect::ALL.into_iter().map(|dialect| server.client(Door::Unix, dialect, "v2")).collect();
-    others.push(Guest::new(Door::Web, Dialect::V2, "v2").observing().join(&server));
-    for (n, agent) in AGENTS.into_iter().enumerate() {
-        for (dialect, door) in Dialect::ALL.into_iter().zip(DOORS) {
+        Dialect::ALL.into_iter().map(|dialect| server.client(TransportKind::Unix, dialect, "v2")).collect();
+    others.push(ClientBuilder::new(TransportKind::WebSocket, Dialect::V2, "v2").observer().connect(&server));
+    for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
+        for (dialect, transport) in Dialect::ALL.into_iter().zip(TransportKind::ALL) {
             let word = format!("needle{n}{}", dialect.name());
-            let mut client = server.client(door, dialect, agent);
+            let mut client = server.client(transport, dialect, agent);
             let session = client.new_session();
             let script = format!("think Of {word}s\ntool Thread the {word}\nsay The Café {word} is thin.");
             assert_eq!(client.turn(&session, &script), "end_turn");
@@ -34,7 +36,12 @@ fn what_was_said_is_found_at_once_by_everybody() {
             }
             let hits = others[0].hits(&format!("{word} -thread -think"));
             let id = hits[0]["messageId"].as_str().unwrap();
-            assert!(server.truth(&session).iter().any(|line| line.contains(id) && line.contains("thin.")));
+            assert!(
+                server
+                    .stored_transcript(&session)
+                    .iter()
+                    .any(|line| line.contains(id) && line.contains("thin."))
+            );
             assert!(hits[0]["at"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
         }
     }
@@ -42,13 +49,13 @@ fn what_was_said_is_found_at_once_by_everybody() {
 
 #[test]
 fn what_tools_were_given_what_they_changed_and_what_they_wrote_is_found() {
-    let server = Server::start();
-    for agent in AGENTS {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+    let server = start_server("");
+    for agent in TEST_AGENTS {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         let script = "tool Thread it\nterminal printf haystack; printf needlework\nsay Done.";
         assert_eq!(client.turn(&session, script), "end_turn");
-        let tools = |client: &mut crate::client::Client, query: &str| {
+        let tools = |client: &mut parlor_testkit::client::Client, query: &str| {
             let mut found = client.places(query);
             found.retain(|(found, role)| *found == session && role == "tool");
             found.len()
@@ -64,12 +71,12 @@ fn what_tools_were_given_what_they_changed_and_what_they_wrote_is_found() {
 
 #[test]
 fn what_is_finished_is_found_before_the_turn_is() {
-    let server = Server::start();
-    for agent in AGENTS {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+    let server = start_server("");
+    for agent in TEST_AGENTS {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         let prompt = client.prompt(&session, "say A finished thing.\ntool Look around\nask\nsay The rest.");
-        let question = client.question("session/request_permission");
+        let question = client.peer_request("session/request_permission");
         let places = client.places("finished");
         assert_eq!(
             places,
@@ -77,7 +84,7 @@ fn what_is_finished_is_found_before_the_turn_is() {
             "{agent}"
         );
         client.choose(&question, "allow-once");
-        assert_eq!(client.end_of(&session, prompt), "end_turn");
+        assert_eq!(client.end_of_turn(&session, prompt), "end_turn");
         assert!(client.places("rest").contains(&(session.clone(), "agent".to_owned())));
         client.call("session/delete", json!({ "sessionId": session })).unwrap();
         assert_eq!(client.places("finished"), []);
@@ -86,9 +93,9 @@ fn what_is_finished_is_found_before_the_turn_is() {
 
 #[test]
 fn sessions_are_found_by_their_titles() {
-    let server = Server::start();
-    for agent in AGENTS {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+    let server = start_server("");
+    for agent in TEST_AGENTS {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         client.turn(&session, "title Repairing the zeppelin");
         let hits = client.hits("zeppelin role:title");
@@ -107,14 +114,14 @@ fn sessions_are_found_by_their_titles() {
 
 #[test]
 fn filters_keep_what_they_say() {
-    let server = Server::start();
-    let there = server.home().path().to_str().unwrap().to_owned();
-    let mut one = server.client(Door::Unix, Dialect::V2, "v2");
-    let mut two = server.client(Door::Unix, Dialect::V1, "v1");
+    let server = start_server("");
+    let there = server.dir().path().to_str().unwrap().to_owned();
+    let mut one = server.client(TransportKind::Unix, Dialect::V2, "v2");
+    let mut two = server.client(TransportKind::Unix, Dialect::V1, "v1");
     let (here, away) = (one.new_session(), two.new_session_in(&there));
     one.turn(&here, "say marked");
     two.turn(&away, "say marked");
-    let sessions = |client: &mut crate::client::Client, params: serde_json::Value| {
+    let sessions = |client: &mut parlor_testkit::client::Client, params: serde_json::Value| {
         let mut found: Vec<_> = client
             .hits_with(params)
             .iter()
@@ -148,7 +155,7 @@ fn filters_keep_what_they_say() {
         json!({ "query": "x since:tomorrow" }),
         json!({}),
     ] {
-        assert_eq!(code(&one.call("_parlor/search", bad.clone())), -32602, "{bad}");
+        assert_eq!(error_code(&one.call("_parlor/search", bad.clone())), -32602, "{bad}");
     }
     let error = one.call("_parlor/search", json!({ "query": "colour:blue" })).unwrap_err();
     assert!(error["data"]["hint"].as_str().unwrap().contains("since"), "{error}");
@@ -156,8 +163,8 @@ fn filters_keep_what_they_say() {
 
 #[test]
 fn pages_follow_each_other() {
-    let server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     let session = client.new_session();
     for n in 0..7 {
         client.turn(&session, &format!("say paged {}", "and so on ".repeat(n)));

@@ -3,28 +3,31 @@
 use std::path::Path;
 
 use parlor_dialect::Dialect;
+use parlor_testkit::scenario::Scenario;
+use parlor_testkit::server::TEST_AGENTS;
+use parlor_testkit::transport::TransportKind;
+use parlor_testkit::wait::wait_until;
 use serde_json::json;
 
-use crate::doors::Door;
-use crate::place::{Place, until};
-use crate::server::{AGENTS, Server};
+use crate::Search;
+use crate::{PARLOR, start_server};
 
 #[test]
 fn what_was_taken_back_is_not_found() {
-    let mut server = Server::start();
+    let mut server = start_server("");
     let mut sessions = Vec::new();
     for agent in ["v2", "draft"] {
         for script in ["redact", "redact clear"] {
-            let mut client = server.client(Door::Unix, Dialect::V2, agent);
+            let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
             let session = client.new_session();
             client.turn(&session, script);
             sessions.push((session, script));
         }
     }
     for _ in 0..2 {
-        let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
         for (session, script) in &sessions {
-            let found = |client: &mut crate::client::Client, query: &str| {
+            let found = |client: &mut parlor_testkit::client::Client, query: &str| {
                 client.hits_with(json!({ "query": query, "sessionId": session, "role": "agent" })).len()
             };
             assert_eq!(found(&mut client, "swordfish"), 0, "{script}");
@@ -36,18 +39,18 @@ fn what_was_taken_back_is_not_found() {
 
 #[test]
 fn what_was_said_before_a_crash_is_found_after_it() {
-    let mut server = Server::start();
+    let mut server = start_server("");
     let mut sessions = Vec::new();
-    for agent in AGENTS {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+    for agent in TEST_AGENTS {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         client.turn(&session, "say Before all.");
         client.prompt(&session, "say The last words.\nhang");
-        client.hears(&session, "Hanging.");
+        client.wait_for_message(&session, "Hanging.");
         sessions.push(session);
     }
     server.crash();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     for session in sessions {
         // The turn that was interrupted is ended before anybody is let in.
         for query in ["last words", "before all", "hanging"] {
@@ -74,20 +77,20 @@ fn downgrade(database: &Path) {
 
 #[test]
 fn sessions_of_an_earlier_version_are_found_after_an_upgrade() {
-    let mut place = Place::served();
-    let first = place.begin("title The old title\nsay An ancient saying.\ntool Dig it up");
-    let second = place.begin("big 3000000\nsay Another ancient saying.");
-    place.stop();
-    downgrade(&place.data().join("parlor.db"));
+    let mut scenario = Scenario::new(PARLOR).with_server();
+    let first = scenario.new_session("title The old title\nsay An ancient saying.\ntool Dig it up");
+    let second = scenario.new_session("big 3000000\nsay Another ancient saying.");
+    scenario.stop();
+    downgrade(&scenario.data().join("parlor.db"));
 
     for command in [&["ls"][..], &["search", "ancient"]] {
-        let said = place.run(command).ended(1);
-        assert!(said.err.contains("earlier version") && said.err.contains("parlor serve"), "{said:#?}");
+        let said = scenario.run(command).exit_code(1);
+        assert!(said.stderr.contains("earlier version") && said.stderr.contains("parlor serve"), "{said:#?}");
     }
 
-    place.serve(&[]);
-    let found = |place: &Place, query: &str| {
-        let hits = place.run(&["search", "--json", query]).done().json();
+    scenario.serve(&[]);
+    let found = |scenario: &Scenario, query: &str| {
+        let hits = scenario.run(&["search", "--json", query]).success().json();
         let mut ids: Vec<_> = hits
             .as_array()
             .unwrap()
@@ -97,12 +100,14 @@ fn sessions_of_an_earlier_version_are_found_after_an_upgrade() {
         ids.sort_unstable();
         ids
     };
-    until(|| place.run(&["search", "--json", "ancient role:agent"]).done().err.is_empty());
+    wait_until("all sessions are indexed", || {
+        scenario.run(&["search", "--json", "ancient role:agent"]).success().stderr.is_empty()
+    });
     let mut both = [first.clone(), second];
     both.sort_unstable();
-    assert_eq!(found(&place, "ancient role:agent"), both);
-    assert_eq!(found(&place, "old title role:title"), std::slice::from_ref(&first));
-    assert_eq!(found(&place, "dig role:tool"), [first]);
-    place.stop();
-    assert_eq!(found(&place, "ancient role:agent").len(), 2, "also without a server");
+    assert_eq!(found(&scenario, "ancient role:agent"), both);
+    assert_eq!(found(&scenario, "old title role:title"), std::slice::from_ref(&first));
+    assert_eq!(found(&scenario, "dig role:tool"), [first]);
+    scenario.stop();
+    assert_eq!(found(&scenario, "ancient role:agent").len(), 2, "also without a server");
 }

@@ -1,18 +1,19 @@
 //! Queries that nobody would ask, and texts that nobody would write.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::Client;
+use parlor_testkit::transport::TransportKind;
 use serde_json::json;
 
-use crate::client::Client;
-use crate::doors::{DOORS, Door};
+use crate::Search;
 use crate::matches;
-use crate::server::Server;
+use crate::start_server;
 
 #[test]
 fn any_query_is_answered() {
-    let server = Server::start();
-    for (dialect, door) in Dialect::ALL.into_iter().zip(DOORS) {
-        let mut client = server.client(door, dialect, "v2");
+    let server = start_server("");
+    for (dialect, transport) in Dialect::ALL.into_iter().zip(TransportKind::ALL) {
+        let mut client = server.client(transport, dialect, "v2");
         let session = client.new_session();
         client.turn(&session, "say A needle.");
         let many: String = (0..10_000).map(|n| format!("w{n} ")).collect();
@@ -42,21 +43,21 @@ fn any_query_is_answered() {
         // Half surrogate pairs and what else only JSON can write.
         for query in [r"\ud83d", r"\ude00\ud83d needle \u0000"] {
             let id = client.send_raw("_parlor/search", &format!(r#"{{"query":"{query}"}}"#));
-            client.answer(id).unwrap();
+            client.response(id).unwrap();
         }
     }
 }
 
 #[test]
 fn broken_text_is_found_and_shown() {
-    let server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V1, "v2");
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V1, "v2");
     let session = client.new_session();
     let prompt = r#"say a \ud83d needle\u0000 in \ude00 東京タワー and \ud83d\ude00"#;
     let content = format!(r#"[{{"type":"text","text":"{prompt}"}}]"#);
     let params = format!(r#"{{"sessionId":"{session}","prompt":{content}}}"#);
     let asked = client.send_raw("session/prompt", &params);
-    client.answer(asked).unwrap();
+    client.response(asked).unwrap();
     let found = |client: &mut Client, query: &str| -> Vec<String> {
         client.hits_with(json!({ "query": query, "role": "user" })).iter().flat_map(matches).collect()
     };
@@ -68,8 +69,8 @@ fn broken_text_is_found_and_shown() {
 
 #[test]
 fn a_long_message_is_shown_around_the_match() {
-    let server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v2");
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     let session = client.new_session();
     let long = "some words ".repeat(2000);
     client.turn(&session, &format!("say {long}with a needle and {long}"));

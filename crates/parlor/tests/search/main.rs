@@ -1,38 +1,30 @@
 //! Searching what was said: by clients of all dialects, and by the command.
 
-#[path = "../live/client.rs"]
-#[allow(dead_code, reason = "others do more with it")]
-mod client;
 mod commands;
-#[path = "../live/doors.rs"]
-#[allow(dead_code, reason = "others do more with it")]
-mod doors;
 mod finding;
-#[path = "../live/known.rs"]
-#[allow(dead_code, reason = "others do more with it")]
-mod known;
 mod lasting;
 mod limits;
-#[path = "../commands/place.rs"]
-#[allow(dead_code, reason = "others do more with it")]
-mod place;
-#[path = "../live/server.rs"]
-#[allow(dead_code, reason = "others do more with it")]
-mod server;
 
+use parlor_testkit::client::Client;
+use parlor_testkit::server::{Server, TestDir};
 use serde_json::{Value, json};
 
-use self::client::Client;
+/// The program that is tested.
+const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
-impl Client {
+/// A server with the test agents and these lines in its configuration.
+fn start_server(config: &str) -> Server {
+    TestDir::new(PARLOR).with_test_agents(config).serve()
+}
+
+/// What the tests here ask a server for.
+trait Search {
+    /// What a query with these params finds.
+    fn hits_with(&mut self, params: Value) -> Vec<Value>;
+
     /// What a query finds.
     fn hits(&mut self, query: &str) -> Vec<Value> {
         self.hits_with(json!({ "query": query }))
-    }
-
-    fn hits_with(&mut self, params: Value) -> Vec<Value> {
-        let answer = self.call("_parlor/search", params).unwrap();
-        answer["hits"].as_array().unwrap().clone()
     }
 
     /// Where a query finds something: sessions and roles, in their order.
@@ -42,6 +34,13 @@ impl Client {
             self.hits(query).iter().map(|hit| (text(&hit["sessionId"]), text(&hit["role"]))).collect();
         places.sort_unstable();
         places
+    }
+}
+
+impl Search for Client {
+    fn hits_with(&mut self, params: Value) -> Vec<Value> {
+        let response = self.call("_parlor/search", params).unwrap();
+        response["hits"].as_array().unwrap().clone()
     }
 }
 

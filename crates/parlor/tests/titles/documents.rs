@@ -2,21 +2,23 @@
 //! dialects say it, clients of all dialects hear it, and lists show it.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::Client;
+use parlor_testkit::wait::TIMEOUT;
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::Titles;
 use crate::{each, joiner};
 
 /// What everybody must know of a session after a turn: those who were there, those who come, and lists.
 fn all_know(
-    server: &crate::server::Server,
+    server: &parlor_testkit::server::Server,
     agent: &str,
     clients: &mut [Client; 3],
     session: &str,
     is_so: impl Fn(&Value) -> bool,
 ) {
     for client in clients.iter_mut() {
-        client.until("everybody knows", |client| is_so(&client.info(session)).then_some(()));
+        client.wait_for("everybody knows", |client| is_so(&client.info(session)).then_some(()));
         let listed = client.listed(session);
         assert!(is_so(&listed), "{agent}: {listed}");
     }
@@ -47,17 +49,17 @@ fn the_agent_generates_a_title_with_metadata_after_the_first_prompt_and_updates_
 
 #[test]
 fn metadata_persists_and_is_reflected_in_subsequent_lists() {
-    let mut server = crate::Server::start();
+    let mut server = crate::start_server("");
     let mut sessions = Vec::new();
-    for agent in crate::AGENTS {
-        let mut client = server.client(crate::Door::Unix, Dialect::V2, agent);
+    for agent in crate::TEST_AGENTS {
+        let mut client = server.client(crate::TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         client.turn(&session, r#"meta {"priority":"high"}"#);
         sessions.push((agent, session));
     }
     server.restart();
     for (agent, session) in sessions {
-        let mut client = server.client(crate::Door::Unix, Dialect::V1, agent);
+        let mut client = server.client(crate::TransportKind::Unix, Dialect::V1, agent);
         let listed = client.listed(&session);
         assert_eq!(listed["_meta"]["priority"], "high", "{listed}");
     }
@@ -117,7 +119,7 @@ fn activity_moves_the_time_in_lists() {
         let mut last = first.clone();
         let begun = std::time::Instant::now();
         while last == first {
-            assert!(begun.elapsed() < crate::server::PATIENCE, "{agent}");
+            assert!(begun.elapsed() < TIMEOUT, "{agent}");
             clients[1].turn(session, "say Something.");
             last = clients[2].listed(session)["updatedAt"].as_str().unwrap().to_owned();
         }

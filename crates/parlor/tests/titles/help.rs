@@ -4,7 +4,7 @@ use std::process::Command;
 
 use expect_test::expect;
 
-use crate::server::PARLOR;
+use crate::PARLOR;
 
 fn help(command: &str) -> String {
     let said = Command::new(PARLOR).args([command, "-h"]).output().unwrap();

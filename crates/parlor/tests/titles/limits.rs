@@ -3,19 +3,20 @@
 use parlor_dialect::Dialect;
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::Titles;
+use crate::start_server;
 use crate::{each, joiner, three};
 
 #[test]
 fn metadata_that_is_too_large_is_refused_as_a_whole_and_the_rest_goes_on() {
-    let server = Server::start();
+    let server = start_server("");
     // Agents that hold prompts themselves have them repeated in notes, which would be as large.
     for agent in ["v1", "anonymous"] {
         let (mut clients, session) = three(&server, agent);
         let big = format!("meta {{\"kept\":2,\"big\":\"{}\"}}", "x".repeat(65 << 10));
         clients[0].turn(&session, &format!("title Before\nmeta {{\"kept\":1}}\n{big}\ntitle After"));
         for client in &mut clients {
-            client.comes_to_title(&session, "After", &Value::Null);
+            client.wait_for_title(&session, "After", &Value::Null);
             assert_eq!(client.info(&session)["_meta"]["kept"], 1, "{agent}");
             assert_eq!(client.info(&session)["_meta"].get("big"), None, "{agent}");
         }
@@ -32,7 +33,7 @@ fn a_burst_is_told_as_few_updates_and_its_end_comes_before_the_end_of_the_turn()
         let begun = std::time::Instant::now();
         clients[0].turn(session, &script.join("\n"));
         for (client, mark) in clients.iter_mut().zip(marks) {
-            client.idle(session, mark);
+            client.wait_for_idle(session, mark);
             let updates: Vec<_> = client.updates(session, mark).cloned().collect();
             let told: Vec<_> = updates.iter().filter_map(|update| update["_meta"]["n"].as_i64()).collect();
             // 20 at once and 20 a second; the last ones before the turn ends.
@@ -53,7 +54,7 @@ fn a_burst_that_stops_in_the_middle_of_a_turn_is_told_to_its_end() {
         let script: Vec<_> = (0..100).map(|n| format!("meta {{\"n\":{n}}}")).collect();
         let prompt = clients[0].prompt(session, &format!("{}\nsleep 30000", script.join("\n")));
         for client in clients.iter_mut() {
-            client.until("the last of the burst", |client| {
+            client.wait_for("the last of the burst", |client| {
                 (client.info(session)["_meta"]["n"] == 99).then_some(())
             });
         }
@@ -64,6 +65,6 @@ fn a_burst_that_stops_in_the_middle_of_a_turn_is_told_to_its_end() {
             "{agent}"
         );
         clients[0].cancel(session);
-        clients[0].end_of(session, prompt);
+        clients[0].end_of_turn(session, prompt);
     });
 }

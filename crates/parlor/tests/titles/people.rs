@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Instant;
 
 use parlor_dialect::Dialect;
+use parlor_testkit::client::{ClientBuilder, error_code};
+use parlor_testkit::server::TEST_AGENTS;
+use parlor_testkit::transport::TransportKind;
+use parlor_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::client::{Guest, code};
-use crate::doors::Door;
-use crate::server::{AGENTS, PARLOR, PATIENCE, Server};
+use crate::Titles;
+use crate::{PARLOR, start_server};
 use crate::{each, joiner};
 
 #[test]
@@ -17,7 +19,7 @@ fn a_made_title_is_told_live_and_replaced_by_the_agents() {
     each(|server, agent, clients, session| {
         clients[0].turn(session, "say Hello,   world\nsay More");
         for client in clients.iter_mut() {
-            client.comes_to_title(session, "say Hello, world", &json!("made"));
+            client.wait_for_title(session, "say Hello, world", &json!("made"));
             let listed = client.listed(session);
             assert_eq!(listed["title"], "say Hello, world", "{agent}");
             assert_eq!(listed["_meta"]["parlor/title"], "made", "{agent}: {listed}");
@@ -31,7 +33,7 @@ fn a_made_title_is_told_live_and_replaced_by_the_agents() {
         }
         clients[1].turn(session, "title The agent's");
         for client in clients.iter_mut() {
-            client.comes_to_title(session, "The agent's", &Value::Null);
+            client.wait_for_title(session, "The agent's", &Value::Null);
             assert_eq!(client.listed(session)["_meta"].get("parlor/title"), None, "{agent}");
         }
         for dialect in Dialect::ALL {
@@ -55,14 +57,15 @@ fn a_persons_title_stays_until_a_person_clears_it() {
             let answer = clients[n].call("session/set_title", set).unwrap();
             assert_eq!(answer["title"], mine.as_str());
             for client in clients.iter_mut() {
-                client.comes_to_title(session, &mine, &json!("person"));
+                client.wait_for_title(session, &mine, &json!("person"));
                 assert_eq!(client.listed(session)["title"], mine.as_str());
             }
         }
         let marks = [0, 1, 2].map(|n| clients[n].mark());
         clients[1].turn(session, "title Hidden\ntitle Later\nmeta {\"k\":1}");
         for (client, mark) in clients.iter_mut().zip(marks) {
-            client.until("metadata comes", |client| (client.info(session)["_meta"]["k"] == 1).then_some(()));
+            client
+                .wait_for("metadata comes", |client| (client.info(session)["_meta"]["k"] == 1).then_some(()));
             assert_eq!(client.info(session)["title"], "Mine 2", "{agent}");
             let told = client.updates(session, mark).filter(|update| update.get("title").is_some());
             assert_eq!(told.count(), 0, "a title that does not count is told nobody");
@@ -72,17 +75,17 @@ fn a_persons_title_stays_until_a_person_clears_it() {
             clients[0].call("_parlor/title", json!({ "sessionId": session, "title": null })).unwrap();
         assert_eq!(cleared["title"], "Later", "{agent}");
         for client in clients.iter_mut() {
-            client.comes_to_title(session, "Later", &Value::Null);
+            client.wait_for_title(session, "Later", &Value::Null);
         }
     });
 }
 
 #[test]
 fn titles_survive_a_restart() {
-    let mut server = Server::start();
+    let mut server = start_server("");
     let mut sessions = Vec::new();
-    for agent in AGENTS {
-        let mut client = server.client(Door::Unix, Dialect::V2, agent);
+    for agent in TEST_AGENTS {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let session = client.new_session();
         client.turn(&session, "title The agent's");
         client.call("session/set_title", json!({ "sessionId": session, "title": "Mine" })).unwrap();
@@ -90,29 +93,29 @@ fn titles_survive_a_restart() {
     }
     server.crash();
     for (agent, session) in sessions {
-        let mut client = server.client(Door::Unix, Dialect::V1, agent);
+        let mut client = server.client(TransportKind::Unix, Dialect::V1, agent);
         assert_eq!(client.listed(&session)["title"], "Mine");
         client.load(&session);
-        client.comes_to_title(&session, "Mine", &json!("person"));
+        client.wait_for_title(&session, "Mine", &json!("person"));
         client.turn(&session, "title Newer");
         assert_eq!(client.listed(&session)["title"], "Mine");
         client.call("_parlor/title", json!({ "sessionId": session })).unwrap();
-        client.comes_to_title(&session, "Newer", &Value::Null);
+        client.wait_for_title(&session, "Newer", &Value::Null);
         client.turn(&session, "title");
-        client.comes_to_title(&session, "title The agent's", &json!("made"));
+        client.wait_for_title(&session, "title The agent's", &json!("made"));
     }
 }
 
 #[test]
 fn a_title_is_set_without_taking_part_and_bad_ones_are_refused() {
-    let server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v1");
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v1");
     let session = client.new_session();
     for dialect in Dialect::ALL {
-        let mut other = server.client(Door::Web, dialect, "v1");
+        let mut other = server.client(TransportKind::WebSocket, dialect, "v1");
         let mine = format!("Mine {dialect}");
         other.call("session/set_title", json!({ "sessionId": session, "title": mine })).unwrap();
-        client.comes_to_title(&session, &mine, &json!("person"));
+        client.wait_for_title(&session, &mine, &json!("person"));
         for (title, session, wrong) in [
             (json!(" \n"), session.as_str(), -32602),
             (json!(null), &session, -32602),
@@ -120,14 +123,15 @@ fn a_title_is_set_without_taking_part_and_bad_ones_are_refused() {
             (json!("x"), "nothing", -32002),
         ] {
             let set = other.call("session/set_title", json!({ "sessionId": session, "title": title }));
-            assert_eq!(code(&set), wrong, "{title}");
+            assert_eq!(error_code(&set), wrong, "{title}");
         }
         let long = "ü".repeat(600);
         let set = other.call("session/set_title", json!({ "sessionId": session, "title": long })).unwrap();
         assert_eq!(set["title"], "ü".repeat(500));
-        assert!(other.folds.is_empty(), "who only sets a title hears nothing else");
+        assert!(other.fold(&session).is_none(), "a client that only sets a title gets no updates");
     }
-    let mut watcher = Guest::new(Door::Web, Dialect::V2, "v1").observing().join(&server);
+    let mut watcher =
+        ClientBuilder::new(TransportKind::WebSocket, Dialect::V2, "v1").observer().connect(&server);
     for method in ["session/set_title", "_parlor/title", "session/archive", "_parlor/archive"] {
         let set = watcher.call(method, json!({ "sessionId": session, "title": "No", "archived": true }));
         assert_eq!(set.unwrap_err()["data"]["reason"], "observer");
@@ -136,10 +140,10 @@ fn a_title_is_set_without_taking_part_and_bad_ones_are_refused() {
 
 #[test]
 fn what_the_server_offers_is_said_at_the_beginning() {
-    let server = Server::start();
+    let server = start_server("");
     for dialect in Dialect::ALL {
-        let client = server.client(Door::Unix, dialect, "v2");
-        let said = &client.heard[0]["result"];
+        let client = server.client(TransportKind::Unix, dialect, "v2");
+        let said = &client.received[0]["result"];
         let offers = match dialect {
             Dialect::V1 => &said["agentCapabilities"]["sessionCapabilities"],
             Dialect::V2 | Dialect::Draft => &said["capabilities"]["session"],
@@ -150,24 +154,22 @@ fn what_the_server_offers_is_said_at_the_beginning() {
 
 #[test]
 fn an_agent_that_wants_to_know_is_told_and_its_echo_is_not_its_own_title() {
-    let server = Server::with(
-        "[agents.told]\ncommand = [\"PARLOR\", \"test-agent\", \"--state\", \"HOME/state\", \"--offers\", \"load,resume,list,title\"]\n",
+    let server = start_server(
+        "[agents.told]\ncommand = [\"TEST_AGENT\", \"--state\", \"TEST_DIR/state\", \"--offers\", \"load,resume,list,title\"]\n",
     );
-    let state = server.home().path().join("state");
+    let state = server.dir().path().join("state");
     for dialect in Dialect::ALL {
-        let mut client = server.client(Door::Unix, dialect, "told");
+        let mut client = server.client(TransportKind::Unix, dialect, "told");
         let session = client.new_session();
         client.turn(&session, "title The agent's");
         let mine = format!("Mine {dialect}");
         client.call("session/set_title", json!({ "sessionId": session, "title": mine })).unwrap();
         let kept = format!("\"title\":\"{mine}\"");
-        let begun = Instant::now();
-        while !fs::read_dir(&state)
-            .unwrap()
-            .any(|file| fs::read_to_string(file.unwrap().path()).is_ok_and(|text| text.contains(&kept)))
-        {
-            assert!(begun.elapsed() < PATIENCE, "the agent does not hear of {mine}");
-        }
+        let has_it =
+            |file: fs::DirEntry| fs::read_to_string(file.path()).is_ok_and(|text| text.contains(&kept));
+        wait_until(&format!("the agent has the title {mine}"), || {
+            fs::read_dir(&state).unwrap().any(|file| has_it(file.unwrap()))
+        });
         // All that the agent said before the end of a turn is heard by then.
         client.turn(&session, "say Go on.");
         let cleared = client.call("_parlor/title", json!({ "sessionId": session })).unwrap();
@@ -177,8 +179,8 @@ fn an_agent_that_wants_to_know_is_told_and_its_echo_is_not_its_own_title() {
 
 #[test]
 fn the_command_sets_and_clears() {
-    let server = Server::start();
-    let mut client = server.client(Door::Unix, Dialect::V2, "v1");
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v1");
     let session = client.new_session();
     client.turn(&session, "title The agent's");
     let run = |args: &[&str]| {
@@ -186,18 +188,18 @@ fn the_command_sets_and_clears() {
         command
             .arg(args[0])
             .arg("--data")
-            .arg(server.home().data())
+            .arg(server.dir().data())
             .arg("--config")
-            .arg(server.home().config());
+            .arg(server.dir().config());
         let said = command.args(&args[1..]).output().unwrap();
         assert!(said.status.success(), "{said:?}");
         String::from_utf8(said.stdout).unwrap()
     };
     assert_eq!(run(&["title", &session, "Mine \u{1b}[2J"]), "Mine \u{fffd}[2J\n");
-    client.comes_to_title(&session, "Mine \u{1b}[2J", &json!("person"));
+    client.wait_for_title(&session, "Mine \u{1b}[2J", &json!("person"));
     assert!(run(&["ls"]).contains("Mine \u{fffd}[2J"));
     assert_eq!(run(&["title", &session, ""]), "The agent's\n");
-    client.comes_to_title(&session, "The agent's", &Value::Null);
+    client.wait_for_title(&session, "The agent's", &Value::Null);
     run(&["title", "latest", "Mine"]);
     let cleared: Value = serde_json::from_str(&run(&["title", "--json", &session, "--clear"])).unwrap();
     assert_eq!(cleared, json!({ "sessionId": session, "title": "The agent's" }));

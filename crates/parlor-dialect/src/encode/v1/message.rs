@@ -12,6 +12,9 @@ use crate::{LossKind, shape};
 /// The metadata key that says which message a restated one stands for.
 const REPLACES: &str = "parlor/replaces";
 
+/// The block that stands for no content.
+const EMPTY: &str = r#"{"type":"text","text":""}"#;
+
 /// What a v1 peer has heard of one message.
 #[derive(Debug, Clone)]
 pub(super) struct HeardMessage {
@@ -153,7 +156,7 @@ impl Heard {
             }
             Patch::Clear => {
                 cx.losses.add_for(LossKind::MessageCleared, id);
-                vec![r#"{"type":"text","text":""}"#.to_owned()]
+                vec![EMPTY.to_owned()]
             }
             Patch::Value(content) => {
                 if heard.content {
@@ -162,7 +165,8 @@ impl Heard {
                 content.iter().map(|item| item.json.to_owned()).collect()
             }
         };
-        if heard.content {
+        let is_replaced = heard.content;
+        if is_replaced {
             heard.alias = Some((cx.fresh)());
             heard.said = Some(Fingerprint::default());
             heard.echo = None;
@@ -187,6 +191,12 @@ impl Heard {
             let said = (!said.is_empty()).then(|| said.to_json());
             let id = heard.alias.as_ref().unwrap_or(id).as_json();
             chunks.push(chunk(message_kinds(role).1, "messageId", id, known.as_str(), said.as_ref()));
+        }
+        if is_replaced && chunks.is_empty() {
+            // What it said before does not stand any more, although nothing of what it says now can be said.
+            let id = heard.alias.as_ref().unwrap_or(id).as_json();
+            let said = extra.to_json();
+            chunks.push(chunk(message_kinds(role).1, "messageId", id, EMPTY, Some(&said)));
         }
         chunks
     }

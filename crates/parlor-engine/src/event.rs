@@ -1,0 +1,336 @@
+//! What happens to a session.
+
+use core::time::Duration;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parlor_dialect::Dialect;
+use parlor_dialect::settings::Settings;
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::MessageId;
+use parlor_session::session::{Answer, ClientId, PromptId, QuestionId, Scope};
+use parlor_wire::{RequestId, RpcError};
+
+use crate::opening::RefusedSettings;
+use crate::{AgentCall, AgentEpoch, AgentLink, ClientInfo, Frame, Timer};
+
+/// Something that happens to a session.
+#[derive(Debug)]
+pub enum Event {
+    /// A client calls the session.
+    Client {
+        /// The client.
+        client: Arc<ClientInfo>,
+        /// Whether its connection is open still; a client that disconnected is not attached again.
+        is_connected: bool,
+        /// The call.
+        call: ClientCall,
+    },
+    /// A client has read what it was sent.
+    Drained(ClientId),
+    /// A client disconnected.
+    Disconnected(ClientId),
+    /// A client cancels one of its own requests (`$/cancel_request`).
+    CancelRequest {
+        /// The client.
+        client: ClientId,
+        /// The client's id for the request.
+        id: RequestId,
+    },
+    /// A client cancels the turn (`session/cancel`).
+    CancelTurn {
+        /// The client.
+        by: ClientId,
+        /// What else it cancels.
+        scope: Scope,
+    },
+    /// A client answered a peer request.
+    Answered {
+        /// The request.
+        question: QuestionId,
+        /// The client.
+        by: ClientId,
+        /// Its answer.
+        answer: Answer,
+    },
+    /// A frame for those of these clients that are attached; [`Output::relayed`](crate::Output) says which these were.
+    Relay {
+        /// Names this event in the output.
+        id: u64,
+        /// The frame.
+        frame: Frame,
+        /// The clients.
+        clients: Vec<ClientId>,
+    },
+    /// A message of an agent, in one of its incarnations. One of an older incarnation changes nothing.
+    Agent(AgentEpoch, AgentEvent),
+    /// A new session has its agent. An adopted session has updates that the agent replayed.
+    Begun {
+        /// The agent's session.
+        agent: Box<OpenedAgent>,
+        /// Updates of an adopted session, one a line.
+        replay: Option<Vec<String>>,
+    },
+    /// The agent's session is restored, or cannot be.
+    AgentReady(Result<Box<OpenedAgent>, RpcError>),
+    /// A timer of the session ran out.
+    Timer(Timer),
+    /// Something happened to a terminal that the server runs for the agent.
+    Terminal(TerminalEvent),
+    /// Time has passed.
+    Tick {
+        /// How long a session that nobody uses stays in memory if its agent can restore it.
+        idle: Duration,
+        /// How long it stays if the agent cannot.
+        idle_unrestorable: Duration,
+    },
+    /// The server stops.
+    Stop,
+}
+
+impl Event {
+    /// Whether it is a call of this client.
+    pub(crate) fn is_of(&self, id: ClientId) -> bool {
+        matches!(self, Self::Client { client, .. } if client.id == id)
+    }
+}
+
+/// A call of a client to a session.
+#[derive(Debug)]
+pub enum ClientCall {
+    /// `session/load`, `session/resume` and the end of `session/new`: the client attaches, and the response follows what it
+    /// missed.
+    Attach {
+        /// The request.
+        id: RequestId,
+        /// Where the replay begins.
+        from: ReplayFrom,
+        /// The directory that the client says the session works in.
+        cwd: Option<String>,
+    },
+    /// The client attaches without a replay and without a response.
+    Follow,
+    /// `session/close`
+    Close {
+        /// The request.
+        id: RequestId,
+    },
+    /// `session/prompt`
+    Prompt {
+        /// The request.
+        id: RequestId,
+        /// Its params.
+        params: Object,
+    },
+    /// A prompt whose outcome is seen in the session and not in a response. Another request may be answered before it.
+    Say {
+        /// The content of the prompt.
+        content: Json,
+        /// The request that is answered first, and its result.
+        answer: Option<(RequestId, Object)>,
+    },
+    /// `_parlor/withdraw`
+    WithdrawPrompt {
+        /// The request.
+        id: RequestId,
+        /// The queued prompt.
+        prompt: PromptId,
+    },
+    /// `session/set_title`
+    SetTitle {
+        /// The request.
+        id: RequestId,
+        /// The title; none takes away the one that a person gave.
+        title: Option<JsonStr>,
+    },
+    /// `session/status`
+    Status {
+        /// The request.
+        id: RequestId,
+    },
+    /// `session/archive` and `session/unarchive`
+    Archive {
+        /// The request.
+        id: RequestId,
+        /// Whether the session is archived from now on.
+        archived: bool,
+    },
+    /// `session/delete`
+    Delete {
+        /// The request.
+        id: RequestId,
+    },
+    /// `session/fork`, `_parlor/edit` and `_parlor/regenerate`
+    Fork(Box<ForkRequest>),
+    /// A request or a notification for the agent.
+    Forward {
+        /// The request; none for a notification.
+        id: Option<RequestId>,
+        /// The method.
+        method: String,
+        /// The params.
+        params: Object,
+    },
+}
+
+impl ClientCall {
+    /// The request that this is, if it wants a response.
+    pub fn request(&self) -> Option<&RequestId> {
+        match self {
+            Self::Fork(request) => Some(&request.id),
+            Self::Say { answer: Some((id, _)), .. }
+            | Self::Attach { id, .. }
+            | Self::Close { id }
+            | Self::Prompt { id, .. }
+            | Self::WithdrawPrompt { id, .. }
+            | Self::SetTitle { id, .. }
+            | Self::Status { id }
+            | Self::Archive { id, .. }
+            | Self::Delete { id }
+            | Self::Forward { id: Some(id), .. } => Some(id),
+            Self::Follow | Self::Say { answer: None, .. } | Self::Forward { id: None, .. } => None,
+        }
+    }
+
+    /// Whether it closes or deletes the session: a session that does not exist is closed and deleted already.
+    pub fn is_satisfied_without_session(&self) -> bool {
+        matches!(self, Self::Close { .. } | Self::Delete { .. })
+    }
+}
+
+/// A request for a fork.
+#[derive(Debug)]
+pub struct ForkRequest {
+    /// The request.
+    pub id: RequestId,
+    /// Its params.
+    pub params: Object,
+    /// What the client wants of the fork.
+    pub kind: ForkKind,
+    /// What is known of the agent's capabilities while no agent process is there.
+    pub known_agent: Option<KnownAgent>,
+}
+
+/// What an agent said in `initialize` when it last ran.
+#[derive(Debug, Clone)]
+pub struct KnownAgent {
+    /// The dialect that it spoke.
+    pub dialect: Dialect,
+    /// Its response to `initialize`.
+    pub initialize: Object,
+}
+
+/// What a client wants of a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForkKind {
+    /// The fork itself.
+    Fork,
+    /// Another prompt in place of an earlier one.
+    Edit,
+    /// The same prompt again.
+    Regenerate,
+}
+
+/// Where the replay for a client begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplayFrom {
+    /// Everything, of a session that has just begun: the response comes first.
+    New,
+    /// Nothing, of a session that has just begun as a fork; with keys for the metadata of the response.
+    Forked(Vec<(&'static str, Json)>),
+    /// Everything.
+    Start,
+    /// Nothing.
+    Now,
+    /// What came after a change.
+    After(u64),
+    /// A message and what came after it.
+    Message(MessageId),
+}
+
+/// A message of an agent to a session, or the outcome of something that the server did for the agent.
+#[derive(Debug)]
+pub enum AgentEvent {
+    /// Updates of this session, one a line.
+    Updates(String),
+    /// A request.
+    Request {
+        /// The agent's id for it.
+        id: RequestId,
+        /// The method.
+        method: String,
+        /// The params.
+        params: Object,
+    },
+    /// The agent may have a file that it asked for, and a client may serve it.
+    FileAllowed {
+        /// The agent's id for the request.
+        id: RequestId,
+        /// The method.
+        method: String,
+        /// The params.
+        params: Object,
+    },
+    /// The agent cancels one of its requests.
+    CancelRequest(RequestId),
+    /// A notification other than an update, as its line.
+    Notification(String),
+    /// The agent's response to a call of the session, or the error of a call that could not be sent.
+    Response(AgentCall, Result<Json, Json>),
+    /// The agent process ended.
+    Gone(RpcError),
+}
+
+/// An agent session that was created, restored or adopted for a session.
+#[derive(Debug)]
+pub struct OpenedAgent {
+    /// The agent and its session.
+    pub link: AgentLink,
+    /// Whether the agent knows nothing of the conversation.
+    pub without_history: bool,
+    /// Why the agent does not have the session any more that it had.
+    pub lost: Option<String>,
+    /// The agent's response, without its settings.
+    pub result: Object,
+    /// The mode, the model and the options in force, as far as they are known.
+    pub settings: Settings,
+    /// The settings that the agent did not accept again.
+    pub refused: Option<RefusedSettings>,
+    /// What the agent sent of the session before the session received it.
+    pub early: Vec<AgentEvent>,
+}
+
+/// Something that happens to a terminal that the server runs for an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TerminalEvent {
+    /// A command was started.
+    Created {
+        /// The terminal.
+        id: Arc<str>,
+        /// The command as one would type it.
+        command: String,
+        /// The directory in which it runs.
+        cwd: PathBuf,
+    },
+    /// It wrote something.
+    Output {
+        /// The terminal.
+        id: Arc<str>,
+        /// The bytes as they came.
+        bytes: Vec<u8>,
+    },
+    /// It ended, and there will be no more output.
+    Exited {
+        /// The terminal.
+        id: Arc<str>,
+        /// Its exit code, unless a signal ended it.
+        code: Option<u32>,
+        /// The signal that ended it.
+        signal: Option<String>,
+    },
+    /// The agent released it.
+    Released {
+        /// The terminal.
+        id: Arc<str>,
+    },
+}

@@ -1,0 +1,457 @@
+//! Clients that attach, fall behind, catch up and detach.
+
+use std::sync::Arc;
+
+use parlor_dialect::live::{self, Telling};
+use parlor_dialect::{Dialect, Losses};
+use parlor_json::Object;
+use parlor_session::session::{Client as Part, ClientId, Input};
+use parlor_session::{EntryId, MessageId, Reading, Role, Slot, Target, Update, Upsert};
+use parlor_wire::{RequestId, RpcError, code};
+
+use super::broadcast::BufferOffsets;
+use super::requests::cancelled_state;
+use super::subscriber::{AttachRequest, Subscriber, SubscriberState};
+use super::{Pending, SessionMachine};
+use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom, json};
+
+/// An update that changes nothing.
+const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
+
+/// A request that is answered when a turn that was cancelled has ended.
+#[derive(Debug)]
+pub(super) struct DeferredResponse {
+    pub(super) client: ClientId,
+    pub(super) id: RequestId,
+    /// Whether the client is detached after it.
+    closes: bool,
+}
+
+/// Responses and calls that wait for the end of a cancelled turn.
+#[derive(Debug, Default)]
+pub(super) struct Closing {
+    /// Requests that are answered then.
+    pub(super) responses: Vec<DeferredResponse>,
+    /// Calls of clients that close the session and are not detached yet.
+    pub(super) deferred: Vec<Event>,
+    /// Whether the agent is released then.
+    pub(super) releases: bool,
+}
+
+impl SessionMachine {
+    pub(super) fn attach(
+        &mut self,
+        client: Arc<ClientInfo>,
+        id: RequestId,
+        from: &ReplayFrom,
+        cwd: Option<String>,
+    ) {
+        let transcript = self.session.transcript();
+        let seq = transcript.seq();
+        let since = match from {
+            ReplayFrom::New | ReplayFrom::Start => 0,
+            ReplayFrom::Now | ReplayFrom::Forked(_) => seq,
+            ReplayFrom::After(after) => *after,
+            ReplayFrom::Message(message) => {
+                let message = self.resolve_alias(message.clone());
+                let roles = [Role::User, Role::Agent, Role::Thought];
+                let found = roles
+                    .into_iter()
+                    .find_map(|role| transcript.get(&EntryId::Message(role, message.clone())));
+                let Some(entry) = found else {
+                    let mut data = Object::default();
+                    data.set("messageId", message.as_json());
+                    data.set("reason", json::string("unknown"));
+                    let error =
+                        RpcError::new(code::INVALID_PARAMS, "there is no such message in the session");
+                    self.send_unattached(client.id, Frame::error(&id, &error.with_data(data.to_json())));
+                    return;
+                };
+                entry.created() - 1
+            }
+        };
+        if since > seq {
+            let error =
+                RpcError::new(code::INVALID_PARAMS, format!("the session has {seq} changes, not {since}"));
+            self.send_unattached(client.id, Frame::error(&id, &error));
+            return;
+        }
+        if let Some(cwd) = cwd.filter(|_| client.is_driver) {
+            self.set_cwd(cwd);
+        }
+        let answer = AttachRequest {
+            id,
+            is_new: matches!(from, ReplayFrom::New | ReplayFrom::Forked(_)),
+            is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
+            is_resumed: matches!(from, ReplayFrom::After(_)),
+            notes: if let ReplayFrom::Forked(notes) = from { notes.clone() } else { Vec::new() },
+        };
+        if *from == ReplayFrom::Now
+            && let Some(subscriber) = self.subscribers.get_mut(&client.id)
+        {
+            if let Some(answer) = subscriber.reattach(answer) {
+                self.answer_live(client.id, &answer);
+            }
+            return;
+        }
+        // A client that is already attached gets a new subscription; unsent responses and open requests carry over.
+        let mut before = self.subscribers.remove(&client.id);
+        let mut answers = before.as_mut().map(Subscriber::take_open_requests).unwrap_or_default();
+        answers.push(answer);
+        let owed = before.map(|mut subscriber| subscriber.take_unsent(0));
+        let upto = if *from == ReplayFrom::New { 0 } else { seq };
+        // Options and modes stand in the answer.
+        let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
+        let mut subscriber = Subscriber::new(client, reading, answers, self.config.limits);
+        for (frame, _) in owed.into_iter().flatten() {
+            subscriber.send(frame, 0, seq);
+        }
+        self.subscribers.insert(subscriber.client.id, subscriber);
+    }
+
+    /// Answers an attach request of a live client, after everything that it was sent so far.
+    fn answer_live(&mut self, client: ClientId, request: &AttachRequest) {
+        let transcript = self.session.transcript();
+        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
+        let frames = answer_frames(
+            &self.id,
+            request,
+            &subscriber.client,
+            &mut subscriber.encoder,
+            transcript.seq(),
+            telling,
+            &self.open_result,
+            &mut self.losses,
+            &mut self.ids,
+        );
+        frames.into_iter().for_each(|frame| self.send(client, frame));
+        self.pending.push_back(Pending::CaughtUp { client, is_resumed: false });
+    }
+
+    /// Attaches a client without a replay, unless it is attached.
+    pub(super) fn follow(&mut self, client: &Arc<ClientInfo>, is_connected: bool) {
+        if !is_connected {
+            return;
+        }
+        if !self.subscribers.contains_key(&client.id) {
+            let seq = self.session.transcript().seq();
+            let subscriber =
+                Subscriber::new(Arc::clone(client), Reading::new(seq, seq), Vec::new(), self.config.limits);
+            self.subscribers.insert(client.id, subscriber);
+        }
+        self.subscribe(client.id);
+    }
+
+    /// A client was sent its replay and the response. One that resumed may know prompts that are not queued any more.
+    pub(super) fn on_caught_up(&mut self, client: ClientId, is_resumed: bool) {
+        self.subscribe(client);
+        if self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver) {
+            self.held_wanted.push((client, is_resumed));
+        }
+    }
+
+    fn subscribe(&mut self, client: ClientId) {
+        // A client that closed the session before it caught up does not become a subscriber again.
+        if self.session.takes_part(client) || self.is_closing(client) {
+            return;
+        }
+        let Some(subscriber) = self.subscribers.get(&client) else { return };
+        let part = Part {
+            name: subscriber.client.decider().name,
+            drives: subscriber.client.is_driver,
+            waits: subscriber.client.dialect == Dialect::V1,
+            elicits: subscriber.client.elicits(None),
+        };
+        let drives = part.drives;
+        self.command(AgentCommand::AddClient(client));
+        self.step(Input::Joined(client, part));
+        if drives {
+            self.held_wanted.push((client, false));
+        }
+    }
+
+    pub(super) fn on_disconnected(&mut self, client: ClientId) {
+        self.remove_subscriber(client);
+    }
+
+    fn remove_subscriber(&mut self, client: ClientId) {
+        self.closing.deferred.retain(|event| !event.is_of(client));
+        if self.subscribers.remove(&client).is_some() {
+            self.answer_without_client(client);
+            self.step(Input::Left(client));
+            self.prompts.retain(|_, (by, _)| *by != client);
+        }
+    }
+
+    /// A client closes the session. It is sent the end of the turn, then the response; the turn goes on for the others.
+    pub(super) fn on_close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
+        self.answer_without_client(client.id);
+        self.step(Input::Closed(client.id));
+        if self.session.is_deserted() {
+            self.closing.releases = true;
+            return self.respond_after_turn(client, id, true);
+        }
+        if self.session.is_running() {
+            self.send_cancelled(client.id);
+        }
+        let ended = self.buffers.offsets();
+        self.respond_deferred(DeferredResponse { client: client.id, id, closes: true }, &ended);
+    }
+
+    /// Sends one client the end of a turn that goes on for the others.
+    fn send_cancelled(&mut self, client: ClientId) {
+        let transcript = self.session.transcript();
+        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
+        let idle = Update::State(cancelled_state());
+        let ids = &mut self.ids;
+        let updates = subscriber.encoder.tell(&idle, telling, &mut || ids.new_id(), &mut self.losses);
+        let lines: String = updates.iter().map(|update| live::update_line(&self.id, update, None)).collect();
+        self.send(client, Frame::updates(lines));
+    }
+
+    /// Answers a request when the turn that it cancels has ended.
+    pub(super) fn respond_after_turn(&mut self, client: &Arc<ClientInfo>, id: RequestId, closes: bool) {
+        self.closing.responses.push(DeferredResponse { client: client.id, id, closes });
+        let ended = self.buffers.offsets();
+        self.respond_at_turn_end(&ended);
+    }
+
+    /// Sends the responses that wait for the end of a cancelled turn, if it has ended.
+    pub(super) fn respond_at_turn_end(&mut self, ended: &BufferOffsets) {
+        if self.closing.responses.is_empty() || self.session.is_cancelling() {
+            return;
+        }
+        for response in std::mem::take(&mut self.closing.responses) {
+            // A client that catches up would see the next turn run, and not the end of this one.
+            let is_behind =
+                self.subscribers.get(&response.client).is_some_and(|subscriber| !subscriber.is_live());
+            if response.closes && is_behind && self.session.is_running() {
+                self.send_cancelled(response.client);
+            }
+            self.respond_deferred(response, ended);
+        }
+    }
+
+    fn respond_deferred(&mut self, response: DeferredResponse, ended: &BufferOffsets) {
+        let DeferredResponse { client, id, closes } = response;
+        let line = Frame::response(&id, &Object::default());
+        if !self.subscribers.contains_key(&client) {
+            self.unattached_responses.push((client, line));
+            self.resume_deferred(client);
+        } else if closes {
+            self.withdraw_prompts(client);
+            self.send_last(client, line, Some(ended));
+        } else {
+            self.send_at(client, line, Some(ended));
+        }
+    }
+
+    /// Whether a client closes the session and is not detached yet.
+    pub(super) fn is_closing(&self, client: ClientId) -> bool {
+        self.closing.responses.iter().any(|response| response.closes && response.client == client)
+            || self.subscribers.get(&client).is_some_and(|subscriber| subscriber.closes_after().is_some())
+    }
+
+    /// Detaches the clients that closed the session and were sent the response.
+    pub(super) fn detach_closed(&mut self) {
+        let gone = |subscriber: &Subscriber| subscriber.is_live() && subscriber.closes_after().is_some();
+        let gone: Vec<_> =
+            self.subscribers.iter().filter(|(_, subscriber)| gone(subscriber)).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|client| self.detach(client));
+    }
+
+    /// Detaches a client that closed the session. Its calls since then are handled next.
+    fn detach(&mut self, client: ClientId) {
+        self.subscribers.remove(&client);
+        self.answer_without_client(client);
+        self.prompts.retain(|_, (by, _)| *by != client);
+        self.resume_deferred(client);
+    }
+
+    /// A client is told that the session is closed: its calls since then are handled next.
+    fn resume_deferred(&mut self, client: ClientId) {
+        let deferred = self.closing.deferred.extract_if(.., |event| event.is_of(client));
+        self.pending.extend(deferred.map(Pending::Event));
+    }
+
+    /// Before anything is sent: a subscriber that does not keep up catches up at its own pace.
+    pub(super) fn update_lag(&mut self, has_room: &dyn Fn(ClientId) -> bool) {
+        let seq = self.session.transcript().seq();
+        for subscriber in self.subscribers.values_mut() {
+            subscriber.credit =
+                if has_room(subscriber.client.id) { self.config.limits.catch_up_bytes } else { 0 };
+            if subscriber.is_live() && subscriber.credit == 0 {
+                subscriber.state = SubscriberState::CatchingUp {
+                    reading: Reading::new(seq, seq),
+                    answers: Vec::new(),
+                    waiting: false,
+                };
+            }
+        }
+    }
+
+    pub(super) fn on_drained(&mut self, client: ClientId) {
+        if let Some(Subscriber { state: SubscriberState::CatchingUp { waiting, .. }, .. }) =
+            self.subscribers.get_mut(&client)
+        {
+            *waiting = false;
+        }
+    }
+
+    /// Sends the subscribers that catch up as much as their queues have room for.
+    pub(super) fn replay_all(&mut self) {
+        let behind: Vec<_> = self
+            .subscribers
+            .iter()
+            .filter(|(_, subscriber)| !subscriber.is_live())
+            .map(|(id, _)| *id)
+            .collect();
+        behind.into_iter().for_each(|client| self.replay_to(client));
+    }
+
+    fn replay_to(&mut self, id: ClientId) {
+        while let Some((alias, update)) = self.replay_until_alias(id) {
+            self.add_alias(alias, &update);
+        }
+    }
+
+    /// Sends a client as much as there is room for, up to the first update that has a new alias. Returns the alias and
+    /// the update that it is for.
+    fn replay_until_alias(&mut self, id: ClientId) -> Option<(MessageId, Update)> {
+        let transcript = self.session.transcript();
+        let from = self.decoder.dialect();
+        let subscriber = self.subscribers.get_mut(&id)?;
+        if subscriber.overflows() {
+            self.output.sends.push(Delivery::new(id, Outgoing::Disconnect));
+            return None;
+        }
+        let wants_seq = subscriber.client.wants_seq;
+        let leaves_after = subscriber.closes_after();
+        loop {
+            let Subscriber { client, encoder, state, credit, .. } = &mut *subscriber;
+            let SubscriberState::CatchingUp { reading, answers, waiting } = state else { return None };
+            if *credit == 0 {
+                if !*waiting {
+                    *waiting = true;
+                    self.output.sends.push(Delivery::new(id, Outgoing::AwaitDrain));
+                }
+                return None;
+            }
+            let telling = Telling { from, transcript, meta_before: None };
+            if let Some(update) = reading.next(transcript, self.config.limits.line_bytes) {
+                let mut lines = String::new();
+                let mut alias = None;
+                let ids = &mut self.ids;
+                let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
+                for said in encoder.tell(&update, telling, &mut mint, &mut self.losses) {
+                    lines.push_str(&live::update_line(&self.id, &said, None));
+                }
+                *credit = credit.saturating_sub(lines.len());
+                self.output.sends.push(Delivery::new(id, Frame::updates(lines)));
+                if let Some(alias) = alias {
+                    return Some((alias, update));
+                }
+                continue;
+            }
+            let told = reading.upto();
+            let is_stored = told <= self.stored;
+            let mut in_answer: &[Slot] = &[];
+            let requests = std::mem::take(answers);
+            for request in &requests {
+                if request.is_new {
+                    in_answer = &[Slot::Options, Slot::Mode, Slot::Model];
+                }
+                let telling = Telling { from, transcript, meta_before: None };
+                let frames = answer_frames(
+                    &self.id,
+                    request,
+                    client,
+                    encoder,
+                    told,
+                    telling,
+                    &self.open_result,
+                    &mut self.losses,
+                    &mut self.ids,
+                );
+                self.output.sends.extend(
+                    frames.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }),
+                );
+            }
+            if !requests.is_empty() {
+                let is_resumed = requests.iter().any(|request| request.is_resumed);
+                self.pending.push_back(Pending::CaughtUp { client: id, is_resumed });
+            }
+            let upto = leaves_after.unwrap_or(transcript.seq());
+            if leaves_after.is_some_and(|last| told >= last) {
+                let last = subscriber.take_remaining();
+                self.output
+                    .sends
+                    .extend(last.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
+                self.detach(id);
+                return None;
+            }
+            if told == upto {
+                subscriber.state = SubscriberState::Live;
+            } else {
+                *reading = Reading::new(told, upto).without(in_answer);
+            }
+            let due = subscriber.take_due(told);
+            let has_updates = due.iter().any(Outgoing::is_update);
+            self.output
+                .sends
+                .extend(due.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
+            if wants_seq && (requests.is_empty() || has_updates) {
+                // Only now it has all up to this change, and what was said to it alone has no number.
+                let line = live::update_line(&self.id, NOTHING_NEW, Some(told));
+                self.output.sends.push(Delivery::new(id, Frame::updates(line)));
+            }
+        }
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "they are what the answer is made of")]
+/// The response to a client that was sent its replay. A client without a replay is sent the commands of the agent
+/// before it.
+fn answer_frames(
+    session: &parlor_session::SessionId,
+    request: &AttachRequest,
+    client: &ClientInfo,
+    encoder: &mut live::Listener,
+    told: u64,
+    telling: Telling<'_>,
+    opened: &Object,
+    losses: &mut Losses,
+    ids: &mut IdGen,
+) -> Vec<Frame> {
+    let transcript = telling.transcript;
+    let mut result = encoder.session_fields(transcript, losses);
+    result.add_missing(opened);
+    json::note(&mut result, "parlor/seq", json::json(told.to_string()));
+    json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
+    for (name, value) in &request.notes {
+        json::note(&mut result, name, value.clone());
+    }
+    let mut lines = String::new();
+    // In a replay, the commands are part of it.
+    let commands = transcript.slot(Slot::Commands).filter(|_| request.is_blank);
+    if client.dialect == Dialect::V1
+        && let Some(commands) = commands
+    {
+        let upsert = Upsert { whole: true, fields: commands.fields.clone(), ..Upsert::default() };
+        let update = Update::Upsert { target: Target::Slot(Slot::Commands), upsert };
+        for said in encoder.tell(&update, telling, &mut || ids.new_id(), losses) {
+            lines.push_str(&live::update_line(session, &said, None));
+        }
+    } else if let Some(list) = commands.and_then(|slot| slot.fields.get("availableCommands")) {
+        result.set("availableCommands", live::commands_for(list, client.dialect, losses));
+    }
+    if request.is_new {
+        let mut named = Object::default();
+        named.set("sessionId", session.as_json());
+        named.add_missing(&result);
+        return vec![Frame::response(&request.id, &named), Frame::updates(lines)];
+    }
+    vec![Frame::updates(lines), Frame::response(&request.id, &result)]
+}

@@ -1,0 +1,426 @@
+//! Forks: sessions that continue from a point of another.
+//!
+//! A fork is stored together with what changed here, so that it is the conversation of one moment. Only then its agent is
+//! taken care of: one that can fork is asked to, and any other is given the conversation with the first prompt.
+
+use parlor_dialect::live::Listener;
+use parlor_dialect::settings::Settings;
+use parlor_dialect::{Dialect, Losses, live};
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::{AgentsPoint, ClientId, Fork, NotForked, Point};
+use parlor_session::{MessageId, Row, SessionId};
+use parlor_wire::{RequestId, RpcError, code};
+
+use super::SessionMachine;
+use super::agent_link::UNPLACED;
+use crate::opening::wanted_settings;
+use crate::rows::{Copied, SessionRow, Write};
+use crate::stored::{self, KEPT, OPENED};
+use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json};
+
+/// The forks of a session that are on their way.
+#[derive(Debug, Default)]
+pub(super) struct Forks {
+    /// Those that were asked for in this batch.
+    planned: Vec<Planned>,
+    /// Those that wait for the agent.
+    waiting: Vec<Planned>,
+}
+
+impl Forks {
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// How many wait for the agent.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The batch is stored.
+    pub(super) fn on_stored(&mut self) {
+        self.waiting.iter_mut().for_each(|planned| planned.start.is_stored = true);
+    }
+}
+
+/// A fork on its way.
+#[derive(Debug)]
+struct Planned {
+    start: ForkStart,
+    /// The native fork, if the agent can make it.
+    native: Option<Native>,
+}
+
+/// A stored fork whose agent is taken care of next.
+#[derive(Debug)]
+pub struct ForkStart {
+    /// The client that asked for it.
+    pub client: ClientId,
+    /// The request, which is answered when the fork is there.
+    pub id: RequestId,
+    /// The new session.
+    pub row: SessionRow,
+    /// The result; a native fork adds what the agent answers.
+    pub answer: Object,
+    /// The first prompt of the new session.
+    pub prompt: Option<Json>,
+    /// How its agent gets the conversation.
+    pub agent: ForkAgent,
+    /// The rows of the fork, until they are in a batch.
+    writes: Vec<Write>,
+    is_stored: bool,
+}
+
+/// How the agent of a fork gets the conversation.
+#[derive(Debug)]
+pub enum ForkAgent {
+    /// An incarnation of the agent is asked to fork.
+    Native {
+        /// The incarnation.
+        epoch: AgentEpoch,
+        /// The params of `session/fork`.
+        params: Object,
+        /// The settings that the new session is to have.
+        settings: Box<Settings>,
+    },
+    /// It is given the transcript with the first prompt. The error says why a native fork failed, if one was possible.
+    Transcript(Option<RpcError>),
+}
+
+/// A fork that the agent makes.
+#[derive(Debug)]
+struct Native {
+    params: Object,
+    /// The session at the agent that is forked.
+    session: SessionId,
+    /// The last change of a fork at the end: later changes must not be in it.
+    end: Option<u64>,
+}
+
+impl SessionMachine {
+    pub(super) fn on_fork(&mut self, client: &ClientInfo, request: &ForkRequest) {
+        match self.plan_fork(client, request) {
+            Ok(planned) => {
+                self.forks.planned.push(planned);
+                self.dirty.durable = true;
+            }
+            Err(error) => self.send_unattached(client.id, Frame::error(&request.id, &error)),
+        }
+    }
+
+    fn plan_fork(&mut self, client: &ClientInfo, request: &ForkRequest) -> Result<Planned, RpcError> {
+        let ForkRequest { id, params, kind, known_agent } = request;
+        let message = message_of(params)?.map(|message| self.resolve_alias(message));
+        let point = match (kind, &message) {
+            (ForkKind::Fork, None) => Point::End,
+            (ForkKind::Fork, Some(message)) => Point::After(message.clone()),
+            (ForkKind::Edit | ForkKind::Regenerate, Some(message)) => Point::BeforePrompt(message.clone()),
+            (ForkKind::Edit | ForkKind::Regenerate, None) => {
+                return Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string"));
+            }
+        };
+        let fork = self.session.fork(&point).map_err(|why| not_forked(message.as_ref(), why))?;
+        let prompt = match kind {
+            ForkKind::Fork => None,
+            ForkKind::Edit => Some(self.edited(params, message.as_ref(), &fork)?),
+            ForkKind::Regenerate => Some(again(message.as_ref(), &fork)?),
+        };
+        let mut row = self.row_of_fork(client, params, *kind, message.as_ref())?;
+        stored::set_title(&mut row, fork.title.as_ref(), fork.is_title_made);
+        let native = self.native(&fork, &row, params, known_agent.as_ref());
+        let answer = self.answer_to_fork(client, &row, &fork);
+        let writes = self.writes_of_fork(&row, fork);
+        let start = ForkStart {
+            client: client.id,
+            id: id.clone(),
+            row,
+            answer,
+            prompt,
+            agent: ForkAgent::Transcript(None),
+            writes,
+            is_stored: false,
+        };
+        Ok(Planned { start, native })
+    }
+
+    fn row_of_fork(
+        &mut self,
+        client: &ClientInfo,
+        params: &Object,
+        kind: ForkKind,
+        message: Option<&MessageId>,
+    ) -> Result<SessionRow, RpcError> {
+        let given = params.get("cwd").filter(|cwd| !cwd.is_null() && kind == ForkKind::Fork);
+        let cwd = match given.map(|_| json::absolute(params, "cwd")) {
+            None => self.row.cwd.clone(),
+            Some(Some(cwd)) => cwd,
+            Some(None) => {
+                return Err(RpcError::new(code::INVALID_PARAMS, "`cwd` must be an absolute path"));
+            }
+        };
+        let mut data = self.data();
+        // A client that names MCP servers defines how the new session is created; else it is created as this one was.
+        // v1 requires the list, so an empty one means nothing there.
+        let names_servers = params.get("mcpServers").is_some_and(|servers| {
+            !servers.is_null() && (client.dialect != Dialect::V1 || servers.as_str() != "[]")
+        });
+        if kind == ForkKind::Fork && names_servers {
+            let mut given = params.clone();
+            for name in ["sessionId", "messageId", "cwd", "_meta"] {
+                given.remove(name);
+            }
+            data.set("params", given.to_json());
+            data.set("dialect", json::string(client.dialect.name()));
+        }
+        if given.is_some() {
+            data.remove(UNPLACED);
+        }
+        match message {
+            Some(message) => data.set("forkedAt", message.as_json()),
+            None => drop(data.remove("forkedAt")),
+        }
+        let id = self.ids.new_session_id();
+        let now = self.now.wall.0;
+        Ok(SessionRow {
+            id: id.as_json().as_literal().to_owned(),
+            agent: self.row.agent.clone(),
+            agent_session: None,
+            cwd,
+            title: None,
+            parent: Some(self.row.id.clone()),
+            created_at: now,
+            active_at: now,
+            archived: false,
+            busy: false,
+            data: data.to_json().as_str().to_owned(),
+        })
+    }
+
+    /// The native fork, if the agent can make it: it has to know all of the conversation.
+    fn native(
+        &mut self,
+        fork: &Fork,
+        row: &SessionRow,
+        asked: &Object,
+        known: Option<&KnownAgent>,
+    ) -> Option<Native> {
+        let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
+        if !self.knows_conversation() {
+            return None;
+        }
+        let (capability, message) = match &fork.agents {
+            AgentsPoint::End => (Capability::Fork, None),
+            AgentsPoint::After(message) => (Capability::ForkAtMessage, Some(message)),
+            AgentsPoint::Start | AgentsPoint::Nameless => return None,
+        };
+        let (dialect, offers) = match &self.agent {
+            Some(link) => (link.agent.dialect, link.agent.has(capability)),
+            None => {
+                let known = known?;
+                (known.dialect, capability.is_in(known.dialect, &known.initialize))
+            }
+        };
+        if !offers {
+            return None;
+        }
+        let data = stored::data(row);
+        let mut params = json::member(&data, "params").unwrap_or_default();
+        let from = json::text(&data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
+        params.set("sessionId", &agents);
+        params.set("cwd", json::string(&row.cwd));
+        let mut losses = Losses::default();
+        let request = live::request_to_agent("session/fork", &params, from, dialect, None, &mut losses);
+        let (_, mut params) = request.ok()?;
+        if let Some(fork) = JsonStr::from_literal(&row.id) {
+            self.output.losses.push((fork.into(), losses));
+        }
+        if let Some(message) = message {
+            params.set("messageId", message.as_json());
+        }
+        if let Some(meta) = agents_meta(asked) {
+            params.set("_meta", meta.to_json());
+        }
+        let end = message.is_none().then(|| self.session.transcript().seq());
+        Some(Native { params, session: agents.into(), end })
+    }
+
+    fn answer_to_fork(&mut self, client: &ClientInfo, row: &SessionRow, fork: &Fork) -> Object {
+        let mut answer = Object::default();
+        answer.set("sessionId", json::json(row.id.clone()));
+        let mut encoder = Listener::new(client.dialect, &client.initialize);
+        let mut losses = Losses::default();
+        answer.add_missing(&encoder.session_fields(self.session.transcript(), &mut losses));
+        if let Some(fork) = JsonStr::from_literal(&row.id) {
+            self.output.losses.push((fork.into(), losses));
+        }
+        answer.add_missing(&self.opened_for_fork());
+        json::note(&mut answer, "parlor/seq", json::json(fork.entries.len().max(1).to_string()));
+        json::note(&mut answer, "parlor/state", json::string("idle"));
+        let how = if fork.entries.is_empty() { "empty" } else { "transcript" };
+        json::note(&mut answer, FORK, json::string(how));
+        answer
+    }
+
+    /// The prompt that replaces an earlier one.
+    fn edited(&self, params: &Object, message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+        if fork.prompt.as_ref().map(|(prompt, _)| prompt) != message {
+            return Err(bad_message(message, "not_a_prompt", "only what a person said can be edited"));
+        }
+        let prompt = params.get("prompt").cloned().unwrap_or_else(Json::null);
+        self.check_prompt(&prompt)?;
+        Ok(prompt)
+    }
+
+    /// The part of the agent's opening response that holds for a fork as well.
+    fn opened_for_fork(&self) -> Object {
+        let mut opened = self.open_result.clone();
+        opened.remove("_meta");
+        opened
+    }
+
+    fn writes_of_fork(&self, row: &SessionRow, fork: Fork) -> Vec<Write> {
+        let session = || row.id.clone();
+        let last = fork.entries.len().max(1) as u64;
+        let entries = fork.entries.into_iter();
+        let entries = entries.map(|moved| Copied { from: moved.from, to: moved.to, head: moved.head });
+        let mut writes = vec![
+            Write::Session(row.clone()),
+            Write::Copy { from: self.row.id.clone(), to: session(), entries: entries.collect() },
+        ];
+        for slot in fork.slots {
+            if let Row::Slot { name, seq, body } = slot {
+                writes.push(Write::Slot { session: session(), name: name.to_owned(), seq, body: Some(body) });
+            }
+        }
+        let opened = self.opened_for_fork();
+        if !opened.is_empty() {
+            let body = Some(opened.to_json().as_str().to_owned());
+            writes.push(Write::Slot { session: session(), name: OPENED.to_owned(), seq: last, body });
+        }
+        if !fork.kept.is_empty() {
+            let body = Some(fork.kept.to_json().as_str().to_owned());
+            writes.push(Write::Slot { session: session(), name: KEPT.to_owned(), seq: last, body });
+        }
+        writes
+    }
+
+    /// Whether there are forks that have yet to be stored.
+    pub(super) fn has_new_forks(&self) -> bool {
+        let waiting = self.forks.waiting.iter().map(|planned| &planned.start);
+        self.output.forks.iter().chain(waiting).any(|start| !start.writes.is_empty())
+    }
+
+    /// The rows of new forks, which are written after the changes of this session.
+    pub(super) fn fork_writes(&mut self) -> Vec<Write> {
+        let waiting = self.forks.waiting.iter_mut().map(|planned| &mut planned.start);
+        let starts = self.output.forks.iter_mut().chain(waiting);
+        starts.flat_map(|start| std::mem::take(&mut start.writes)).collect()
+    }
+
+    /// Decides how the agents of forks get the conversation: by a native fork, for which an agent that is not there is
+    /// restored, or with the first prompt.
+    pub(super) fn decide_forks(&mut self) {
+        for mut planned in std::mem::take(&mut self.forks.planned) {
+            let has_room = self.forks.waiting.len() < self.config.limits.waiting_forks;
+            planned.native.take_if(|_| self.agent.is_none() && !has_room);
+            if planned.native.is_some() && self.agent.is_none() {
+                self.forks.waiting.push(planned);
+                self.start_agent();
+            } else {
+                self.decide_fork(planned, None);
+            }
+        }
+    }
+
+    /// Forks that waited for the agent go on, with it or without.
+    pub(super) fn resume_forks(&mut self, error: Option<&RpcError>) {
+        for planned in std::mem::take(&mut self.forks.waiting) {
+            self.decide_fork(planned, error);
+        }
+    }
+
+    fn decide_fork(&mut self, planned: Planned, error: Option<&RpcError>) {
+        let Planned { mut start, native } = planned;
+        let error = error.cloned().filter(|_| native.is_some());
+        // The agent may have lost its history since, or have gone on: then it would fork something else.
+        let is_the_same = |native: &Native| {
+            let seq = self.session.transcript().seq();
+            let same_session = self.agent.as_ref().is_some_and(|link| link.session == native.session);
+            same_session && self.knows_conversation() && native.end.is_none_or(|end| end == seq)
+        };
+        let native = native.filter(is_the_same);
+        start.agent = match self.agent.as_ref().zip(native) {
+            Some((link, native)) => {
+                let in_force = Settings::of(self.session.transcript());
+                let settings = Box::new(wanted_settings(&self.data(), &in_force));
+                ForkAgent::Native { epoch: link.epoch, params: native.params, settings }
+            }
+            None => ForkAgent::Transcript(error),
+        };
+        self.output.forks.push(start);
+    }
+
+    /// Forks that could not be stored do not exist; those that were stored before go on.
+    pub(super) fn refuse_forks(&mut self, starts: Vec<ForkStart>, error: &RpcError) {
+        self.output.forks.extend(starts);
+        self.resume_forks(Some(error));
+        let planned = std::mem::take(&mut self.forks.planned);
+        let starts = std::mem::take(&mut self.output.forks);
+        let (stored, lost): (Vec<_>, Vec<_>) = starts.into_iter().partition(|start| start.is_stored);
+        self.output.forks = stored;
+        for start in lost.into_iter().chain(planned.into_iter().map(|planned| planned.start)) {
+            self.send_unattached(start.client, Frame::error(&start.id, error));
+        }
+    }
+}
+
+/// The metadata key of the response that says how the agent got the conversation.
+pub const FORK: &str = "parlor/fork";
+
+/// The message that params name; a null names none.
+fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {
+    match params.get("messageId").filter(|message| !message.is_null()) {
+        None => Ok(None),
+        Some(_) => match json::literal(params, "messageId") {
+            Some(message) => Ok(Some(message.into())),
+            None => Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string")),
+        },
+    }
+}
+
+/// Why there is no fork, for a client.
+fn not_forked(message: Option<&MessageId>, why: NotForked) -> RpcError {
+    let (reason, text) = match why {
+        NotForked::Unknown => ("unknown", "there is no such message in the session"),
+        NotForked::BeingWritten => ("being_written", "the agent is still writing this message"),
+        NotForked::NoPrompt => ("no_prompt", "nobody said anything before this message"),
+    };
+    bad_message(message, reason, text)
+}
+
+fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcError {
+    let mut data = Object::default();
+    if let Some(message) = message {
+        data.set("messageId", message.as_json());
+    }
+    data.set("reason", json::string(reason));
+    RpcError::new(code::INVALID_PARAMS, text).with_data(data.to_json())
+}
+
+/// The prompt that is sent again.
+fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+    let content = fork.prompt.as_ref().map(|(_, content)| content.clone());
+    content
+        .filter(|content| content.as_str() != "[]")
+        .ok_or_else(|| bad_message(message, "empty", "there is nothing left of the prompt"))
+}
+
+/// The metadata of a request that is for the agent.
+fn agents_meta(params: &Object) -> Option<Object> {
+    let meta = json::member(params, "_meta")?;
+    let mut agents = Object::default();
+    for (name, value) in meta.iter().filter(|(name, _)| !name.to_text().starts_with("parlor/")) {
+        agents.set(name.clone(), value.clone());
+    }
+    (!agents.is_empty()).then_some(agents)
+}

@@ -1,0 +1,669 @@
+//! One live session: its conversation, the clients that are attached to it, and its agent.
+//!
+//! [`SessionMachine::handle`] takes what happened and returns what to do about it. It does no I/O: whoever drives it stores
+//! the batch of the [`Output`], releases the rest, and reports whether that worked.
+
+mod agent_link;
+mod aliases;
+mod attach;
+mod broadcast;
+mod fork;
+mod forward;
+mod persist;
+mod prompts;
+mod requests;
+mod search_index;
+mod subscriber;
+mod title;
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use parlor_dialect::live::{AgentLine, Stream};
+use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
+use parlor_json::{JsonStr, Object};
+use parlor_session::session::{
+    ClientId, Effect, Held, Input, Inserted, PromptId, QuestionId, Session, Step, TurnEnd,
+};
+use parlor_session::{Naming, SessionId, Transcript, Unsaved, Update};
+use parlor_wire::{RequestId, RpcError, code};
+
+pub use self::agent_link::UNPLACED;
+pub use self::fork::{FORK, ForkAgent, ForkStart};
+pub use self::persist::{deleted_agent_session, deleted_key};
+pub use self::requests::cannot_ask;
+
+use self::aliases::Aliases;
+use self::attach::Closing;
+use self::broadcast::{BroadcastBuffers, BufferOffsets};
+use self::forward::WaitingCall;
+use self::persist::DirtyFlags;
+use self::requests::PeerRequest;
+use self::search_index::IndexBacklog;
+use self::subscriber::Subscriber;
+use crate::opening::RefusedSettings;
+use crate::rows::SessionRow;
+use crate::stored::{self, StoredSession};
+use crate::{
+    AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, Event, Frame, IdGen,
+    InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer, json,
+};
+
+/// One live session.
+#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
+pub struct SessionMachine {
+    id: SessionId,
+    session: Session,
+    row: SessionRow,
+    /// The row as it was last written, unless it has to be written in any case.
+    row_stored: Option<SessionRow>,
+    row_written: Duration,
+    /// The time that the agent gave as the last activity, while lists show it.
+    agent_updated_at: Option<JsonStr>,
+    decoder: Decoder,
+    /// Delays updates of title and metadata that the agent sends too fast.
+    throttle: InfoThrottle,
+    /// The time of the events that are being handled.
+    now: Now,
+    ids: IdGen,
+    config: SessionConfig,
+    /// How the agent spelled its last chunk.
+    stream: Option<Stream>,
+    agent: Option<AgentLink>,
+    /// The incarnation of the agent that is there, or was there last.
+    epoch: AgentEpoch,
+    /// Whether the updates of an adopted session are being taken, before the session has its agent.
+    is_adopting: bool,
+    /// Since when the agent's session is being restored.
+    starting: Option<Duration>,
+    /// The settings that the agent refused when it was restored, until a prompt was answered with that error.
+    refused_settings: Option<RefusedSettings>,
+    /// Whether the agent has to be given the conversation with the next prompt.
+    needs_context: bool,
+    /// The prompt with which it was given the conversation, until its turn is over.
+    context_sent_with: Option<PromptId>,
+    subscribers: BTreeMap<ClientId, Subscriber>,
+    closing: Closing,
+    /// What is handled before any other event.
+    pending: VecDeque<Pending>,
+    /// The requests that are answered with the outcomes of prompts.
+    prompts: BTreeMap<PromptId, (ClientId, RequestId)>,
+    /// Prompts without a request.
+    prompts_without_request: HashSet<PromptId>,
+    next_prompt: u64,
+    /// The queued prompts, as they were last sent to drivers.
+    queue: Vec<Held>,
+    queue_changed: bool,
+    /// Drivers that attached in this batch and are told which prompts wait; whether also if none does.
+    held_wanted: Vec<(ClientId, bool)>,
+    requests: BTreeMap<QuestionId, PeerRequest>,
+    next_question: u64,
+    forks: fork::Forks,
+    /// Calls of clients that wait for the agent to be restored.
+    waiting_calls: Vec<WaitingCall>,
+    /// `_parlor/settled` requests that are answered once the incarnation of the agent that sent them is bound.
+    settled_requests: Vec<(AgentEpoch, RequestId)>,
+    aliases: Aliases,
+    dirty_rows: Unsaved,
+    index_backlog: IndexBacklog,
+    dirty: DirtyFlags,
+    /// Responses to clients that are not attached.
+    unattached_responses: Vec<(ClientId, Frame)>,
+    /// Whether a person has set a title that the agent was not sent.
+    is_title_unsent: bool,
+    /// The agent's response when it opened the session, without modes, models, options and commands.
+    open_result: Object,
+    /// Effects that are decided when all events of the batch are handled.
+    effects: Vec<Effect>,
+    buffers: BroadcastBuffers,
+    /// The step that is used again for every update, so that its lists keep their capacity.
+    scratch: Step,
+    losses: Losses,
+    last_active: Duration,
+    /// The last change that the store has.
+    stored: u64,
+    output: Output,
+    end: Option<SessionEnd>,
+}
+
+/// Why a session is not live any more.
+#[derive(Debug, Clone)]
+pub enum SessionEnd {
+    /// It could not be stored.
+    Failed(RpcError),
+    /// Nobody uses it.
+    Unused,
+    /// It was deleted.
+    Deleted,
+    /// The server stops.
+    Stopped,
+}
+
+/// Something that the session handles with its next events.
+enum Pending {
+    /// An event that came earlier.
+    Event(Event),
+    /// A client was sent all that it missed and its response; whether it resumed from a change that it knew.
+    CaughtUp { client: ClientId, is_resumed: bool },
+}
+
+/// Offsets in the broadcast buffers at points of one step.
+#[derive(Default)]
+struct StepOffsets {
+    /// Before all changes.
+    before: BufferOffsets,
+    /// Before the messages that prompts became.
+    inserted: Vec<(PromptId, BufferOffsets)>,
+    /// Where the turn ended, else at the end.
+    ended: BufferOffsets,
+}
+
+impl SessionMachine {
+    /// A session as the store has it. One that was stored in the middle of a turn ends that turn: call
+    /// [`handle`](Self::handle) to get what has to be stored for that.
+    pub fn new(stored: StoredSession, config: SessionConfig, ids: IdGen, now: Now) -> Self {
+        let StoredSession { row, transcript, kept, aliases, opened } = stored;
+        let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
+        let dialect = stored::dialect_of(&row).unwrap_or(Dialect::V1);
+        let was_busy = row.busy;
+        let index_backlog =
+            if was_busy { IndexBacklog::of_last_turn(&transcript) } else { IndexBacklog::default() };
+        let session = Session::new(transcript, live::WORDS, kept.as_ref());
+        let next_prompt = session.last_prompt().0 + 1;
+        let mut machine = Self {
+            id,
+            // A client that attaches is sent these; from then on it is sent changes.
+            queue: session.held(),
+            session,
+            agent_updated_at: stored::updated_at(&row),
+            row,
+            row_stored: None,
+            row_written: Duration::ZERO,
+            decoder: Decoder::new(dialect),
+            throttle: InfoThrottle::new(now.monotonic),
+            now,
+            ids,
+            config,
+            stream: None,
+            agent: None,
+            epoch: AgentEpoch::NONE,
+            is_adopting: false,
+            starting: None,
+            refused_settings: None,
+            needs_context: false,
+            context_sent_with: None,
+            subscribers: BTreeMap::new(),
+            closing: Closing::default(),
+            pending: VecDeque::new(),
+            prompts: BTreeMap::new(),
+            prompts_without_request: HashSet::new(),
+            next_prompt,
+            queue_changed: false,
+            held_wanted: Vec::new(),
+            requests: BTreeMap::new(),
+            next_question: 0,
+            forks: fork::Forks::default(),
+            waiting_calls: Vec::new(),
+            settled_requests: Vec::new(),
+            aliases: Aliases::restored(aliases.as_deref()),
+            dirty_rows: Unsaved::default(),
+            index_backlog,
+            dirty: DirtyFlags::default(),
+            unattached_responses: Vec::new(),
+            is_title_unsent: false,
+            open_result: opened.unwrap_or_default(),
+            effects: Vec::new(),
+            buffers: BroadcastBuffers::default(),
+            scratch: Step::default(),
+            losses: Losses::default(),
+            last_active: now.monotonic,
+            stored: 0,
+            output: Output::default(),
+            end: None,
+        };
+        if was_busy {
+            let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
+            machine.step(Input::AgentGone(live::failed_state(&error)));
+            // Whatever its last state says, no turn runs.
+            machine.dirty.row |= std::mem::take(&mut machine.row.busy);
+        }
+        machine
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The session's row, as it is or will be stored.
+    pub fn row(&self) -> &SessionRow {
+        &self.row
+    }
+
+    /// The conversation.
+    pub fn transcript(&self) -> &Transcript {
+        self.session.transcript()
+    }
+
+    /// The conversation with its prompts and requests.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The incarnation of the agent that is there, or was there last.
+    pub fn epoch(&self) -> AgentEpoch {
+        self.epoch
+    }
+
+    /// The agent, while the session has one.
+    pub fn agent(&self) -> Option<&AgentLink> {
+        self.agent.as_ref()
+    }
+
+    /// The clients that are attached.
+    pub fn subscribers(&self) -> impl Iterator<Item = ClientId> {
+        self.subscribers.keys().copied()
+    }
+
+    /// Whether events wait that the session itself made: call [`handle`](Self::handle), also without events.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether forks wait for the agent.
+    pub fn has_waiting_forks(&self) -> bool {
+        self.forks.has_waiting()
+    }
+
+    /// How much waits in the session.
+    pub fn queues(&self) -> QueueSizes {
+        QueueSizes {
+            deferred_calls: self.closing.deferred.len(),
+            waiting_calls: self.waiting_calls.len(),
+            waiting_forks: self.forks.waiting(),
+            queued_prompts: self.session.held().len(),
+            pending_events: self.pending.len(),
+            peer_requests: self.requests.len(),
+            prompt_requests: self.prompts.len(),
+            unsent_bytes: self.subscribers.values().map(Subscriber::unsent_bytes).max().unwrap_or_default(),
+        }
+    }
+
+    /// Whether a client was sent a request of the agent that is still open.
+    pub fn is_asking(&self, question: QuestionId, client: ClientId) -> bool {
+        self.requests.get(&question).is_some_and(|asked| asked.clients.contains(&client))
+    }
+
+    /// Why the session is not live any more, once it is not.
+    pub fn end(&self) -> Option<&SessionEnd> {
+        self.end.as_ref()
+    }
+
+    /// Handles events that happened together. `has_room` says of a client whether its send queue can take more.
+    pub fn handle(
+        &mut self,
+        events: impl IntoIterator<Item = Event>,
+        now: Now,
+        has_room: &dyn Fn(ClientId) -> bool,
+    ) -> Output {
+        self.now = now;
+        self.update_lag(has_room);
+        let pending = std::mem::take(&mut self.pending);
+        for next in pending.into_iter().chain(events.into_iter().map(Pending::Event)) {
+            match next {
+                next if self.end.is_some() => self.pending.push_back(next),
+                Pending::Event(event) => self.on_event(event),
+                Pending::CaughtUp { client, is_resumed } => self.on_caught_up(client, is_resumed),
+            }
+        }
+        // Before the agent is sent anything that is not in the forks.
+        self.decide_forks();
+        self.decide_effects();
+        self.send_queue_changes();
+        self.flush();
+        self.detach_closed();
+        self.replay_all();
+        let batch = self.batch();
+        Output { batch, ..self.take_output() }
+    }
+
+    fn take_output(&mut self) -> Output {
+        let losses = std::mem::take(&mut self.losses);
+        let mut output = std::mem::take(&mut self.output);
+        output.losses.push((self.id.clone(), losses));
+        output.seq = self.session.transcript().seq();
+        output
+    }
+
+    /// The batch of an output is stored.
+    pub fn on_stored(&mut self, seq: u64) {
+        self.stored = seq;
+        self.forks.on_stored();
+    }
+
+    /// A session that nobody uses stays live after all, because somebody called it.
+    pub fn stay(&mut self) {
+        self.end = None;
+    }
+
+    /// The session ends for good: answers what is left without an answer, and writes nothing. `rest` are events that came
+    /// meanwhile.
+    pub fn finish(&mut self, rest: impl IntoIterator<Item = Event>) -> Output {
+        let no_session = no_session(&self.id);
+        self.resume_forks(Some(&no_session));
+        let refused = match &self.end {
+            Some(SessionEnd::Failed(error)) => Some(error.clone()),
+            Some(SessionEnd::Deleted) => Some(no_session),
+            Some(SessionEnd::Unused | SessionEnd::Stopped) | None => None,
+        };
+        if let Some(error) = refused {
+            self.refuse_calls(&error);
+            if matches!(self.end, Some(SessionEnd::Deleted)) {
+                self.end_replays(&error);
+            }
+            let pending = std::mem::take(&mut self.pending).into_iter().filter_map(|pending| match pending {
+                Pending::Event(event) => Some(event),
+                Pending::CaughtUp { .. } => None,
+            });
+            let deferred = std::mem::take(&mut self.closing.deferred);
+            for event in pending.chain(deferred).chain(rest) {
+                self.refuse_event(&event, &error);
+            }
+        }
+        self.take_output()
+    }
+
+    /// Answers a request that the session does not handle.
+    fn refuse_event(&mut self, event: &Event, error: &RpcError) {
+        match event {
+            Event::Client { client, call, .. } => {
+                let Some(id) = call.request() else { return };
+                let is_done = call.is_satisfied_without_session() && error.code() == code::RESOURCE_NOT_FOUND;
+                let frame =
+                    if is_done { Frame::response(id, &Object::default()) } else { Frame::error(id, error) };
+                self.send_unattached(client.id, frame);
+            }
+            Event::Agent(_, AgentEvent::Response(crate::AgentCall::Forwarded(call), _)) => {
+                self.send_unattached(call.client, Frame::error(&call.id, error));
+            }
+            Event::Agent(..)
+            | Event::Drained(_)
+            | Event::Disconnected(_)
+            | Event::CancelRequest { .. }
+            | Event::CancelTurn { .. }
+            | Event::Answered { .. }
+            | Event::Relay { .. }
+            | Event::Begun { .. }
+            | Event::AgentReady(_)
+            | Event::Timer(_)
+            | Event::Terminal(_)
+            | Event::Tick { .. }
+            | Event::Stop => {}
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Client { client, is_connected, call } => {
+                // A client that closes the session is answered before anything else comes of its calls.
+                if self.is_closing(client.id) {
+                    return self.defer(Event::Client { client, is_connected, call });
+                }
+                self.on_call(client, is_connected, call);
+            }
+            Event::Drained(client) => self.on_drained(client),
+            Event::Disconnected(client) => self.on_disconnected(client),
+            Event::CancelRequest { client, id } => self.cancel_client_request(client, &id),
+            Event::CancelTurn { by, scope } => self.step(Input::Cancelled { by, scope }),
+            Event::Answered { question, by, answer } => self.on_answer(question, by, answer),
+            Event::Relay { id, frame, clients } => self.on_relay(id, &frame, &clients),
+            Event::Agent(epoch, event) if epoch < self.epoch => {
+                let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
+                self.refuse_event(&Event::Agent(epoch, event), &error);
+            }
+            Event::Agent(
+                epoch,
+                AgentEvent::Request { id, method, .. } | AgentEvent::FileAllowed { id, method, .. },
+            ) if self.agent.is_none() && method != live::SETTLED => {
+                // The session released the agent before it got the request. The next agent must not get the answer.
+                let error = RpcError::new(code::INTERNAL_ERROR, "the session has released the agent");
+                let reply = Err(json::error_object(&error));
+                self.output.agent.push((epoch, AgentCommand::Respond { id, reply }));
+            }
+            Event::Agent(_, event) => self.on_agent_event(event),
+            Event::Begun { agent, replay } => self.on_begun(*agent, replay),
+            Event::AgentReady(restored) => self.on_agent_ready(restored.map(|restored| *restored)),
+            Event::Timer(Timer::Cancel(epoch, cancelled)) => self.on_cancel_timeout(epoch, &cancelled),
+            Event::Timer(Timer::Throttle) => self.on_throttle_timer(),
+            Event::Terminal(event) => self.on_terminal(event),
+            Event::Tick { idle, idle_unrestorable } => self.on_tick(idle, idle_unrestorable),
+            Event::Stop => {
+                self.flush_info();
+                self.end = Some(SessionEnd::Stopped);
+            }
+        }
+    }
+
+    fn on_call(&mut self, client: std::sync::Arc<ClientInfo>, is_connected: bool, call: ClientCall) {
+        match call {
+            ClientCall::Attach { id, from, cwd } => {
+                if is_connected {
+                    self.attach(client, id, &from, cwd);
+                }
+            }
+            // A fork and a deletion are calls of clients that need not be attached.
+            ClientCall::Fork(request) => self.on_fork(&client, &request),
+            ClientCall::Delete { id } => self.on_delete(&client, &id, is_connected),
+            ClientCall::SetTitle { id, title } => self.on_set_title(&client, &id, title),
+            ClientCall::Status { id } => self.on_status(&client, &id),
+            ClientCall::Archive { id, archived } => self.on_archive(&client, id, archived),
+            ClientCall::Close { id } => self.on_close(&client, id),
+            ClientCall::Follow => self.follow(&client, is_connected),
+            ClientCall::Prompt { id, params } => {
+                self.follow(&client, is_connected);
+                self.on_prompt(&client, id, params);
+            }
+            ClientCall::Say { content, answer } => {
+                self.follow(&client, is_connected);
+                self.on_say(&client, content, answer);
+            }
+            ClientCall::WithdrawPrompt { id, prompt } => {
+                self.follow(&client, is_connected);
+                self.on_withdraw_prompt(&client, &id, prompt);
+            }
+            ClientCall::Forward { id, method, params } => {
+                self.follow(&client, is_connected);
+                self.on_forward(client, id, method, params);
+            }
+        }
+    }
+
+    /// Keeps an event of a client that closes the session until that is done.
+    fn defer(&mut self, event: Event) {
+        if self.closing.deferred.len() < self.config.limits.deferred_calls {
+            self.closing.deferred.push(event);
+        } else {
+            let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the session to be closed");
+            self.refuse_event(&event, &error);
+        }
+    }
+
+    fn on_agent_event(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::Updates(lines) => self.on_updates(&lines),
+            AgentEvent::Request { id, method, params } => self.on_agent_request(id, method, params),
+            AgentEvent::FileAllowed { id, method, params } => self.on_file_allowed(id, method, params),
+            AgentEvent::CancelRequest(id) => self.on_agent_cancels_request(&id),
+            AgentEvent::Notification(line) => self.on_agent_notification(&line),
+            AgentEvent::Response(call, reply) => self.on_agent_response(call, reply),
+            AgentEvent::Gone(error) => self.on_agent_gone(&error),
+        }
+    }
+
+    /// Lets the session take one input.
+    fn step(&mut self, input: Input) {
+        let mut step = std::mem::take(&mut self.scratch);
+        let ids = &mut self.ids;
+        self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
+        let before = self.offsets_for(&step);
+        let offsets = self.on_applied(&mut step, before, None);
+        self.on_effects(step, &offsets);
+    }
+
+    /// Takes an update of the agent, with its line.
+    fn step_update(&mut self, update: Update, naming: Naming, line: Option<&AgentLine<'_>>) {
+        self.on_settings_reported(&update);
+        let mut step = std::mem::take(&mut self.scratch);
+        let ids = &mut self.ids;
+        let input = Input::Said(update, naming);
+        self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
+        let before = self.offsets_for(&step);
+        let offsets = self.on_applied(&mut step, before, Some((naming, line)));
+        self.on_effects(step, &offsets);
+    }
+
+    /// Passes every applied change to all that observe changes: the decoder, the rows to write, the search index, the list
+    /// row and the broadcast. `before` has the offsets before the step, `said` how the agent spelled the change.
+    fn on_applied(
+        &mut self,
+        step: &mut Step,
+        before: BufferOffsets,
+        said: Option<(Naming, Option<&AgentLine<'_>>)>,
+    ) -> StepOffsets {
+        let mut places = Vec::new();
+        for Inserted { prompt, by, message, content, place } in step.inserted.drain(..) {
+            // A client that did not send the prompt in these words is sent the message.
+            if let Some(subscriber) =
+                self.subscribers.get_mut(&by).filter(|_| !self.prompts_without_request.contains(&prompt))
+            {
+                subscriber.encoder.sent(&message, &content);
+            }
+            places.push((place, prompt));
+        }
+        let mut inserted = Vec::new();
+        let mut ended = None;
+        let ended_after = step.ended_after;
+        for (place, change) in step.changes.drain(..).enumerate() {
+            if ended_after == Some(place) {
+                ended = Some(self.buffers.offsets());
+            }
+            let here = places.iter().filter(|(at, _)| *at == place);
+            inserted.extend(here.map(|(_, prompt)| (*prompt, self.buffers.offsets())));
+            if let Some((naming, _)) = said {
+                self.decoder.took(&change, naming);
+            }
+            self.dirty_rows.note(&change);
+            self.index_backlog.note(&change, self.session.transcript());
+            self.update_row(&change);
+            self.broadcast(&change, said.and_then(|(_, line)| line));
+        }
+        StepOffsets { before, inserted, ended: ended.unwrap_or_else(|| self.offsets_for(step)) }
+    }
+
+    /// The offsets now, if anything of a step is going to be put there.
+    fn offsets_for(&self, step: &Step) -> BufferOffsets {
+        let is_needed = !step.effects.is_empty() || !self.closing.responses.is_empty();
+        if is_needed { self.buffers.offsets() } else { BufferOffsets::default() }
+    }
+
+    /// Handles the effects of a step: responses and requests to clients take their place among the changes at once, the rest
+    /// is decided at the end of the batch.
+    fn on_effects(&mut self, mut step: Step, offsets: &StepOffsets) {
+        self.dirty.side_state |= std::mem::take(&mut step.upkeep);
+        self.dirty.durable |= std::mem::take(&mut step.durable);
+        step.ended_after = None;
+        for (prompt, state) in step.ended.drain(..) {
+            self.on_turn_ended(prompt, (live::WORDS.ended)(&state) == TurnEnd::Completed);
+        }
+        for refused in step.refused.drain(..) {
+            self.losses.add(LossKind::UpdateRefused);
+            tracing::warn!(session = %self.id, "an update was not taken: {refused}");
+        }
+        for effect in step.effects.drain(..) {
+            match effect {
+                Effect::Settle { prompt, by, outcome } => self.respond_prompt(prompt, by, &outcome, offsets),
+                Effect::Ask(question, client) => self.send_request(question, client),
+                Effect::Withdraw(question, client) => self.cancel_request(question, client),
+                Effect::HeldChanged => self.queue_changed = true,
+                Effect::Decided { question, by, result } => self.record_decision(question, by, &result),
+                Effect::Send(_)
+                | Effect::Recall(_)
+                | Effect::Interrupt
+                | Effect::Reply(..)
+                | Effect::NeedAgent => self.effects.push(effect),
+            }
+        }
+        self.scratch = step;
+        self.respond_at_turn_end(&offsets.ended);
+    }
+
+    fn agent_dialect(&self) -> Dialect {
+        self.agent.as_ref().map_or(self.decoder.dialect(), |link| link.agent.dialect)
+    }
+
+    /// Has the agent do something, if the session has one.
+    fn command(&mut self, command: AgentCommand) {
+        if let Some(link) = &self.agent {
+            self.output.agent.push((link.epoch, command));
+        }
+    }
+
+    /// Answers a request of the agent.
+    fn respond_to_agent(&mut self, id: RequestId, reply: Result<parlor_json::Json, parlor_json::Json>) {
+        self.command(AgentCommand::Respond { id, reply });
+    }
+
+    /// Notifies the agent of something about its session.
+    fn notify_agent(&mut self, method: &str) {
+        if let Some(link) = &self.agent {
+            let params = params_for(&link.session);
+            self.command(AgentCommand::Notify { method: method.to_owned(), params });
+        }
+    }
+
+    /// Time passed: a session that nobody uses is evicted.
+    fn on_tick(&mut self, idle: Duration, idle_unrestorable: Duration) {
+        let is_restorable = self.agent.as_ref().is_none_or(|link| link.agent.restores());
+        let idle = if is_restorable { idle } else { idle_unrestorable };
+        let background = self.session.is_busy() || self.reports_background();
+        if self.subscribers.is_empty()
+            && !background
+            && self.starting.is_none()
+            && !self.forks.has_waiting()
+            && self.throttle.is_empty()
+            && self.pending.is_empty()
+            && self.now.monotonic.saturating_sub(self.last_active) >= idle
+        {
+            self.end = Some(SessionEnd::Unused);
+        }
+    }
+
+    /// Whether the agent reports work that goes on without a turn.
+    fn reports_background(&self) -> bool {
+        let state = self.session.transcript().state();
+        let count =
+            state.and_then(|state| state.fields.get("backgroundTasks")).map(parlor_json::Json::as_str);
+        count.is_some_and(|tasks| !matches!(tasks, "0" | "[]" | "null" | "false"))
+    }
+}
+
+impl fmt::Debug for SessionMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionMachine").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Params that name the agent's session.
+fn params_for(session: &SessionId) -> Object {
+    let mut params = Object::default();
+    params.set("sessionId", session.as_json());
+    params
+}
+
+/// The error for a session that does not exist.
+pub fn no_session(id: &SessionId) -> RpcError {
+    let mut data = Object::default();
+    data.set("sessionId", id.as_json());
+    RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such session").with_data(data.to_json())
+}

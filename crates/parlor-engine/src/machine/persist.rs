@@ -1,0 +1,255 @@
+//! The batches of a session for the store, and what follows when the store refuses one.
+
+use core::time::Duration;
+
+use parlor_dialect::settings::Settings;
+use parlor_dialect::{event, live};
+use parlor_json::{Json, JsonStr};
+use parlor_session::session::{ClientId, Input, QuestionId, TITLE_MARK};
+use parlor_session::{Change, Decider, Row, Slot, Target, Update};
+use parlor_wire::{RpcError, code};
+
+use super::search_index::TurnPhase;
+use super::{SessionEnd, SessionMachine};
+use crate::opening::RefusedSetting;
+use crate::rows::{Batch, SessionRow, Write};
+use crate::stored::{self, ALIASES, KEPT, OPENED};
+use crate::{AgentCall, AgentCommand, Delivery, Frame, Output, json};
+
+/// How often a session's last activity is written when nothing else of its row changed.
+const ACTIVITY: Duration = Duration::from_secs(1);
+
+/// Which rows have to be written besides changed entries.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each of them is due or not by itself")]
+pub(super) struct DirtyFlags {
+    /// The session's row.
+    pub(super) row: bool,
+    /// The state beside the transcript.
+    pub(super) side_state: bool,
+    /// The aliases of messages.
+    pub(super) aliases: bool,
+    /// The agent's response when it opened the session.
+    pub(super) opened: bool,
+    /// All of it must be safe from a power cut.
+    pub(super) durable: bool,
+}
+
+impl SessionMachine {
+    /// Looks whether the agent reports a setting that it refused before. Updates that parlor made for other reasons do not
+    /// count.
+    pub(super) fn on_settings_reported(&mut self, update: &Update) {
+        let Some(refused) = &self.refused_settings else { return };
+        let mut said = Settings::default();
+        said.report(update);
+        let is_it = |one: &&RefusedSetting| said.get(&one.setting).as_ref() == Some(&one.value);
+        let settings: Vec<_> = refused.settings.iter().filter(is_it).map(|one| one.setting.clone()).collect();
+        settings.iter().for_each(|setting| self.on_setting_chosen(setting));
+    }
+
+    /// A change was taken: looks whether it shows in lists.
+    pub(super) fn update_row(&mut self, change: &Change) {
+        match &change.update {
+            Update::State(state) => {
+                let busy = state.activity.is_busy();
+                self.dirty.row |= busy != self.row.busy;
+                self.row.busy = busy;
+            }
+            Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
+                if let Some(time) = upsert.fields.get("updatedAt") {
+                    self.set_updated_at(JsonStr::from_raw(time.raw()));
+                }
+                let info = self.session.transcript().slot(Slot::Info);
+                let title = info.and_then(|info| json::literal(&info.fields, "title"));
+                let mark = info.and_then(|info| json::literal(info.meta.as_ref()?, TITLE_MARK));
+                let is_made = mark.is_some_and(|mark| mark.inner() == "made");
+                let was_made = self.row.title.is_none();
+                if stored::title(&self.row) != title || was_made != (is_made || title.is_none()) {
+                    stored::set_title(&mut self.row, title.as_ref(), is_made);
+                    self.dirty.row = true;
+                }
+            }
+            Update::Upsert { target: Target::Slot(_), .. } => {}
+            // This is later than the time that the agent gave.
+            Update::Upsert { target: Target::Entry(_), .. }
+            | Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. } => {
+                if self.agent_updated_at.is_some() {
+                    self.set_updated_at(None);
+                }
+            }
+        }
+    }
+
+    fn set_updated_at(&mut self, time: Option<JsonStr>) {
+        stored::set_updated_at(&mut self.row, time.as_ref());
+        self.agent_updated_at = time;
+        self.dirty.row = true;
+    }
+
+    /// A person decided something: that is on record before the agent acts on it.
+    pub(super) fn record_decision(&mut self, question: QuestionId, by: ClientId, result: &Json) {
+        let Some(asked) = self.requests.get(&question) else { return };
+        let by = match self.subscribers.get(&by) {
+            Some(subscriber) => subscriber.client.decider(),
+            None => Decider { client: by, name: None },
+        };
+        let decision = event::decision(&asked.method, &asked.params, result, by);
+        self.step(Input::Happened(decision));
+        self.dirty.durable = true;
+    }
+
+    /// The batch of everything that changed since the last one.
+    pub(super) fn batch(&mut self) -> Batch {
+        let writes = self.writes();
+        let durable = std::mem::take(&mut self.dirty.durable);
+        Batch { writes, durable }
+    }
+
+    fn writes(&mut self) -> Vec<Write> {
+        let is_deleted = matches!(self.end, Some(SessionEnd::Deleted));
+        // Forks that were made in this batch outlive the session.
+        let mut writes = if is_deleted && !self.has_new_forks() { Vec::new() } else { self.changes() };
+        if is_deleted {
+            self.dirty.durable = true;
+            writes.push(Write::Delete { session: self.id.as_json().as_literal().to_owned() });
+            writes.extend(deleted_agent_session(&self.row));
+        }
+        writes
+    }
+
+    /// All that changed.
+    fn changes(&mut self) -> Vec<Write> {
+        let session = self.id.as_json().as_literal().to_owned();
+        let mut writes = Vec::new();
+        if !self.dirty_rows.is_empty() {
+            self.last_active = self.now.monotonic;
+            if self.now.monotonic.saturating_sub(self.row_written) >= ACTIVITY {
+                self.dirty.row = true;
+                self.row_stored = None;
+            }
+        }
+        // A short turn that begins and ends in one go leaves the row as it was.
+        if std::mem::take(&mut self.dirty.row) && self.row_stored.as_ref() != Some(&self.row) {
+            self.row_written = self.now.monotonic;
+            // Lists go by it, and never back, whatever the clock does.
+            self.row.active_at = self.now.wall.0.max(self.row.active_at);
+            self.row_stored = Some(self.row.clone());
+            writes.push(Write::Session(self.row.clone()));
+        }
+        if std::mem::take(&mut self.dirty.side_state) {
+            // It may be written before the first change, and the store numbers from 1.
+            let seq = self.session.transcript().seq().max(1);
+            let body = Some(self.session.kept().to_json().as_str().to_owned());
+            writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
+        }
+        if std::mem::take(&mut self.dirty.opened) {
+            let seq = self.session.transcript().seq().max(1);
+            let body = Some(self.open_result.to_json().as_str().to_owned());
+            writes.push(Write::Slot { session: session.clone(), name: OPENED.to_owned(), seq, body });
+        }
+        if std::mem::take(&mut self.dirty.aliases) {
+            let seq = self.session.transcript().seq().max(1);
+            let body = Some(self.aliases.to_json());
+            writes.push(Write::Slot { session: session.clone(), name: ALIASES.to_owned(), seq, body });
+        }
+        for row in self.dirty_rows.take(self.session.transcript()) {
+            let session = session.clone();
+            writes.push(match row {
+                Row::Entry { created, seq, head, content } => {
+                    Write::Entry { session, created, seq, head, content }
+                }
+                Row::Append { created, seq, content } => Write::Append { session, created, seq, content },
+                Row::Slot { name, seq, body } => {
+                    Write::Slot { session, name: name.to_owned(), seq, body: Some(body) }
+                }
+            });
+        }
+        let turn = match (&self.end, self.row.busy) {
+            (Some(_), _) => TurnPhase::Ended,
+            (None, true) => TurnPhase::Running,
+            (None, false) => TurnPhase::Idle,
+        };
+        writes.extend(self.index_backlog.take(&session, self.session.transcript(), turn, self.now.wall.0));
+        writes.extend(self.fork_writes());
+        writes
+    }
+
+    /// The batch of an output could not be stored. Returns what is released instead: nothing that was not stored is shown or
+    /// acknowledged, each open request is answered with an error, and the session ends. Whoever opens it again finds it as
+    /// it was last stored.
+    pub fn on_store_failed(&mut self, mut output: Output, reason: &str) -> Output {
+        let message = format!("the session cannot be stored: {reason}");
+        let error = RpcError::new(code::INTERNAL_ERROR, message);
+        tracing::error!(session = %self.id, reason, "the session cannot be stored and is closed");
+        let state = live::failed_state(&error);
+        let transcript = parlor_session::Transcript::default();
+        let telling =
+            live::Telling { from: self.decoder.dialect(), transcript: &transcript, meta_before: None };
+        let unsent = std::mem::take(&mut output.sends).into_iter();
+        self.output.sends = unsent.filter_map(|send| send.if_not_stored(&error)).collect();
+        let ids = &mut self.ids;
+        for subscriber in self.subscribers.values_mut() {
+            let mut frames = Vec::new();
+            for (frame, is_stored) in subscriber.take_unsent(self.stored) {
+                let send = Delivery { is_stored, ..Delivery::new(subscriber.client.id, frame) };
+                self.output.sends.extend(send.if_not_stored(&error));
+            }
+            let update = Update::State(state.clone());
+            for update in subscriber.encoder.tell(&update, telling, &mut || ids.new_id(), &mut self.losses) {
+                frames.push(Frame::updates(live::update_line(&self.id, &update, None)));
+            }
+            for request in subscriber.take_open_requests() {
+                frames.push(Frame::error(&request.id, &error));
+            }
+            for (by, id) in self.prompts.values() {
+                if *by == subscriber.client.id {
+                    frames.push(Frame::error(id, &error));
+                }
+            }
+            self.output
+                .sends
+                .extend(frames.into_iter().map(|frame| Delivery::new(subscriber.client.id, frame)));
+        }
+        for ending in self.closing.responses.drain(..) {
+            self.output.sends.push(Delivery::new(ending.client, Frame::error(&ending.id, &error)));
+        }
+        for owed in self.unattached_responses.drain(..) {
+            if let Some(id) = owed.1.response_to() {
+                self.output.sends.push(Delivery::new(owed.0, Frame::error(id, &error)));
+            }
+        }
+        // The agent is sent nothing that is not stored, and no calls of clients.
+        for (epoch, command) in std::mem::take(&mut output.agent) {
+            if command.is_due_if_not_stored() {
+                self.output.agent.push((epoch, command));
+            } else if let AgentCommand::Call { call: AgentCall::Forwarded(call), .. } = &command {
+                self.output.sends.push(Delivery::new(call.client, Frame::error(&call.id, &error)));
+            }
+        }
+        self.notify_agent("session/cancel");
+        self.refuse_forks(output.forks, &error);
+        // A server that stops goes on doing so.
+        if !matches!(self.end, Some(SessionEnd::Stopped)) {
+            self.end = Some(SessionEnd::Failed(error));
+        }
+        let mut released = std::mem::take(&mut self.output);
+        released.losses = output.losses;
+        released.relayed = output.relayed;
+        released.seq = self.stored;
+        released
+    }
+}
+
+/// Marks the agent's session of a deleted session as deleted: its agent may still list it.
+pub fn deleted_agent_session(row: &SessionRow) -> Option<Write> {
+    let id = row.agent_session.as_deref()?;
+    Some(Write::Value { key: deleted_key(id), value: Some("true".to_owned()) })
+}
+
+/// The key of the value that marks an agent's session as deleted.
+pub fn deleted_key(agent_session: &str) -> String {
+    format!("deleted {agent_session}")
+}

@@ -1,0 +1,290 @@
+//! Prompts of clients: what is accepted, and how their senders learn the outcome.
+
+use std::sync::Arc;
+
+use parlor_dialect::{Dialect, Losses, live};
+use parlor_json::{Json, Object};
+use parlor_session::session::{ClientId, Input, Prompt, PromptId, Settled};
+use parlor_session::{EventKind, Update};
+use parlor_wire::{RequestId, RpcError, code};
+
+use super::broadcast::BufferOffsets;
+use super::{SessionMachine, StepOffsets};
+use crate::{ClientInfo, Frame, json};
+
+impl SessionMachine {
+    pub(super) fn on_prompt(&mut self, client: &Arc<ClientInfo>, id: RequestId, mut params: Object) {
+        let content = params.remove("prompt").unwrap_or_else(Json::null);
+        if let Err(error) = self.check_prompt(&content) {
+            return self.send(client.id, Frame::error(&id, &error));
+        }
+        if let Some(error) = self.take_refusal() {
+            return self.send(client.id, Frame::error(&id, &error));
+        }
+        self.set_archived(false);
+        params.remove("sessionId");
+        let key =
+            json::noted(&params, "parlor/key").and_then(|key| parlor_json::JsonStr::from_raw(key.raw()));
+        let prompt = PromptId(self.next_prompt);
+        self.next_prompt += 1;
+        self.prompts.insert(prompt, (client.id, id));
+        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more: params, key }));
+    }
+
+    /// Whether something of a prompt can be sent to the agent.
+    pub(super) fn check_prompt(&self, content: &Json) -> Result<(), RpcError> {
+        live::check_prompt(content).map_err(|problem| RpcError::new(code::INVALID_PARAMS, problem))?;
+        let mut losses = Losses::default();
+        let sent = live::prompt_to_agent(content, self.agent_dialect(), &mut losses);
+        if sent.as_str() != "[]" {
+            return Ok(());
+        }
+        let mut names: Vec<_> = losses.as_slice().iter().map(|loss| format!("\"{}\"", loss.kind)).collect();
+        names.dedup();
+        let mut data = Object::default();
+        data.set("losses", json::json(format!("[{}]", names.join(","))));
+        let message = "nothing of the prompt can be said in the agent's version of the protocol";
+        Err(RpcError::new(code::INVALID_PARAMS, message).with_data(data.to_json()))
+    }
+
+    /// A prompt without a request. If the agent rejects it, the transcript records that.
+    pub(super) fn on_say(
+        &mut self,
+        client: &Arc<ClientInfo>,
+        content: Json,
+        answer: Option<(RequestId, Object)>,
+    ) {
+        if let Some((id, answer)) = answer {
+            self.send(client.id, Frame::response(&id, &answer));
+        }
+        if let Some(error) = self.take_refusal() {
+            return self.record_outcome(&Settled::Rejected { error: json::error_object(&error), by: None });
+        }
+        let prompt = PromptId(self.next_prompt);
+        self.next_prompt += 1;
+        self.prompts_without_request.insert(prompt);
+        let more = Object::default();
+        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more, key: None }));
+    }
+
+    pub(super) fn cancel_client_request(&mut self, client: ClientId, id: &RequestId) {
+        let found = self.prompts.iter().find(|(_, (by, request))| *by == client && request == id);
+        match found {
+            Some((prompt, _)) => self.step(Input::Withdrawn { prompt: *prompt, by: client }),
+            None => self.cancel_forwarded_call(client, id),
+        }
+    }
+
+    pub(super) fn on_withdraw_prompt(&mut self, client: &Arc<ClientInfo>, id: &RequestId, prompt: PromptId) {
+        if self.session.held().iter().any(|held| held.id == prompt) {
+            self.step(Input::Withdrawn { prompt, by: client.id });
+            self.send(client.id, Frame::response(id, &Object::default()));
+        } else {
+            let error = RpcError::new(code::INVALID_PARAMS, "no such prompt waits in this session");
+            self.send(client.id, Frame::error(id, &error));
+        }
+    }
+
+    /// Answers the request of a prompt with its outcome.
+    pub(super) fn respond_prompt(
+        &mut self,
+        prompt: PromptId,
+        by: ClientId,
+        outcome: &Settled,
+        offsets: &StepOffsets,
+    ) {
+        if self.prompts_without_request.remove(&prompt) || by == ClientId::NOBODY {
+            return self.record_outcome(outcome);
+        }
+        let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
+            return;
+        };
+        let Some(subscriber) = self.subscribers.get(&client) else { return };
+        let dialect = subscriber.client.dialect;
+        let (line, place): (Frame, Option<&BufferOffsets>) = match outcome {
+            Settled::Accepted { message, fields } => {
+                let mut result = Object::default();
+                match dialect {
+                    Dialect::V2 => result.set("messageId", message.as_json()),
+                    Dialect::V1 => result.set("stopReason", json::string("end_turn")),
+                    Dialect::Draft => {}
+                }
+                result.add_missing(fields);
+                if dialect == Dialect::Draft {
+                    result.remove("messageId");
+                }
+                // The response comes right before the message, and after the turn before it.
+                let inserted = offsets.inserted.iter().find(|(inserted, _)| *inserted == prompt);
+                (
+                    Frame::response(&id, &result),
+                    Some(inserted.map_or(&offsets.before, |(_, offsets)| offsets)),
+                )
+            }
+            Settled::Ended { message, state, fields } => {
+                let agent = self.decoder.dialect();
+                match live::turn_result(state, fields, agent, &mut self.losses) {
+                    Ok(mut result) => {
+                        // v1 has no field for the message id; clients with seqs get it in `_meta`.
+                        if subscriber.client.wants_seq {
+                            json::note(&mut result, live::MESSAGE, message.as_json().into());
+                        }
+                        (Frame::response(&id, &result), Some(&offsets.ended))
+                    }
+                    Err(error) => (Frame::error(&id, &error), Some(&offsets.ended)),
+                }
+            }
+            Settled::Withdrawn { by } if dialect == Dialect::V1 => {
+                (Frame::response(&id, &cancelled(*by)), None)
+            }
+            Settled::Withdrawn { by } => {
+                let message = self.withdrawn_by(*by, client);
+                let error = RpcError::new(code::REQUEST_CANCELLED, message);
+                (Frame::error(&id, &with_by(error, *by)), None)
+            }
+            Settled::Rejected { error, by } => {
+                let error = RpcError::from_raw(error.raw());
+                let is_cancelled = error.code() == code::REQUEST_CANCELLED;
+                // An agent with a queue of its own reports a withdrawn prompt like this.
+                if dialect == Dialect::V1 && is_cancelled {
+                    (Frame::response(&id, &cancelled(*by)), None)
+                } else {
+                    let error = if is_cancelled { with_by(error, *by) } else { error };
+                    (Frame::error(&id, &error), None)
+                }
+            }
+            // The prompt may be what ended the agents.
+            Settled::Failed(state) => {
+                let failed =
+                    live::turn_result(state, &Object::default(), self.decoder.dialect(), &mut self.losses);
+                let gone = || RpcError::new(code::INTERNAL_ERROR, "the agent is gone");
+                let error = failed.err().unwrap_or_else(gone);
+                (Frame::error(&id, &error), None)
+            }
+            Settled::NoRoom(refused) => {
+                let error =
+                    RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
+                (Frame::error(&id, &error), None)
+            }
+            Settled::TooMany { limit } => {
+                let message = format!("{limit} prompts wait in this session already: try again later");
+                (Frame::error(&id, &RpcError::new(code::INTERNAL_ERROR, message)), None)
+            }
+        };
+        self.send_at(client, line, place);
+    }
+
+    /// Answers the prompts of a client that closes the session and whose turns go on: an agent may take a prompt that was
+    /// withdrawn.
+    pub(super) fn withdraw_prompts(&mut self, client: ClientId) {
+        let left = self.prompts.iter().filter(|(_, (by, _))| *by == client);
+        let left: Vec<_> = left.map(|(prompt, _)| *prompt).collect();
+        for prompt in left {
+            self.respond_prompt(
+                prompt,
+                client,
+                &Settled::Withdrawn { by: Some(client) },
+                &StepOffsets::default(),
+            );
+        }
+    }
+
+    /// The message for the sender of a withdrawn prompt.
+    fn withdrawn_by(&self, by: Option<ClientId>, sender: ClientId) -> String {
+        let Some(by) = by.filter(|by| *by != sender) else { return "the prompt was withdrawn".to_owned() };
+        let client = self.subscribers.get(&by).and_then(|subscriber| subscriber.client.decider().name);
+        match client {
+            Some(name) => format!("the prompt was withdrawn by another client ({name})"),
+            None => "the prompt was withdrawn by another client".to_owned(),
+        }
+    }
+
+    /// Records the failure of a prompt without a request, if it never got into the transcript.
+    fn record_outcome(&mut self, outcome: &Settled) {
+        let error = match outcome {
+            Settled::Accepted { .. }
+            | Settled::Ended { .. }
+            | Settled::Withdrawn { .. }
+            | Settled::Rejected { by: Some(_), .. }
+            | Settled::Failed(_) => return,
+            Settled::Rejected { error, .. } => RpcError::from_raw(error.raw()),
+            Settled::NoRoom(refused) => {
+                RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"))
+            }
+            Settled::TooMany { limit } => {
+                RpcError::new(code::INTERNAL_ERROR, format!("{limit} prompts wait in this session already"))
+            }
+        };
+        // An agent with a queue of its own reports a withdrawn prompt like this.
+        if error.code() == code::REQUEST_CANCELLED {
+            return;
+        }
+        let failed = EventKind::TurnFailed { prompt: None, error: Some(json::error_object(&error)) };
+        self.step(Input::Happened(failed));
+        // A running turn is another one, and goes on.
+        if !self.session.is_running() {
+            self.step(Input::Noted(Update::State(live::failed_state(&error))));
+        }
+    }
+
+    /// Sends the prompt queue to all drivers if it changed, else to those that attached.
+    pub(super) fn send_queue_changes(&mut self) {
+        let held = self.session.held();
+        let mut wanted = std::mem::take(&mut self.held_wanted);
+        let mut clients: Vec<_> = if std::mem::take(&mut self.queue_changed) && held != self.queue {
+            self.session.drivers().collect()
+        } else {
+            wanted.retain(|(_, also_if_empty)| *also_if_empty || !held.is_empty());
+            wanted.into_iter().map(|(client, _)| client).collect()
+        };
+        self.queue = held;
+        clients.sort_unstable();
+        clients.dedup();
+        clients.into_iter().for_each(|client| self.send_queue_to(client));
+    }
+
+    fn send_queue_to(&mut self, client: ClientId) {
+        if self.config.is_embedded {
+            return;
+        }
+        let held: Vec<_> = self.session.held();
+        let list: Vec<_> = held
+            .iter()
+            .map(|held| {
+                let mut shown = Object::default();
+                shown.set("id", json::json(held.id.0.to_string()));
+                shown.set("text", json::string(&held.text));
+                shown.set("from", json::json(held.by.0.to_string()));
+                shown.to_json().as_str().to_owned()
+            })
+            .collect();
+        let update = format!(
+            r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/queue":[{}]}}}}"#,
+            list.join(",")
+        );
+        // A client that catches up is sent this when it knows more than it would say.
+        let is_numbered = self
+            .subscribers
+            .get(&client)
+            .is_some_and(|subscriber| subscriber.client.wants_seq && subscriber.is_live());
+        let seq = is_numbered.then(|| self.session.transcript().seq());
+        self.send(client, Frame::updates(live::update_line(&self.id, &update, seq)));
+    }
+}
+
+/// The v1 response to a cancelled prompt, with the client that cancelled it.
+fn cancelled(by: Option<ClientId>) -> Object {
+    let mut result = Object::default();
+    result.set("stopReason", json::string("cancelled"));
+    if let Some(by) = by {
+        json::note(&mut result, "parlor/by", json::json(by.0.to_string()));
+    }
+    result
+}
+
+/// The error of a prompt that was withdrawn, with the client that did so in its data.
+fn with_by(error: RpcError, by: Option<ClientId>) -> RpcError {
+    let Some(by) = by else { return error };
+    let mut data = json::object(error.data().map(Json::raw));
+    data.set("by", json::json(by.0.to_string()));
+    error.with_data(data.to_json())
+}

@@ -1,0 +1,281 @@
+//! Requests between clients and the agent: permission requests, elicitations and others, and what ends a session.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parlor_dialect::live::Telling;
+use parlor_dialect::{Dialect, live};
+use parlor_json::{Json, Object};
+use parlor_session::session::{Answer, ClientId, Effect, Input, QuestionId, Reply, Scope};
+use parlor_session::{Activity, State, ToolCallId, Update};
+use parlor_wire::{RequestId, RpcError, code};
+
+use super::{SessionEnd, SessionMachine};
+use crate::{AgentCommand, ClientInfo, Delivery, Frame, FrameKind, Outgoing, json};
+
+/// A request of the agent to people or to one client.
+#[derive(Debug)]
+pub(super) struct PeerRequest {
+    /// The agent's id for it.
+    pub(super) id: RequestId,
+    pub(super) method: String,
+    pub(super) params: Object,
+    /// The clients that were sent it and have not answered.
+    pub(super) clients: BTreeSet<ClientId>,
+    /// Whether it is put to one client and its answer is passed on whatever it is.
+    pub(super) forwarded: bool,
+}
+
+impl SessionMachine {
+    /// Sends a frame to those of the clients that are attached, in order with their updates.
+    pub(super) fn on_relay(&mut self, id: u64, frame: &Frame, clients: &[ClientId]) {
+        let here: Vec<_> =
+            clients.iter().copied().filter(|client| self.subscribers.contains_key(client)).collect();
+        here.iter().for_each(|client| self.send(*client, frame.clone()));
+        self.output.relayed.push((id, here));
+    }
+
+    /// Ends the session for all: its turn is over, and no prompt of anybody's is left without an answer.
+    pub(super) fn on_delete(&mut self, client: &Arc<ClientInfo>, id: &RequestId, is_connected: bool) {
+        self.step(Input::Cancelled { by: client.id, scope: Scope::Session });
+        self.step(Input::AgentGone(cancelled_state()));
+        self.follow(client, is_connected);
+        self.send(client.id, Frame::response(id, &Object::default()));
+        self.end = Some(SessionEnd::Deleted);
+    }
+
+    /// Ends the replays of clients that had not caught up when the session was deleted.
+    pub(super) fn end_replays(&mut self, error: &RpcError) {
+        let transcript = self.session.transcript();
+        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let ids = &mut self.ids;
+        for subscriber in self.subscribers.values_mut().filter(|subscriber| !subscriber.is_live()) {
+            let ended = Update::State(cancelled_state());
+            let mut lines = String::new();
+            for update in subscriber.encoder.tell(&ended, telling, &mut || ids.new_id(), &mut self.losses) {
+                lines.push_str(&live::update_line(&self.id, &update, None));
+            }
+            let id = subscriber.client.id;
+            self.output.sends.push(Delivery::new(id, Frame::updates(lines)));
+            self.output
+                .sends
+                .extend(subscriber.take_remaining().into_iter().map(|frame| Delivery::new(id, frame)));
+            self.output.sends.extend(
+                subscriber
+                    .take_open_requests()
+                    .into_iter()
+                    .map(|request| Delivery::new(id, Frame::error(&request.id, error))),
+            );
+        }
+    }
+
+    /// Applies modes, options and commands that a response of the agent reports.
+    pub(super) fn apply_reported_settings(&mut self, result: &Object) {
+        for update in live::learned(result) {
+            self.on_settings_reported(&update);
+            self.step(Input::Noted(update));
+        }
+    }
+
+    /// The agent asks something that is for people, or for parlor.
+    pub(super) fn on_agent_request(&mut self, id: RequestId, method: String, params: Object) {
+        match method.as_str() {
+            "session/request_permission" => self.open_request(id, method, params, false),
+            "elicitation/create" => self.open_request(id, method, params, true),
+            "fs/read_text_file" | "fs/write_text_file" => self.serve_file(id, method, params),
+            live::SETTLED => self.on_settled_request(&id),
+            _ if method.starts_with("terminal/") => {
+                self.command(AgentCommand::ServeTerminal { id, method, params });
+            }
+            _ => self.forward_to_client(id, method, params),
+        }
+    }
+
+    fn add_request(&mut self, asked: PeerRequest) -> QuestionId {
+        let question = QuestionId(self.next_question);
+        self.next_question += 1;
+        self.requests.insert(question, asked);
+        question
+    }
+
+    fn open_request(&mut self, id: RequestId, method: String, mut params: Object, form: bool) {
+        let mut about = self.map_tool_call(&mut params);
+        if let Some(mut subject) = json::member(&params, "subject") {
+            about = self.map_tool_call(&mut subject).or(about);
+            params.set("subject", subject.to_json());
+        }
+        // Only a tool call that waits for permission is over without an answer.
+        let call = about.filter(|_| !form);
+        let asked = PeerRequest { id, method, params, clients: BTreeSet::new(), forwarded: false };
+        let question = self.add_request(asked);
+        self.step(Input::Asked { question, form, call });
+    }
+
+    /// Names the tool call that a request is about as the session does, which may not be as the agent does. It stands in
+    /// the request, or in it by its name only.
+    fn map_tool_call(&self, holder: &mut Object) -> Option<ToolCallId> {
+        let name = |holder: &mut Object| {
+            let id = self.session.names().tool_call(&json::literal(holder, "toolCallId")?.into());
+            holder.set("toolCallId", id.as_json());
+            Some(id)
+        };
+        let named = name(holder);
+        let Some(mut call) = json::member(holder, "toolCall") else { return named };
+        let id = name(&mut call);
+        holder.set("toolCall", call.to_json());
+        id.or(named)
+    }
+
+    /// Sends a request to one client: the one whose prompt runs, else the driver that is attached the longest.
+    pub(super) fn forward_to_client(&mut self, id: RequestId, method: String, params: Object) {
+        let prompter = self.session.prompter().filter(|client| self.is_staying(*client));
+        let Some(client) = prompter.or_else(|| self.session.drivers().next()) else {
+            let error =
+                RpcError::new(code::METHOD_NOT_FOUND, format!("no client is here to answer {method}"));
+            return self.respond_to_agent(id, Err(json::error_object(&error)));
+        };
+        self.forward_to(client, id, method, params);
+    }
+
+    pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
+        let asked = PeerRequest { id, method, params, clients: BTreeSet::new(), forwarded: true };
+        let question = self.add_request(asked);
+        self.send_request(question, client);
+    }
+
+    /// Whether a client is attached and does not close the session.
+    pub(super) fn is_staying(&self, client: ClientId) -> bool {
+        self.subscribers.contains_key(&client) && !self.is_closing(client)
+    }
+
+    /// A client leaves: requests that it alone was asked are answered without it. Files are on the disk as well.
+    pub(super) fn answer_without_client(&mut self, client: ClientId) {
+        let is_its = |asked: &PeerRequest| asked.forwarded && asked.clients.contains(&client);
+        let its: Vec<_> =
+            self.requests.iter().filter(|(_, asked)| is_its(asked)).map(|(question, _)| *question).collect();
+        for question in its {
+            self.cancel_request(question, client);
+            let Some(PeerRequest { id, method, params, .. }) = self.requests.remove(&question) else {
+                continue;
+            };
+            if method.starts_with("fs/") {
+                self.serve_file_from_disk(id, method, params);
+            } else {
+                let message = format!("the client that was asked {method} has left the session");
+                let error = RpcError::new(code::INTERNAL_ERROR, message);
+                self.respond_to_agent(id, Err(json::error_object(&error)));
+            }
+        }
+    }
+
+    /// Cancels a request at the one client that was sent it.
+    pub(super) fn cancel_forwarded_request(&mut self, question: QuestionId) {
+        let asked = self.requests.get(&question).filter(|asked| asked.forwarded);
+        let clients: Vec<_> = asked.map(|asked| asked.clients.iter().copied().collect()).unwrap_or_default();
+        clients.into_iter().for_each(|client| self.cancel_request(question, client));
+    }
+
+    /// Puts a question to a client.
+    pub(super) fn send_request(&mut self, question: QuestionId, client: ClientId) {
+        let from = self.agent_dialect();
+        let Some(asked) = self.requests.get_mut(&question) else { return };
+        let Some(subscriber) = self.subscribers.get(&client) else { return };
+        let mut params = asked.params.clone();
+        if params.get("sessionId").is_some() {
+            params.set("sessionId", self.id.as_json());
+        }
+        if asked.method == "elicitation/create"
+            && !subscriber.client.elicits(json::text(&params, "mode").as_deref())
+        {
+            return self.on_answer(question, client, Answer::Error(cannot_ask()));
+        }
+        let to = subscriber.client.dialect;
+        let transcript = self.session.transcript();
+        let said = live::request_to_client(
+            &asked.method,
+            &asked.id,
+            &params,
+            from,
+            to,
+            transcript,
+            &mut self.losses,
+        );
+        let request = said.map(|params| {
+            asked.clients.insert(client);
+            Outgoing::Request { question, method: asked.method.clone(), params }
+        });
+        match request {
+            Ok(request) => self.send(client, request),
+            // One that cannot be asked counts as one that cannot answer.
+            Err(_) => self.on_answer(question, client, Answer::Error(cannot_ask())),
+        }
+    }
+
+    /// Cancels a request at a client.
+    pub(super) fn cancel_request(&mut self, question: QuestionId, client: ClientId) {
+        let asked = self.requests.get_mut(&question);
+        if asked.is_some_and(|asked| asked.clients.remove(&client)) {
+            self.send(client, Outgoing::CancelRequest(question));
+        }
+    }
+
+    pub(super) fn on_answer(&mut self, question: QuestionId, by: ClientId, answer: Answer) {
+        let Some(asked) = self.requests.get_mut(&question) else { return };
+        asked.clients.remove(&by);
+        let from = self.subscribers.get(&by).map_or(Dialect::V2, |subscriber| subscriber.client.dialect);
+        let to = self.agent.as_ref().map_or(Dialect::V2, |link| link.agent.dialect);
+        let answer = match answer {
+            Answer::Result(result) => {
+                Answer::Result(live::answer_to_agent(&asked.method, &result, from, to, &mut self.losses))
+            }
+            error @ Answer::Error(_) => error,
+        };
+        if asked.forwarded {
+            let reply = match answer {
+                Answer::Result(result) => Reply::Result(result),
+                Answer::Error(error) => Reply::Error(error),
+            };
+            self.effects.push(Effect::Reply(question, reply));
+        } else {
+            self.step(Input::Answered { question, by, answer });
+        }
+    }
+
+    pub(super) fn on_agent_cancels_request(&mut self, id: &RequestId) {
+        let found = self.requests.iter().find(|(_, asked)| asked.id == *id);
+        match found.map(|(question, asked)| (*question, asked.forwarded)) {
+            Some((question, true)) => {
+                self.cancel_forwarded_request(question);
+                self.effects.push(Effect::Reply(question, Reply::TakenBack));
+            }
+            Some((question, false)) => self.step(Input::Unasked(question)),
+            None => {}
+        }
+    }
+
+    /// Sends a notification of the agent to all subscribers.
+    pub(super) fn on_agent_notification(&mut self, line: &str) {
+        let line = parlor_dialect::with_ids(line, Some(&self.id), None).unwrap_or_else(|| line.to_owned());
+        let frame = Frame::line(line, FrameKind::Notification);
+        let clients: Vec<ClientId> = self.subscribers.keys().copied().collect();
+        clients.into_iter().for_each(|client| self.send(client, frame.clone()));
+    }
+}
+
+impl PeerRequest {
+    /// Whether this is an elicitation that no client could show.
+    pub(super) fn is_unasked_form(&self, error: &Json) -> bool {
+        self.method == "elicitation/create" && *error == cannot_ask()
+    }
+}
+
+/// The answer for a client that cannot be sent a request.
+pub fn cannot_ask() -> Json {
+    json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this"))
+}
+
+/// The state of a session whose turn was cancelled.
+pub(super) fn cancelled_state() -> State {
+    let stop_reason = Some("cancelled".into());
+    State { activity: Activity::Idle, stop_reason, fields: Object::default(), meta: None }
+}

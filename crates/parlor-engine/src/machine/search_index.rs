@@ -1,0 +1,332 @@
+//! Which entries have to be indexed again.
+
+use std::collections::BTreeSet;
+
+use crate::json;
+use crate::rows::{Words, Write};
+use crate::search_text::{TOOL_FIELDS, words_of};
+use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
+
+/// The entries whose text in the search index is out of date.
+#[derive(Debug, Default)]
+pub(super) struct IndexBacklog {
+    /// By the changes that made them.
+    due: BTreeSet<u64>,
+    /// Entries that grow: they are indexed when the next entry begins or the turn ends.
+    open: BTreeSet<u64>,
+    /// Running tool calls: they change often, and each time all of their text would be indexed.
+    running: BTreeSet<u64>,
+    /// Those of them that are not found.
+    unfound: BTreeSet<u64>,
+    /// Entries whose old text must leave the index at once.
+    stale: BTreeSet<u64>,
+    /// When those were last handed in that grow without a turn, in milliseconds since 1970.
+    handed_in: i64,
+}
+
+/// Whether growing entries are indexed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnPhase {
+    /// A turn runs.
+    Running,
+    /// None does, and the agent may speak all the same.
+    Idle,
+    /// The session leaves its place.
+    Ended,
+}
+
+/// How often entries that grow outside of a turn are indexed, in milliseconds.
+const PAUSE: i64 = 1000;
+
+impl IndexBacklog {
+    /// The entries that a server killed in the middle of a turn may not have indexed: all that changed since the last
+    /// prompt.
+    pub(super) fn of_last_turn(transcript: &Transcript) -> Self {
+        let entries = transcript.entries();
+        let prompt = entries.iter().rfind(|entry| matches!(entry.id(), EntryId::Message(Role::User, _)));
+        let since = prompt.map_or(0, parlor_session::Entry::created);
+        let due = entries.iter().filter(|entry| entry.seq() >= since).map(parlor_session::Entry::created);
+        Self { due: due.collect(), ..Self::default() }
+    }
+
+    /// A change was taken; the transcript has it already.
+    pub(super) fn note(&mut self, change: &Change, transcript: &Transcript) {
+        if change.is_creation() {
+            self.due.append(&mut self.open);
+        }
+        if let Update::Append { entry, .. } | Update::Upsert { target: Target::Entry(entry), .. } =
+            &change.update
+        {
+            if runs(entry, transcript) {
+                return self.note_running(change);
+            }
+            if self.running.remove(&change.created) {
+                self.unfound.remove(&change.created);
+                self.due.insert(change.created);
+            }
+        }
+        match &change.update {
+            Update::Append { .. } | Update::Output { .. } => {
+                self.open.insert(change.created);
+            }
+            // The store drops the text with the content, and a tool call is also found by some fields.
+            Update::Upsert { target: Target::Entry(_), upsert } => {
+                let says_more = upsert.whole || !upsert.content.is_omitted() || !upsert.fields.is_empty();
+                if says_more || change.is_creation() {
+                    self.due.insert(change.created);
+                }
+            }
+            Update::Remove { .. } => {
+                self.due.insert(change.created);
+            }
+            Update::Upsert { target: Target::Slot(_), .. } | Update::Note { .. } => {}
+            Update::State(state) => {
+                if !state.activity.is_busy() {
+                    self.due.append(&mut self.open);
+                    self.finish_running();
+                }
+            }
+        }
+    }
+
+    /// A running tool call changed. Its new text waits; its old text leaves the index at once: the store drops it with the
+    /// content, and otherwise has to be asked to.
+    fn note_running(&mut self, change: &Change) {
+        self.running.insert(change.created);
+        let takes_away = matches!(&change.update, Update::Upsert { upsert, .. }
+            if upsert.whole || TOOL_FIELDS.iter().any(|name| upsert.fields.get(name).is_some()));
+        if (change.is_creation() || takes_away)
+            && self.unfound.insert(change.created)
+            && !change.is_creation()
+        {
+            self.stale.insert(change.created);
+        }
+    }
+
+    fn finish_running(&mut self) {
+        self.due.append(&mut self.running);
+        self.unfound.clear();
+    }
+
+    /// The index writes of finished entries. Outside of a turn, growing entries are indexed now and then; at the end of the
+    /// session all of them are.
+    pub(super) fn take(
+        &mut self,
+        session: &str,
+        transcript: &Transcript,
+        turn: TurnPhase,
+        now: i64,
+    ) -> Vec<Write> {
+        let grows =
+            turn == TurnPhase::Idle && !self.open.is_empty() && now.saturating_sub(self.handed_in) >= PAUSE;
+        if grows || turn == TurnPhase::Ended {
+            self.due.append(&mut self.open);
+            self.handed_in = now;
+        }
+        if turn != TurnPhase::Running {
+            self.finish_running();
+        }
+        let entries = transcript.entries();
+        let write = |created, words: &dyn Fn(&Entry) -> Option<Option<Words>>| {
+            let place = entries.binary_search_by_key(&created, Entry::created).ok()?;
+            let (entry, session) = (&entries[place], session.to_owned());
+            let words = words(entry)?;
+            Some(Write::Words { session, created, seq: entry.seq(), words, only_missing: false })
+        };
+        let (due, stale) = (std::mem::take(&mut self.due), std::mem::take(&mut self.stale));
+        let forgotten = stale.difference(&due).filter_map(|created| write(*created, &|_| Some(None)));
+        let found = due.iter().filter_map(|created| write(*created, &|entry| words_of(entry, now).map(Some)));
+        forgotten.chain(found).collect()
+    }
+}
+
+/// Whether an entry is a tool call that has not ended.
+fn runs(entry: &EntryId, transcript: &Transcript) -> bool {
+    let call = transcript.get(entry).filter(|_| matches!(entry, EntryId::ToolCall(_)));
+    call.is_some_and(|call| {
+        let status = json::text(&call.body().fields, "status");
+        status.is_none_or(|status| matches!(status.as_str(), "pending" | "in_progress"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_json::{Json, Object};
+    use parlor_session::{Activity, Content, Patch, State, Upsert};
+
+    use super::*;
+
+    /// A session, and which entries are handed in after each change.
+    #[derive(Default)]
+    struct Told {
+        transcript: Transcript,
+        unworded: IndexBacklog,
+        now: i64,
+    }
+
+    impl Told {
+        fn push(&mut self, update: Update) -> Vec<(u64, String)> {
+            let change = self.transcript.push(update).unwrap();
+            self.unworded.note(&change, &self.transcript);
+            self.take(TurnPhase::Running)
+        }
+
+        fn take(&mut self, turn: TurnPhase) -> Vec<(u64, String)> {
+            let writes = self.unworded.take("s", &self.transcript, turn, self.now);
+            let words = writes.into_iter().map(|write| {
+                let Write::Words { created, seq, words, .. } = write else { panic!("{write:?}") };
+                assert!(seq >= created);
+                let Some(words) = words else { return (created, "forgotten".to_owned()) };
+                assert_eq!(words.at, self.now);
+                (created, format!("{}: {}", words.kind, words.text))
+            });
+            words.collect()
+        }
+
+        fn says(&mut self, id: &str, text: &str) -> Vec<(u64, String)> {
+            let item = Json::parse(block(text)).unwrap();
+            let entry = EntryId::Message(Role::Agent, id.into());
+            self.push(Update::Append { entry, item, extra: None })
+        }
+
+        fn upsert(&mut self, entry: EntryId, upsert: Upsert) -> Vec<(u64, String)> {
+            self.push(Update::Upsert { target: Target::Entry(entry), upsert })
+        }
+    }
+
+    fn block(text: &str) -> String {
+        format!(r#"{{"type":"text","text":"{text}"}}"#)
+    }
+
+    fn replaced(text: &str) -> Upsert {
+        let content = Content::parse(json::json(format!("[{}]", block(text))).raw()).unwrap();
+        Upsert { content: Patch::Value(content), ..Upsert::default() }
+    }
+
+    #[test]
+    fn what_is_being_written_is_handed_in_when_the_next_begins() {
+        let mut told = Told::default();
+        assert_eq!(told.says("a", "one "), []);
+        assert_eq!(told.says("a", "two"), []);
+        assert_eq!(told.says("b", "three"), [(1, "agent: one two".to_owned())]);
+        // Two that grow by turns are not handed in again and again.
+        assert_eq!(told.says("a", " four"), []);
+        assert_eq!(told.says("b", " five"), []);
+        let all = [(1, "agent: one two four".to_owned()), (3, "agent: three five".to_owned())];
+        assert_eq!(told.take(TurnPhase::Ended), all);
+        assert_eq!(told.take(TurnPhase::Ended), []);
+    }
+
+    #[test]
+    fn the_end_of_a_turn_finishes_all_that_it_wrote() {
+        let mut told = Told::default();
+        told.says("a", "one");
+        let state = |activity| {
+            Update::State(State { activity, stop_reason: None, fields: Object::default(), meta: None })
+        };
+        assert_eq!(told.push(state(Activity::RequiresAction)), []);
+        assert_eq!(told.push(state(Activity::Idle)), [(1, "agent: one".to_owned())]);
+    }
+
+    #[test]
+    fn what_grows_without_a_turn_is_handed_in_now_and_then() {
+        let mut told = Told { now: 5000, ..Told::default() };
+        told.says("a", "one");
+        assert_eq!(told.take(TurnPhase::Idle), [(1, "agent: one".to_owned())]);
+        for now in [5001, 5999] {
+            told.now = now;
+            told.says("a", ".");
+            assert_eq!(told.take(TurnPhase::Idle), []);
+        }
+        told.now = 6000;
+        assert_eq!(told.take(TurnPhase::Idle), [(1, "agent: one..".to_owned())]);
+        told.says("a", "!");
+        assert_eq!(told.take(TurnPhase::Idle), []);
+        assert_eq!(told.take(TurnPhase::Ended), [(1, "agent: one..!".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_replaced_or_cleared_is_handed_in_at_once() {
+        let mut told = Told::default();
+        let entry = || EntryId::Message(Role::Agent, "a".into());
+        told.says("a", "a secret");
+        told.take(TurnPhase::Ended);
+        assert_eq!(told.upsert(entry(), replaced("redacted")), [(1, "agent: redacted".to_owned())]);
+        let cleared = Upsert { content: Patch::Clear, ..Upsert::default() };
+        assert_eq!(told.upsert(entry(), cleared), [(1, "agent: ".to_owned())]);
+        assert_eq!(told.upsert(entry(), Upsert::default()), []);
+    }
+
+    fn fields(fields: &str) -> Upsert {
+        Upsert { fields: json::object(Some(json::json(fields.to_owned()).raw())), ..Upsert::default() }
+    }
+
+    fn call() -> EntryId {
+        EntryId::ToolCall("c".into())
+    }
+
+    #[test]
+    fn a_finished_tool_call_is_handed_in_when_its_title_or_content_changes() {
+        let mut told = Told::default();
+        let titled = |title: &str| fields(&format!(r#"{{"title":"{title}","status":"completed"}}"#));
+        assert_eq!(told.upsert(call(), titled("Read")), [(1, "tool: Read".to_owned())]);
+        assert_eq!(told.upsert(call(), titled("Write")), [(1, "tool: Write".to_owned())]);
+        // The store has forgotten the title with the old content.
+        assert_eq!(told.upsert(call(), replaced("output")), [(1, "tool: Write\noutput".to_owned())]);
+        assert_eq!(told.upsert(EntryId::Plan("p".into()), replaced("a plan")), [], "plans are not found");
+    }
+
+    #[test]
+    fn a_tool_call_that_runs_is_handed_in_once_when_it_or_the_turn_ends() {
+        for status in ["", r#","status":"pending""#, r#","status":"in_progress""#] {
+            let mut told = Told::default();
+            assert_eq!(told.upsert(call(), fields(&format!(r#"{{"title":"Run"{status}}}"#))), []);
+            for n in 0..10 {
+                assert_eq!(told.upsert(call(), replaced(&format!("line {n}"))), []);
+                assert_eq!(told.upsert(call(), fields(&format!(r#"{{"rawOutput":"{n}"}}"#))), []);
+                let item = json::json(block("more"));
+                assert_eq!(told.push(Update::Append { entry: call(), item, extra: None }), []);
+            }
+            // What else begins meanwhile does not end it.
+            assert_eq!(told.says("a", "words"), []);
+            let ended = told.upsert(call(), fields(r#"{"status":"completed","rawOutput":"all"}"#));
+            assert_eq!(ended, [(1, "tool: Run\nline 9\nmore\nall".to_owned())]);
+        }
+        let mut told = Told::default();
+        assert_eq!(told.upsert(call(), fields(r#"{"title":"Run"}"#)), []);
+        assert_eq!(told.take(TurnPhase::Idle), [(1, "tool: Run".to_owned())], "no turn runs");
+        told.upsert(EntryId::ToolCall("d".into()), fields(r#"{"title":"Walk"}"#));
+        assert_eq!(told.take(TurnPhase::Ended), [(2, "tool: Walk".to_owned())]);
+    }
+
+    #[test]
+    fn what_a_tool_call_that_runs_does_not_say_any_more_is_not_found() {
+        let mut told = Told::default();
+        told.upsert(call(), fields(r#"{"title":"Run","rawOutput":"a secret"}"#));
+        told.take(TurnPhase::Ended);
+        // The title and the values are found until they are handed in again, so that they are forgotten, and only once.
+        let redacted = || fields(r#"{"rawOutput":"redacted"}"#);
+        assert_eq!(told.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
+        assert_eq!(told.upsert(call(), redacted()), []);
+        assert_eq!(told.take(TurnPhase::Ended), [(1, "tool: Run\nredacted".to_owned())]);
+        // The store forgets them with the content, and an appended piece takes nothing away.
+        assert_eq!(told.upsert(call(), replaced("public")), []);
+        told.take(TurnPhase::Ended);
+        let item = json::json(block("more"));
+        assert_eq!(told.push(Update::Append { entry: call(), item, extra: None }), []);
+        assert_eq!(told.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_off_is_handed_in_from_its_prompt_on() {
+        let mut told = Told::default();
+        told.says("old", "old");
+        told.says("other", "other");
+        told.upsert(EntryId::Message(Role::User, "u".into()), replaced("prompt"));
+        told.says("new", "new");
+        told.says("old", " and changed");
+        told.unworded = IndexBacklog::of_last_turn(&told.transcript);
+        let words: Vec<_> = told.take(TurnPhase::Running).into_iter().map(|(_, words)| words).collect();
+        assert_eq!(words, ["agent: old and changed", "user: prompt", "agent: new"]);
+    }
+}

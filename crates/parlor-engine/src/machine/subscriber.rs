@@ -1,0 +1,214 @@
+//! A subscriber: what it has received, and what waits for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parlor_dialect::live::Listener;
+use parlor_json::Json;
+use parlor_session::Reading;
+use parlor_wire::RequestId;
+
+use super::broadcast::BroadcastBuffers;
+use crate::{ClientInfo, Delivery, Frame, Outgoing, QueueLimits};
+
+/// A client that is attached to the session.
+pub(crate) struct Subscriber {
+    pub(crate) client: Arc<ClientInfo>,
+    /// How many bytes of replay it can be sent until it has read them.
+    pub(crate) credit: usize,
+    pub(crate) encoder: Listener,
+    pub(crate) state: SubscriberState,
+    /// Which group it belongs to, as of which order of the groups.
+    group: Option<(u64, usize)>,
+    /// Frames for this client alone, with their offsets in the broadcast buffer.
+    own: Vec<(usize, Outgoing)>,
+    /// Frames for this client alone that follow the replay up to a change, and their bytes.
+    later: VecDeque<(u64, Outgoing)>,
+    later_bytes: usize,
+    farewell: Option<FinalResponse>,
+    limits: QueueLimits,
+}
+
+/// The response to a client that closes the session.
+struct FinalResponse {
+    frame: Frame,
+    /// Its offset in the broadcast buffer.
+    place: usize,
+    /// The last change that a client which catches up is sent.
+    seq: u64,
+}
+
+/// Whether a client receives changes as they happen.
+pub(crate) enum SubscriberState {
+    /// It was sent all changes.
+    Live,
+    /// It is sent what it missed.
+    CatchingUp {
+        /// The changes that it lacks.
+        reading: Reading,
+        /// The requests that are answered after these.
+        answers: Vec<AttachRequest>,
+        /// Whether somebody waits for it to read on.
+        waiting: bool,
+    },
+}
+
+/// A request for a session that has no answer yet.
+pub(crate) struct AttachRequest {
+    pub(crate) id: RequestId,
+    /// Whether the session has just begun.
+    pub(crate) is_new: bool,
+    /// Whether the client asked for no replay.
+    pub(crate) is_blank: bool,
+    /// Whether the client knows the session up to a change.
+    pub(crate) is_resumed: bool,
+    /// Keys for the metadata of the response.
+    pub(crate) notes: Vec<(&'static str, Json)>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(
+        client: Arc<ClientInfo>,
+        reading: Reading,
+        answers: Vec<AttachRequest>,
+        limits: QueueLimits,
+    ) -> Self {
+        let encoder = Listener::new(client.dialect, &client.initialize);
+        let state = SubscriberState::CatchingUp { reading, answers, waiting: false };
+        Self {
+            client,
+            credit: limits.catch_up_bytes,
+            encoder,
+            state,
+            group: None,
+            own: Vec::new(),
+            later: VecDeque::new(),
+            later_bytes: 0,
+            farewell: None,
+            limits,
+        }
+    }
+
+    /// The broadcast buffer of this client.
+    pub(crate) fn group(&mut self, groups: &mut BroadcastBuffers) -> usize {
+        match self.group {
+            Some((order, group)) if order == groups.order() => group,
+            Some(_) | None => {
+                let group = groups.of(&self.client);
+                self.group = Some((groups.order(), group));
+                group
+            }
+        }
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.state, SubscriberState::Live)
+    }
+
+    /// Sends something to this client alone, after everything that it was sent so far, or at an earlier offset of the
+    /// broadcast buffer.
+    pub(crate) fn send(&mut self, frame: Outgoing, place: usize, seq: u64) {
+        match self.state {
+            SubscriberState::Live => self.own.push((place, frame)),
+            SubscriberState::CatchingUp { .. } => self.defer(frame, seq),
+        }
+    }
+
+    /// A client that does not read is cut off when too much waits for it, here as in its send queue.
+    fn defer(&mut self, frame: Outgoing, seq: u64) {
+        self.later_bytes += frame.len();
+        if self.overflows() {
+            self.later.clear();
+        } else {
+            self.later.push_back((seq, frame));
+        }
+    }
+
+    /// Whether too much waits for the client: it is to be disconnected.
+    pub(crate) fn overflows(&self) -> bool {
+        self.later_bytes > self.limits.unsent_bytes
+    }
+
+    /// How many bytes wait for the client.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.later.iter().map(|(_, frame)| frame.len()).sum()
+    }
+
+    /// Sends the last frame: after all other frames of this client, and nothing follows it.
+    pub(crate) fn send_last(&mut self, frame: Frame, place: usize, seq: u64) {
+        self.farewell = Some(FinalResponse { frame, place, seq });
+    }
+
+    /// The last change that a client is sent before it is detached, if it closes the session.
+    pub(crate) fn closes_after(&self) -> Option<u64> {
+        self.farewell.as_ref().map(|farewell| farewell.seq)
+    }
+
+    /// Adds the broadcast buffer to `sends`, with the client's own frames in their places.
+    pub(crate) fn flush(&mut self, groups: &mut BroadcastBuffers, sends: &mut Vec<Delivery>) {
+        if !self.is_live() {
+            return;
+        }
+        let id = self.client.id;
+        let group = self.group(groups);
+        if self.own.is_empty() && self.farewell.is_none() {
+            sends.push(Delivery::new(id, groups.shared(group)));
+            return;
+        }
+        let all = groups.shared(group);
+        let end = self.farewell.as_ref().map_or(all.len(), |farewell| farewell.place);
+        // A response may belong before updates that were encoded earlier.
+        self.own.sort_by_key(|(place, _)| *place);
+        let mut at = 0;
+        for (place, frame) in self.own.drain(..) {
+            let place = place.min(end);
+            sends.extend([Delivery::new(id, all.slice(at..place)), Delivery::new(id, frame)]);
+            at = place;
+        }
+        sends.push(Delivery::new(id, all.slice(at..end)));
+        sends.extend(self.farewell.as_ref().map(|farewell| Delivery::new(id, farewell.frame.clone())));
+    }
+
+    /// The client attaches again without a replay: it continues where it is. One that catches up is answered when it has; the
+    /// request of a live one is returned, because it can be answered now.
+    pub(crate) fn reattach(&mut self, again: AttachRequest) -> Option<AttachRequest> {
+        match &mut self.state {
+            SubscriberState::Live => Some(again),
+            SubscriberState::CatchingUp { answers, .. } => {
+                answers.push(again);
+                None
+            }
+        }
+    }
+
+    /// The requests for the session that have no answer yet.
+    pub(crate) fn take_open_requests(&mut self) -> Vec<AttachRequest> {
+        match &mut self.state {
+            SubscriberState::CatchingUp { answers, .. } => std::mem::take(answers),
+            SubscriberState::Live => Vec::new(),
+        }
+    }
+
+    /// Takes the frames that were not sent, each with whether the changes that it is about are stored.
+    pub(crate) fn take_unsent(&mut self, stored: u64) -> Vec<(Outgoing, bool)> {
+        self.later_bytes = 0;
+        let later = self.later.drain(..).map(|(seq, frame)| (frame, seq <= stored));
+        let own = self.own.drain(..).map(|(_, frame)| (frame, false));
+        later.chain(own).chain(self.farewell.take().map(|farewell| (farewell.frame.into(), false))).collect()
+    }
+
+    /// Takes the frames that follow the replay up to a change.
+    pub(crate) fn take_due(&mut self, told: u64) -> Vec<Outgoing> {
+        let count = self.later.iter().take_while(|(seq, _)| *seq <= told).count();
+        let due: Vec<_> = self.later.drain(..count).map(|(_, frame)| frame).collect();
+        self.later_bytes -= due.iter().map(Outgoing::len).sum::<usize>();
+        due
+    }
+
+    /// Takes everything that is left, with the last frame.
+    pub(crate) fn take_remaining(&mut self) -> Vec<Outgoing> {
+        let mut last = self.take_due(u64::MAX);
+        last.extend(self.farewell.take().map(|farewell| farewell.frame.into()));
+        last
+    }
+}

@@ -1,0 +1,121 @@
+//! What a session wants done, as data.
+
+use core::time::Duration;
+
+use parlor_dialect::Losses;
+use parlor_json::Object;
+use parlor_session::SessionId;
+use parlor_session::session::{ClientId, QuestionId};
+use parlor_wire::RpcError;
+
+use crate::rows::Batch;
+use crate::{AgentCommand, AgentEpoch, ForkStart, Frame, FrameKind, Timer};
+
+/// What comes of the events that a session handled together. The batch is stored first; the rest is released in order when it
+/// is, and not at all if it cannot be.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// The writes.
+    pub batch: Batch,
+    /// The last change that is in the batch or was stored before it.
+    pub seq: u64,
+    /// What clients are sent.
+    pub sends: Vec<Delivery>,
+    /// Forks that are opened.
+    pub forks: Vec<ForkStart>,
+    /// What agents are to do, each with the incarnation of the agent that is to do it.
+    pub agent: Vec<(AgentEpoch, AgentCommand)>,
+    /// Timers, each with the time until it runs out.
+    pub timers: Vec<(Duration, Timer)>,
+    /// The clients that were sent a relayed frame.
+    pub relayed: Vec<(u64, Vec<ClientId>)>,
+    /// What could not be translated, by session: a fork counts by itself.
+    pub losses: Vec<(SessionId, Losses)>,
+}
+
+/// Something that is sent to a client once the changes that it is about are stored.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// The client.
+    pub to: ClientId,
+    /// What it is sent.
+    pub what: Outgoing,
+    /// Whether the changes that it is about were stored before.
+    pub is_stored: bool,
+}
+
+impl Delivery {
+    /// Something about changes that have yet to be stored.
+    pub fn new(to: ClientId, what: impl Into<Outgoing>) -> Self {
+        Self { to, what: what.into(), is_stored: false }
+    }
+
+    /// What is sent instead when changes could not be stored: of what is about them only responses, as errors. A client for
+    /// which too much waits is disconnected all the same: it has lost what waited.
+    pub fn if_not_stored(self, error: &RpcError) -> Option<Self> {
+        let frame = match &self.what {
+            Outgoing::Frame(frame) => frame,
+            Outgoing::Disconnect => return Some(self),
+            Outgoing::Request { .. } | Outgoing::CancelRequest(_) | Outgoing::AwaitDrain => return None,
+        };
+        match frame.kind() {
+            FrameKind::Response { is_error, .. } if *is_error || self.is_stored => Some(self),
+            FrameKind::Response { id, .. } => Some(Self::new(self.to, Frame::error(id, error))),
+            FrameKind::Updates
+            | FrameKind::Notification
+            | FrameKind::Cancel(_)
+            | FrameKind::Request(_)
+            | FrameKind::Batch(_) => None,
+        }
+    }
+}
+
+/// Something for one client.
+#[derive(Debug, Clone)]
+pub enum Outgoing {
+    /// A frame as it is.
+    Frame(Frame),
+    /// A request to the client. Its id is chosen where it is sent, because a connection has requests of many sessions.
+    Request {
+        /// What the client is asked, by which it is cancelled and answered.
+        question: QuestionId,
+        /// The method.
+        method: String,
+        /// The params, in the client's dialect.
+        params: Object,
+    },
+    /// Cancels a request that the client was sent.
+    CancelRequest(QuestionId),
+    /// The session is to be told when the client has read what it was sent.
+    AwaitDrain,
+    /// Too much waits for the client: it is disconnected.
+    Disconnect,
+}
+
+impl Outgoing {
+    /// About how many bytes this takes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.len(),
+            Self::Request { method, params, .. } => method.len() + params.text_len() + 64,
+            Self::CancelRequest(_) => 64,
+            Self::AwaitDrain | Self::Disconnect => 0,
+        }
+    }
+
+    /// Whether these are updates.
+    pub fn is_update(&self) -> bool {
+        matches!(self, Self::Frame(frame) if *frame.kind() == FrameKind::Updates)
+    }
+
+    /// Whether this takes no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Frame> for Outgoing {
+    fn from(frame: Frame) -> Self {
+        Self::Frame(frame)
+    }
+}

@@ -1,0 +1,105 @@
+//! The words that an entry is found by.
+
+use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
+use serde_json::value::RawValue;
+
+use crate::json;
+use crate::rows::Words;
+
+/// How much of an entry can be found. Who writes more than a book in one message is found by its beginning.
+const MOST: usize = 1 << 20;
+
+/// What an entry is found by: a message by its text, a tool call by its title, its input, what it shows and what came of it,
+/// a terminal by its command and its output. `None` for what is never found.
+pub fn words_of(entry: &Entry, at: i64) -> Option<Words> {
+    let body = entry.body();
+    let (kind, text) = match entry.id() {
+        EntryId::Message(role, _) => {
+            let kind = match role {
+                Role::User => "user",
+                Role::Agent => "agent",
+                Role::Thought => "thought",
+            };
+            let mut text = String::new();
+            // Joined first, so that a character cut in two between chunks is whole.
+            for item in beginning(&body.content).joined().iter() {
+                match text_of(item.json) {
+                    Some(part) => text.push_str(&part),
+                    None => text.push('\n'),
+                }
+            }
+            (kind, text)
+        }
+        EntryId::ToolCall(_) => ("tool", tool_text(body)),
+        EntryId::Terminal(_) => {
+            let command = json::text(&body.fields, "command").unwrap_or_default();
+            let output = &body.output[..body.output.len().min(MOST)];
+            ("tool", format!("{command}\n{}", String::from_utf8_lossy(output)))
+        }
+        EntryId::Plan(_)
+        | EntryId::Compaction(_)
+        | EntryId::Subagent(_)
+        | EntryId::SessionMessage(_)
+        | EntryId::Event(_)
+        | EntryId::Note(_) => return None,
+    };
+    let mut text = text;
+    text.truncate((0..=MOST.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
+    Some(Words { kind: kind.to_owned(), at, text })
+}
+
+/// The fields of a tool call by which it is found.
+pub const TOOL_FIELDS: [&str; 3] = ["title", "rawInput", "rawOutput"];
+
+fn tool_text(body: &Body) -> String {
+    let mut text = json::text(&body.fields, "title").unwrap_or_default();
+    if let Some(input) = body.fields.get("rawInput") {
+        strings(input.raw(), &mut text, 0);
+    }
+    for item in body.content.iter() {
+        if let Ok(item) = serde_json::from_str::<&RawValue>(item.json) {
+            strings(item, &mut text, 0);
+        }
+    }
+    if let Some(output) = body.fields.get("rawOutput") {
+        strings(output.raw(), &mut text, 0);
+    }
+    text
+}
+
+/// How deep strings are looked for.
+const DEPTH: usize = 16;
+
+/// Adds the strings of a value, each on a line, as far as they count. Pictures and sounds are no text, and neither are the
+/// names of types.
+fn strings(value: &RawValue, text: &mut String, depth: usize) {
+    if text.len() > MOST || depth > DEPTH {
+        return;
+    }
+    if let Some(string) = parlor_json::text(value) {
+        text.push('\n');
+        text.push_str(&string);
+    } else if let Some(items) = parlor_json::elements(value) {
+        items.into_iter().for_each(|item| strings(item, text, depth + 1));
+    } else if let Ok(members) = parlor_json::Members::of(value) {
+        for (name, member) in members
+            .raw()
+            .iter()
+            .filter(|(name, _)| !matches!(name.get(), "\"type\"" | "\"data\"" | "\"mimeType\""))
+        {
+            let _ = name;
+            strings(member, text, depth + 1);
+        }
+    }
+}
+
+/// As much of a content as has all the text that counts.
+fn beginning(content: &Content) -> Content {
+    let mut length = 0;
+    let items = content.iter().take_while(|item| {
+        let is_wanted = length <= MOST;
+        length += plain_text(item.json).map_or(0, str::len);
+        is_wanted
+    });
+    items.filter_map(|item| serde_json::from_str::<&RawValue>(item.json).ok()).collect()
+}

@@ -1,0 +1,157 @@
+//! Clients that attach, fall behind, catch up and leave.
+
+use expect_test::expect;
+use parlor_dialect::Dialect;
+use parlor_engine::{ClientCall, Event, ReplayFrom};
+use parlor_session::session::ClientId;
+use parlor_wire::RequestId;
+
+use crate::harness::{IDLE, RUNNING, Script, chunk, lines};
+
+/// A session with one finished turn.
+fn with_a_turn() -> Script {
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 7, "Hello");
+    script.responds(0, r#"{"messageId":"u"}"#);
+    script.says(&[RUNNING, &chunk("a", "one "), &chunk("a", "two"), IDLE]);
+    script.sent(1);
+    script
+}
+
+#[test]
+fn a_client_that_attaches_is_sent_whole_messages_then_the_state_and_the_response() {
+    let mut script = with_a_turn();
+    script.attach_with(2, Dialect::V2, "{}", ReplayFrom::Start);
+    expect![[r#"
+        user_message {"messageId":"u","content":[{"type":"text","text":"Hello"}]}
+        agent_message {"messageId":"a","content":[{"type":"text","text":"one two"}]}
+        session_info_update {"title":"Hello","_meta":{"parlor/title":"made"}}
+        state_update {"state":"idle","stopReason":"end_turn"}
+        0 -> {"configOptions":[],"_meta":{"parlor/seq":6,"parlor/state":"idle"}}
+    "#]]
+    .assert_eq(&lines(&script.sent(2)));
+    script.attach_with(3, Dialect::V1, "{}", ReplayFrom::Start);
+    expect![[r#"
+        user_message_chunk {"messageId":"u","content":{"type":"text","text":"Hello"}}
+        agent_message_chunk {"messageId":"a","content":{"type":"text","text":"one two"}}
+        session_info_update {"title":"Hello","_meta":{"parlor/title":"made"}}
+        session_info_update {"_meta":{"parlor/state":"idle"}}
+        0 -> {"_meta":{"parlor/seq":6,"parlor/state":"idle"}}
+    "#]]
+    .assert_eq(&lines(&script.sent(3)));
+}
+
+#[test]
+fn a_client_that_resumes_after_a_seq_is_sent_only_the_text_that_it_lacks() {
+    let mut script = with_a_turn();
+    script.handle([Event::Disconnected(ClientId(1))]);
+    script.says(&[RUNNING, &chunk("a", " three"), &chunk("b", "four"), IDLE]);
+    script.attach_with(2, Dialect::V2, "{}", ReplayFrom::After(6));
+    expect![[r#"
+        agent_message_chunk {"messageId":"a","content":{"type":"text","text":" three"}}
+        agent_message {"messageId":"b","content":[{"type":"text","text":"four"}]}
+        state_update {"state":"idle","stopReason":"end_turn"}
+        0 -> {"configOptions":[],"_meta":{"parlor/seq":10,"parlor/state":"idle"}}
+        session_info_update {"_meta":{"parlor/queue":[]}}
+    "#]]
+    .assert_eq(&lines(&script.sent(2)));
+}
+
+#[test]
+fn a_seq_above_the_counter_and_an_unknown_message_are_rejected() {
+    let mut script = with_a_turn();
+    script.attach_with(2, Dialect::V2, "{}", ReplayFrom::After(99));
+    script.attach_with(2, Dialect::V2, "{}", ReplayFrom::Message("nowhere".into()));
+    expect![[r#"
+        0 failed: the session has 6 changes, not 99
+        0 failed: there is no such message in the session
+    "#]]
+    .assert_eq(&lines(&script.sent(2)));
+}
+
+#[test]
+fn a_subscriber_that_falls_behind_catches_up_without_a_gap_or_a_duplicate() {
+    let mut script = with_a_turn();
+    script.attach(2, Dialect::V2);
+    script.set_full(2, true);
+    script.says(&[RUNNING, &chunk("b", "1 ")]);
+    script.says(&[&chunk("b", "2 "), &chunk("b", "3")]);
+    assert_eq!(script.sent(2), ["await drain"], "nothing is sent to a full queue, and one drain is awaited");
+    // The others are not slowed down.
+    assert_eq!(script.sent(1).len(), 4);
+    script.set_full(2, false);
+    expect![[r#"
+        agent_message {"messageId":"b","content":[{"type":"text","text":"1 2 3"}]}
+        state_update {"state":"running"}
+    "#]]
+    .assert_eq(&lines(&script.sent(2)));
+    script.says(&[&chunk("b", " 4"), IDLE]);
+    expect![[r#"
+        agent_message_chunk {"messageId":"b","content":{"type":"text","text":" 4"}}
+        state_update {"state":"idle","stopReason":"end_turn"}
+    "#]]
+    .assert_eq(&lines(&script.sent(2)));
+}
+
+#[test]
+fn a_response_to_a_subscriber_that_catches_up_comes_after_the_changes_that_it_is_about() {
+    let mut script = with_a_turn();
+    script.attach(2, Dialect::V2);
+    script.set_full(2, true);
+    script.says(&[&chunk("b", "before")]);
+    script.call(2, ClientCall::SetTitle { id: RequestId::from(9), title: Some("Named".into()) });
+    assert_eq!(script.sent(2), ["await drain"]);
+    script.set_full(2, false);
+    let sent = script.sent(2);
+    assert!(sent[0].contains("before"), "{sent:?}");
+    assert_eq!(sent.last().unwrap(), r#"9 -> {"title":"Named"}"#);
+}
+
+#[test]
+fn a_client_that_closes_the_session_in_a_turn_is_sent_its_end_before_the_response_and_nothing_after_it() {
+    let mut script = with_a_turn();
+    script.attach(2, Dialect::V2);
+    script.says(&[RUNNING, &chunk("b", "one")]);
+    script.sent(2);
+    script.call(2, ClientCall::Close { id: RequestId::from(5) });
+    expect![[r#"
+        state_update {"state":"idle","stopReason":"cancelled"}
+        5 -> {}
+    "#]]
+    .assert_eq(&lines(&script.sent(2)));
+    script.says(&[&chunk("b", "two"), IDLE]);
+    assert_eq!(script.sent(2), [""; 0], "the turn goes on for the other client only");
+    assert!(script.sent(1).iter().any(|line| line.contains("two")));
+}
+
+#[test]
+fn a_client_that_is_alone_and_closes_the_session_cancels_the_turn_and_releases_the_agent() {
+    let mut script = with_a_turn();
+    script.says(&[RUNNING]);
+    script.commands();
+    script.call(1, ClientCall::Close { id: RequestId::from(5) });
+    assert_eq!(script.commands(), ["1: session/cancel"]);
+    assert!(!script.sent(1).iter().any(|line| line.starts_with("5 ->")), "the turn has not ended yet");
+    // What it calls meanwhile waits until it is detached.
+    script.prompt(1, 6, "Again");
+    assert_eq!(script.prompts.len(), 1);
+    script.says(&[r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}"#]);
+    let sent = script.sent(1);
+    let close = sent.iter().position(|line| line == "5 -> {}").expect("the close is answered");
+    assert!(sent[close - 1].contains("cancelled"), "{sent:?}");
+    assert!(script.commands().iter().any(|command| command == "1: Release"));
+}
+
+#[test]
+fn a_client_with_seqs_sees_them_grow() {
+    let mut script = with_a_turn();
+    script.attach_with(2, Dialect::V2, r#"{"_meta":{"parlor/seq":true}}"#, ReplayFrom::Now);
+    script.says(&[RUNNING, &chunk("b", "x")]);
+    expect![[r#"
+        0 -> {"configOptions":[],"_meta":{"parlor/seq":6,"parlor/state":"idle"}}
+        state_update {"state":"running"} seq 7
+        agent_message_chunk {"messageId":"b","content":{"type":"text","text":"x"}} seq 8
+    "#]]
+    .assert_eq(&lines(&script.sent(2)));
+}

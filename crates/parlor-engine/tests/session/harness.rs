@@ -1,0 +1,465 @@
+//! A session with clients and an agent whose part the test plays.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parlor_dialect::Dialect;
+use parlor_dialect::settings::Settings;
+use parlor_engine::rows::{SessionRow, Write};
+use parlor_engine::stored::{ALIASES, KEPT, OPENED, StoredSession};
+use parlor_engine::{
+    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo, Event,
+    ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenedAgent, Outgoing, Output, QueueLimits,
+    ReplayFrom, SessionConfig, SessionEnd, SessionLookup, SessionMachine, Timer, json,
+};
+use parlor_json::{Json, Object};
+use parlor_session::session::{Answer, ClientId, PromptId, QuestionId};
+use parlor_session::{Transcript, UnixMillis};
+use parlor_wire::{RequestId, RpcError, code};
+
+/// One session, driven as a server does it.
+pub(crate) struct Script {
+    pub(crate) machine: SessionMachine,
+    clients: BTreeMap<u64, Arc<ClientInfo>>,
+    sent: BTreeMap<u64, Vec<String>>,
+    commands: Vec<String>,
+    /// The prompts that the agent has, by the order in which it was sent them.
+    pub(crate) prompts: Vec<PromptId>,
+    pub(crate) questions: Vec<(u64, QuestionId)>,
+    pub(crate) forks: Vec<ForkStart>,
+    pub(crate) timers: Vec<(Duration, Timer)>,
+    full: BTreeSet<u64>,
+    now: Duration,
+    rows: Rows,
+    /// Whether the store refuses the next batch.
+    pub(crate) fails_next: bool,
+    dialect: Dialect,
+    pub(crate) epoch: AgentEpoch,
+}
+
+/// The rows of one session, as a store keeps them.
+#[derive(Default)]
+struct Rows {
+    session: Option<SessionRow>,
+    entries: BTreeMap<u64, (u64, String, String)>,
+    slots: BTreeMap<String, (u64, String)>,
+}
+
+impl Rows {
+    fn apply(&mut self, writes: &[Write]) {
+        for write in writes {
+            match write {
+                Write::Session(row) if self.session.as_ref().is_none_or(|own| own.id == row.id) => {
+                    self.session = Some(row.clone());
+                }
+                Write::Entry { session, created, seq, head, content } if self.is_own(session) => {
+                    let entry = self.entries.entry(*created).or_default();
+                    (entry.0, entry.1) = (*seq, head.clone());
+                    if let Some(content) = content {
+                        entry.2.clone_from(content);
+                    }
+                }
+                Write::Append { session, created, seq, content } if self.is_own(session) => {
+                    let entry = self.entries.get_mut(created).expect("an entry grows that is there");
+                    entry.0 = *seq;
+                    entry.2.push_str(content);
+                }
+                Write::Slot { session, name, seq, body } if self.is_own(session) => {
+                    match body {
+                        Some(body) => self.slots.insert(name.clone(), (*seq, body.clone())),
+                        None => self.slots.remove(name),
+                    };
+                }
+                // Rows of forks, the search index and values are not looked at here.
+                Write::Session(_)
+                | Write::Slot { .. }
+                | Write::Entry { .. }
+                | Write::Append { .. }
+                | Write::Copy { .. }
+                | Write::Words { .. }
+                | Write::Indexed { .. }
+                | Write::Delete { .. }
+                | Write::Value { .. } => {}
+            }
+        }
+    }
+
+    fn is_own(&self, session: &str) -> bool {
+        self.session.as_ref().is_some_and(|row| row.id == session)
+    }
+
+    fn open(&self) -> StoredSession {
+        let mut transcript = Transcript::default();
+        for (created, (seq, head, content)) in &self.entries {
+            transcript.restore_entry(*created, *seq, head, content, 0).unwrap();
+        }
+        let object = |name: &str| {
+            let body = Json::parse(self.slots.get(name)?.1.clone()).ok()?;
+            Some(json::object(Some(body.raw())))
+        };
+        for (name, (seq, body)) in &self.slots {
+            if ![KEPT, ALIASES, OPENED].contains(&name.as_str()) {
+                transcript.restore_slot(name, *seq, body).unwrap();
+            }
+        }
+        StoredSession {
+            row: self.session.clone().expect("the session is stored"),
+            transcript,
+            kept: object(KEPT),
+            aliases: self.slots.get(ALIASES).map(|(_, body)| body.clone()),
+            opened: object(OPENED),
+        }
+    }
+}
+
+impl Script {
+    /// A new session whose agent speaks this dialect.
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        let row = SessionRow {
+            id: r#""s""#.to_owned(),
+            agent: "agent".to_owned(),
+            agent_session: None,
+            cwd: "/work".to_owned(),
+            title: None,
+            parent: None,
+            created_at: 1,
+            active_at: 1,
+            archived: false,
+            busy: false,
+            data: "{}".to_owned(),
+        };
+        let transcript = Transcript::default();
+        let stored = StoredSession { row, transcript, kept: None, aliases: None, opened: None };
+        let mut script = Self {
+            machine: machine(stored, 0),
+            clients: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            commands: Vec::new(),
+            prompts: Vec::new(),
+            questions: Vec::new(),
+            forks: Vec::new(),
+            timers: Vec::new(),
+            full: BTreeSet::new(),
+            now: Duration::ZERO,
+            rows: Rows::default(),
+            fails_next: false,
+            dialect,
+            epoch: AgentEpoch(1),
+        };
+        let agent = Box::new(script.opened_agent(false));
+        script.handle([Event::Begun { agent, replay: None }]);
+        script.commands.clear();
+        script
+    }
+
+    /// An agent session, as it is when it was opened.
+    pub(crate) fn opened_agent(&self, without_history: bool) -> OpenedAgent {
+        let initialize = json::object(Some(json::json(r#"{"capabilities":{"session":{"fork":{}}}}"#).raw()));
+        let agent = AgentInfo {
+            name: "agent".to_owned(),
+            label: "agent".to_owned(),
+            dialect: self.dialect,
+            initialize,
+            is_embedded: false,
+        };
+        let link = AgentLink {
+            epoch: self.epoch,
+            agent: Arc::new(agent),
+            session: "theirs".into(),
+            sessions: SessionLookup::new(|_| None),
+        };
+        OpenedAgent {
+            link,
+            without_history,
+            lost: None,
+            result: Object::default(),
+            settings: Settings::default(),
+            refused: None,
+            early: Vec::new(),
+        }
+    }
+
+    /// Lets the session handle events until it has nothing more to do by itself.
+    pub(crate) fn handle(&mut self, events: impl IntoIterator<Item = Event>) {
+        let mut events: Vec<_> = events.into_iter().collect();
+        loop {
+            let now = Now { monotonic: self.now, wall: UnixMillis(1_000_000) };
+            let full = self.full.clone();
+            let mut output = self.machine.handle(events.drain(..), now, &|client| !full.contains(&client.0));
+            if std::mem::take(&mut self.fails_next) && !output.batch.writes.is_empty() {
+                output = self.machine.on_store_failed(output, "the disk is full");
+            } else {
+                self.rows.apply(&output.batch.writes);
+                self.machine.on_stored(output.seq);
+            }
+            self.release(output);
+            if !self.machine.has_pending() || self.machine.end().is_some() {
+                return;
+            }
+        }
+    }
+
+    fn release(&mut self, output: Output) {
+        for delivery in output.sends {
+            let to = delivery.to.0;
+            let lines = self.sent.entry(to).or_default();
+            match delivery.what {
+                Outgoing::Frame(frame) => {
+                    let text = String::from_utf8(frame.bytes().to_vec()).unwrap();
+                    lines.extend(text.lines().map(short));
+                }
+                Outgoing::Request { question, method, params } => {
+                    self.questions.push((to, question));
+                    lines.push(format!("request {method} {}", params.to_json().as_str()));
+                }
+                Outgoing::CancelRequest(question) => lines.push(format!("cancel {}", question.0)),
+                Outgoing::AwaitDrain => lines.push("await drain".to_owned()),
+                Outgoing::Disconnect => lines.push("disconnect".to_owned()),
+            }
+        }
+        for (epoch, command) in output.agent {
+            let text = match command {
+                AgentCommand::Call { call, method, params } => {
+                    if let AgentCall::Prompt(prompt) = call {
+                        self.prompts.push(prompt);
+                    }
+                    format!("{method} {}", params.to_json().as_str())
+                }
+                AgentCommand::Notify { method, .. } => method,
+                AgentCommand::Respond { reply: Ok(result), .. } => format!("respond {}", result.as_str()),
+                AgentCommand::Respond { reply: Err(error), .. } => format!("error {}", error.as_str()),
+                AgentCommand::AddClient(_) => continue,
+                other @ (AgentCommand::Start
+                | AgentCommand::CancelPrompt(_)
+                | AgentCommand::CancelForwarded(..)
+                | AgentCommand::ServeFile { .. }
+                | AgentCommand::CheckFile { .. }
+                | AgentCommand::ServeTerminal { .. }
+                | AgentCommand::KillTerminal { .. }
+                | AgentCommand::Retire
+                | AgentCommand::Release
+                | AgentCommand::Unlink) => format!("{other:?}"),
+            };
+            self.commands.push(format!("{}: {text}", epoch.0));
+        }
+        self.timers.extend(output.timers);
+        self.forks.extend(output.forks);
+    }
+
+    /// A client that attaches to the session, with a replay from the start.
+    pub(crate) fn attach(&mut self, client: u64, dialect: Dialect) {
+        self.attach_with(client, dialect, r"{}", ReplayFrom::Start);
+        self.sent.remove(&client);
+    }
+
+    /// A client that attaches with these params of `initialize`.
+    pub(crate) fn attach_with(&mut self, client: u64, dialect: Dialect, initialize: &str, from: ReplayFrom) {
+        self.connect(client, dialect, initialize);
+        self.call(client, attach(0, from));
+    }
+
+    /// A client that is connected and not attached.
+    pub(crate) fn connect(&mut self, client: u64, dialect: Dialect, initialize: &str) {
+        let initialize = json::object(Some(json::json(initialize).raw()));
+        let info = ClientInfo::new(ClientId(client), dialect, initialize, true, true);
+        self.clients.insert(client, Arc::new(info));
+    }
+
+    /// A call of a client.
+    pub(crate) fn call(&mut self, client: u64, call: ClientCall) {
+        let event = self.client_event(client, call);
+        self.handle([event]);
+    }
+
+    pub(crate) fn client_event(&self, client: u64, call: ClientCall) -> Event {
+        Event::Client { client: Arc::clone(&self.clients[&client]), is_connected: true, call }
+    }
+
+    /// A prompt of a client.
+    pub(crate) fn prompt(&mut self, client: u64, id: u64, text: &str) {
+        self.call(client, prompt(id, text));
+    }
+
+    /// A fork that a client asks for.
+    pub(crate) fn fork(&mut self, client: u64, id: u64, kind: ForkKind, params: &str) {
+        let params = json::object(Some(json::json(params).raw()));
+        let request = ForkRequest { id: RequestId::from(id), params, kind, known_agent: None };
+        self.call(client, ClientCall::Fork(Box::new(request)));
+    }
+
+    /// A fork at the end, while no agent is there and it is known what it said in `initialize`.
+    pub(crate) fn fork_of_known_agent(&mut self, client: u64, id: u64, initialize: &str) {
+        let initialize = json::object(Some(json::json(initialize).raw()));
+        let known_agent = Some(KnownAgent { dialect: self.dialect, initialize });
+        let (id, params) = (RequestId::from(id), Object::default());
+        let request = ForkRequest { id, params, kind: ForkKind::Fork, known_agent };
+        self.call(client, ClientCall::Fork(Box::new(request)));
+    }
+
+    /// Updates of the agent.
+    pub(crate) fn says(&mut self, updates: &[&str]) {
+        let epoch = self.epoch;
+        self.handle([Event::Agent(epoch, updates_of(updates))]);
+    }
+
+    /// The agent's response to the prompt that it was sent as number `nth`.
+    pub(crate) fn responds(&mut self, nth: usize, result: &str) {
+        let call = AgentCall::Prompt(self.prompts[nth]);
+        let response = AgentEvent::Response(call, Ok(json::json(result)));
+        self.handle([Event::Agent(self.epoch, response)]);
+    }
+
+    /// A request of the agent.
+    pub(crate) fn asks(&mut self, id: u64, method: &str, params: &str) {
+        let params = json::object(Some(json::json(params).raw()));
+        let request = AgentEvent::Request { id: RequestId::from(id), method: method.to_owned(), params };
+        self.handle([Event::Agent(self.epoch, request)]);
+    }
+
+    /// A client answers the request that it was sent last.
+    pub(crate) fn answers(&mut self, client: u64, result: &str) {
+        let (_, question) = *self.questions.iter().rfind(|(to, _)| *to == client).expect("it was asked");
+        let answer = Answer::Result(json::json(result));
+        self.handle([Event::Answered { question, by: ClientId(client), answer }]);
+    }
+
+    /// The agent process ends.
+    pub(crate) fn agent_ends(&mut self) {
+        let error = RpcError::new(code::INTERNAL_ERROR, "agent 'agent' ended");
+        self.handle([Event::Agent(self.epoch, AgentEvent::Gone(error))]);
+    }
+
+    /// The agent's session is restored in a new incarnation.
+    pub(crate) fn restores(&mut self, without_history: bool) {
+        self.epoch = AgentEpoch(self.epoch.0 + 1);
+        let agent = self.opened_agent(without_history);
+        self.handle([Event::AgentReady(Ok(Box::new(agent)))]);
+    }
+
+    /// Whether a client's send queue is full from now on.
+    pub(crate) fn set_full(&mut self, client: u64, is_full: bool) {
+        if is_full {
+            self.full.insert(client);
+        } else {
+            self.full.remove(&client);
+            self.handle([Event::Drained(ClientId(client))]);
+        }
+    }
+
+    /// The server was killed and opens the session again.
+    pub(crate) fn reopen(&mut self) {
+        self.machine = machine(self.rows.open(), 1 << 64);
+        self.clients.clear();
+        self.sent.clear();
+        self.commands.clear();
+        self.handle([]);
+    }
+
+    /// What a client was sent since it was last looked at.
+    pub(crate) fn sent(&mut self, client: u64) -> Vec<String> {
+        self.sent.remove(&client).unwrap_or_default()
+    }
+
+    /// What the agent was sent since it was last looked at, each with its epoch.
+    pub(crate) fn commands(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// What is stored of the conversation, and what the session has.
+    pub(crate) fn texts(&self) -> (Vec<String>, Vec<String>) {
+        (texts(&self.rows.open().transcript), texts(self.machine.transcript()))
+    }
+
+    /// Checks that the store has what the session has, and returns it.
+    pub(crate) fn stored_texts(&self) -> Vec<String> {
+        let (stored, live) = self.texts();
+        assert_eq!(stored, live);
+        stored
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.machine.end(), Some(SessionEnd::Failed(_)))
+    }
+}
+
+fn machine(stored: StoredSession, first_id: u128) -> SessionMachine {
+    let config = SessionConfig {
+        cancel_timeout: Some(Duration::from_secs(30)),
+        is_embedded: false,
+        limits: QueueLimits::default(),
+    };
+    let mut last = first_id;
+    let ids = IdGen::new(move || {
+        last += 1;
+        last
+    });
+    let now = Now { monotonic: Duration::ZERO, wall: UnixMillis(1_000_000) };
+    SessionMachine::new(stored, config, ids, now)
+}
+
+/// A request to attach.
+pub(crate) fn attach(id: u64, from: ReplayFrom) -> ClientCall {
+    ClientCall::Attach { id: RequestId::from(id), from, cwd: None }
+}
+
+/// A prompt request.
+pub(crate) fn prompt(id: u64, text: &str) -> ClientCall {
+    let params = format!(r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"{text}"}}]}}"#);
+    ClientCall::Prompt { id: RequestId::from(id), params: json::object(Some(json::json(params).raw())) }
+}
+
+/// Updates as the agent writes them.
+pub(crate) fn updates_of(updates: &[&str]) -> AgentEvent {
+    let line = |update: &&str| {
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"theirs\",\"update\":{update}}}}}\n"
+        )
+    };
+    AgentEvent::Updates(updates.iter().map(line).collect())
+}
+
+/// A chunk of an agent message.
+pub(crate) fn chunk(id: &str, text: &str) -> String {
+    format!(
+        r#"{{"sessionUpdate":"agent_message_chunk","messageId":"{id}","content":{{"type":"text","text":"{text}"}}}}"#
+    )
+}
+
+pub(crate) const RUNNING: &str = r#"{"sessionUpdate":"state_update","state":"running"}"#;
+pub(crate) const IDLE: &str = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}"#;
+
+/// A line in a form that is easy to read: `agent_message_chunk {...}` for an update, `7 -> {...}` for a response.
+fn short(line: &str) -> String {
+    let message = json::object(Some(json::json(line).raw()));
+    let tidy = |value: &Json| value.as_str().replace("00000000000000000000000000000", "#");
+    let id = message.get("id").map(Json::as_str).unwrap_or_default();
+    if let Some(result) = message.get("result") {
+        return format!("{id} -> {}", tidy(result));
+    }
+    if let Some(error) = message.get("error") {
+        return format!("{id} failed: {}", RpcError::from_raw(error.raw()).message());
+    }
+    let params = json::member(&message, "params").unwrap_or_default();
+    let Some(mut update) = json::member(&params, "update") else { return tidy(&json::json(line)) };
+    let kind = json::text(&update, "sessionUpdate").unwrap_or_default();
+    update.remove("sessionUpdate");
+    let seq = json::noted(&params, "parlor/seq").map(|seq| format!(" seq {}", seq.as_str()));
+    format!("{kind} {}{}", tidy(&update.to_json()), seq.unwrap_or_default())
+}
+
+/// Lines as one text, for snapshots.
+pub(crate) fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn texts(transcript: &Transcript) -> Vec<String> {
+    let text = |entry: &parlor_session::Entry| {
+        let parts = entry.body().content.joined();
+        let text: String =
+            parts.iter().filter_map(|part| parlor_session::text_of(part.json)).map(Cow::into_owned).collect();
+        format!("{:?}: {text}", entry.id())
+    };
+    transcript.entries().iter().map(text).collect()
+}

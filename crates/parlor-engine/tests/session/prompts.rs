@@ -1,0 +1,121 @@
+//! Prompts: queued, accepted, cancelled, withdrawn.
+
+use expect_test::expect;
+use parlor_dialect::Dialect;
+use parlor_engine::{ClientCall, Event};
+use parlor_session::session::{ClientId, PromptId, Scope};
+use parlor_wire::RequestId;
+
+use crate::harness::{IDLE, RUNNING, Script, chunk, lines};
+
+#[test]
+fn a_v2_client_is_answered_when_the_prompt_is_in_the_history_and_a_v1_client_when_the_turn_ends() {
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, Dialect::V2);
+    script.attach(2, Dialect::V1);
+    script.prompt(1, 7, "Hello");
+    script.sent(1);
+    script.responds(0, r#"{"messageId":"u"}"#);
+    assert_eq!(script.sent(1)[0], r#"7 -> {"messageId":"u"}"#);
+    script.says(&[RUNNING, &chunk("a", "Hi"), IDLE]);
+    script.sent(2);
+    script.prompt(2, 8, "More");
+    script.responds(1, r#"{"messageId":"v"}"#);
+    assert!(!script.sent(2).iter().any(|line| line.starts_with("8 ->")), "the turn has not ended");
+    script.says(&[RUNNING, &chunk("b", "Yes"), IDLE]);
+    assert_eq!(script.sent(2).last().unwrap(), r#"8 -> {"stopReason":"end_turn"}"#);
+    let texts = script.stored_texts();
+    assert_eq!(texts.len(), 4, "{texts:?}");
+}
+
+#[test]
+fn a_v1_agent_gets_one_prompt_at_a_time_and_the_others_are_queued() {
+    let mut script = Script::new(Dialect::V1);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 1, "One");
+    script.prompt(1, 2, "Two");
+    assert_eq!(script.prompts.len(), 1);
+    let sent = script.sent(1);
+    assert!(sent.iter().any(|line| line.starts_with("1 ->")), "{sent:?}");
+    assert!(
+        !sent.iter().any(|line| line.starts_with("2 ->")),
+        "it is answered when it is inserted: {sent:?}"
+    );
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    assert_eq!(script.prompts.len(), 2);
+    assert!(script.sent(1).iter().any(|line| line.starts_with("2 ->")));
+}
+
+#[test]
+fn a_queued_prompt_is_withdrawn_by_its_sender_and_by_any_driver() {
+    let mut script = Script::new(Dialect::V1);
+    script.attach(1, Dialect::V2);
+    script.attach(2, Dialect::V2);
+    script.prompt(1, 1, "One");
+    script.prompt(1, 2, "Two");
+    script.prompt(1, 3, "Three");
+    script.sent(1);
+    script.handle([Event::CancelRequest { client: ClientId(1), id: RequestId::from(2) }]);
+    script.call(2, ClientCall::WithdrawPrompt { id: RequestId::from(9), prompt: PromptId(3) });
+    let failed: Vec<_> = script.sent(1).into_iter().filter(|line| line.contains("failed")).collect();
+    expect![[r#"
+        2 failed: the prompt was withdrawn
+        3 failed: the prompt was withdrawn by another client
+    "#]]
+    .assert_eq(&lines(&failed));
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    assert_eq!(script.prompts.len(), 1, "the agent was sent neither of them");
+}
+
+#[test]
+fn a_cancel_of_the_turn_keeps_the_prompts_of_others_and_one_of_the_session_does_not() {
+    for (scope, left) in [(Scope::Turn, 1), (Scope::Session, 0)] {
+        let mut script = Script::new(Dialect::V1);
+        script.attach(1, Dialect::V2);
+        script.attach(2, Dialect::V2);
+        script.prompt(1, 1, "One");
+        script.prompt(1, 2, "Mine");
+        script.prompt(2, 3, "Yours");
+        script.handle([Event::CancelTurn { by: ClientId(1), scope }]);
+        script.responds(0, r#"{"stopReason":"cancelled"}"#);
+        assert_eq!(script.prompts.len(), 1 + left, "{scope:?}");
+    }
+}
+
+#[test]
+fn a_cancel_that_the_agent_ignores_ends_the_turn_after_the_timeout() {
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 1, "One");
+    script.responds(0, r#"{"messageId":"u"}"#);
+    script.says(&[RUNNING]);
+    script.handle([Event::CancelTurn { by: ClientId(1), scope: Scope::Session }]);
+    let (_, timer) = script.timers.pop().expect("a cancel timeout is armed");
+    script.sent(1);
+    script.handle([Event::Timer(timer)]);
+    assert_eq!(script.sent(1).last().unwrap(), r#"state_update {"state":"idle","stopReason":"cancelled"}"#);
+    assert!(script.commands().iter().any(|command| command == "1: Retire"));
+    // What the agent says after that is of an incarnation that has ended.
+    let seq = script.machine.transcript().seq();
+    script.says(&[&chunk("a", "late")]);
+    assert_eq!(script.machine.transcript().seq(), seq);
+}
+
+#[test]
+fn the_same_key_is_the_same_prompt() {
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, Dialect::V2);
+    let keyed = |id: u64| {
+        let params =
+            r#"{"sessionId":"s","prompt":[{"type":"text","text":"Once"}],"_meta":{"parlor/key":"k"}}"#;
+        let params = parlor_engine::json::object(Some(parlor_engine::json::json(params).raw()));
+        ClientCall::Prompt { id: RequestId::from(id), params }
+    };
+    script.call(1, keyed(1));
+    script.responds(0, r#"{"messageId":"u"}"#);
+    script.says(&[RUNNING, IDLE]);
+    script.call(1, keyed(2));
+    assert_eq!(script.prompts.len(), 1, "the agent was sent it once");
+    let sent = script.sent(1);
+    assert!(sent.iter().any(|line| line == r#"2 -> {"messageId":"u"}"#), "{sent:?}");
+}

@@ -1,0 +1,415 @@
+//! Opens agent sessions: does what an [`Opening`] says, and tells it what happens.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parlor_engine::Now;
+use parlor_engine::opening::{
+    AgentSession, Opening, OpeningAction, OpeningError, OpeningEvent, OpeningOutput, OpeningPlan,
+    StartupLimit,
+};
+use parlor_json::JsonStr;
+use parlor_session::UnixMillis;
+use parlor_wire::{RequestId, RpcError, code};
+use tokio::sync::mpsc;
+
+use super::lists::Beginning;
+use super::opened::{BoundAgent, Tie, channel, event_of};
+use super::{Agent, Cancel, Origin, Startup};
+use crate::json;
+use crate::session::{AgentMessage, Link, Message, next_epoch, now};
+
+/// Opens one agent session.
+pub(crate) struct Opener {
+    agent: Arc<Agent>,
+    opening: Opening,
+    startup: Startup,
+    /// When its time began.
+    started: Instant,
+    deadline: Option<Duration>,
+    /// The client's request for which a session is created.
+    origin: Option<Origin>,
+    link: Link,
+    messages: mpsc::Receiver<Message>,
+    tie: Option<Tie>,
+    call: Option<OpenCall>,
+    /// What is waited for beside messages.
+    other: Option<Pin<Box<dyn Future<Output = OpeningEvent> + Send>>>,
+    /// The agent's lists wait while it creates a session.
+    creating: Option<Beginning>,
+    outcome: Option<Result<AgentSession, OpeningError>>,
+}
+
+/// A request to an agent; dropping it before its response cancels it.
+struct OpenCall {
+    agent: Arc<Agent>,
+    id: RequestId,
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        self.agent.forget_call(&self.id);
+    }
+}
+
+impl Opener {
+    /// Starts to open a session. The first request is sent before this returns.
+    pub(crate) fn start(
+        agent: &Arc<Agent>,
+        plan: OpeningPlan,
+        startup: Startup,
+        origin: Option<Origin>,
+    ) -> Self {
+        let started = Instant::now();
+        let until = startup.until.saturating_duration_since(started);
+        let limit = StartupLimit { timeout: startup.timeout, until };
+        let (opening, output) = Opening::start(plan, &agent.about, limit);
+        let (link, messages) = channel(next_epoch());
+        let mut opener = Self {
+            agent: Arc::clone(agent),
+            opening,
+            startup,
+            started,
+            deadline: None,
+            origin,
+            link,
+            messages,
+            tie: None,
+            call: None,
+            other: None,
+            creating: None,
+            outcome: None,
+        };
+        opener.run(output);
+        opener
+    }
+
+    /// Waits until the session is open or cannot be opened. What is waited for is dropped with this.
+    pub(crate) async fn opened(mut self, mut cancel: Option<Cancel>) -> Result<BoundAgent, RpcError> {
+        let outcome = loop {
+            match self.outcome.take() {
+                Some(outcome) => break outcome,
+                None => self.next_event(&mut cancel).await.into_iter().for_each(|event| self.handle(event)),
+            }
+        };
+        // A late request is cancelled before its agent is ended.
+        self.call = None;
+        let session = outcome.map_err(|error| match error {
+            OpeningError::Rpc(error) => error,
+            OpeningError::Late(method) => self.agent.late(method, self.startup.timeout),
+        })?;
+        let tie = self.tie.ok_or_else(|| self.agent.error())?;
+        Ok(BoundAgent::new(tie, session, self.messages))
+    }
+
+    async fn next_event(&mut self, cancel: &mut Option<Cancel>) -> Option<OpeningEvent> {
+        let deadline = self.deadline.map(|deadline| self.started + deadline);
+        tokio::select! {
+            biased;
+            message = self.messages.recv() => event_of(message?),
+            event = wait(self.other.as_mut()) => {
+                self.other = None;
+                Some(event)
+            }
+            () = wait(cancel.as_mut().map(|cancel| Box::pin(cancel.wait()))) => {
+                *cancel = None;
+                Some(OpeningEvent::Cancelled)
+            }
+            () = wait(deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())))) => {
+                Some(OpeningEvent::Timeout { awaits_person: self.agent.has_requests() })
+            }
+        }
+    }
+
+    fn handle(&mut self, event: OpeningEvent) {
+        let now = Now { monotonic: self.started.elapsed(), wall: UnixMillis(now()) };
+        let output = self.opening.handle(event, now);
+        self.run(output);
+    }
+
+    fn run(&mut self, OpeningOutput { actions, deadline }: OpeningOutput) {
+        self.deadline = deadline;
+        for action in actions {
+            if let Some(event) = self.run_action(action) {
+                self.handle(event);
+            }
+        }
+    }
+
+    /// Does one thing; what came of it, if that is known at once.
+    fn run_action(&mut self, action: OpeningAction) -> Option<OpeningEvent> {
+        let agent = Arc::clone(&self.agent);
+        match action {
+            OpeningAction::AwaitClosed(session) => {
+                self.other = Some(Box::pin(async move {
+                    agent.closed(&session).await;
+                    OpeningEvent::Closed { open_since: agent.open_since(&session) }
+                }));
+            }
+            OpeningAction::Link { session, epoch, drops_early } => {
+                if drops_early {
+                    agent.forget_orphans(&session);
+                }
+                let epoch = epoch.unwrap_or_else(next_epoch);
+                (self.link, self.messages) = channel(epoch);
+                return Some(match agent.link(&session, &self.link) {
+                    Ok(()) => {
+                        self.tie = Some(Tie { agent, session, epoch });
+                        OpeningEvent::Linked
+                    }
+                    Err(error) => OpeningEvent::LinkFailed(error),
+                });
+            }
+            OpeningAction::Unlink => {
+                self.tie = None;
+                self.messages.close();
+                while let Ok(message) = self.messages.try_recv() {
+                    if let Message::Agent(_, AgentMessage::Asks { id, .. }) = message {
+                        let error = RpcError::new(code::INTERNAL_ERROR, "the session could not be opened");
+                        agent.answer(&id, &Err(json::error_object(&error)));
+                    }
+                }
+                (self.link, self.messages) = channel(next_epoch());
+            }
+            OpeningAction::Call { method, params, creates } => {
+                if creates {
+                    self.creating = Some(agent.beginnings.begin());
+                }
+                match agent.call_to_open(&self.link, self.origin.take(), method, &params) {
+                    Ok(id) => self.call = Some(OpenCall { agent, id }),
+                    Err(error) => return Some(OpeningEvent::CallFailed(RpcError::from_raw(error.raw()))),
+                }
+            }
+            OpeningAction::CancelCall => {
+                self.call.as_ref().into_iter().for_each(|call| agent.take_back(&call.id));
+            }
+            OpeningAction::List => {
+                let until = self.startup.until;
+                self.other = Some(Box::pin(async move {
+                    let rows = agent.lists(until).await;
+                    let id = |row: parlor_store::SessionRow| JsonStr::from_literal(&row.id).map(Into::into);
+                    OpeningEvent::Listed(rows.map(|rows| rows.into_iter().filter_map(id).collect()))
+                }));
+            }
+            OpeningAction::Reject { id, error } => agent.answer(&id, &Err(json::error_object(&error))),
+            OpeningAction::Done(session) => self.outcome = Some(Ok(*session)),
+            OpeningAction::Failed(error) => self.outcome = Some(Err(error)),
+        }
+        None
+    }
+}
+
+/// Waits for something, for ever if there is nothing.
+async fn wait<T>(future: Option<impl Future<Output = T> + Unpin>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_dialect::Dialect;
+    use parlor_json::{Json, Object};
+    use parlor_session::{SessionId, Transcript};
+    use parlor_store::{MemoryStore, SessionRow};
+    use tokio::io::{
+        AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+    };
+
+    use super::super::Home;
+    use super::*;
+    use crate::config::{AgentConfig, Agents, Config};
+    use crate::hub::{Hub, LIVE_SESSIONS, Options};
+    use crate::process::Watcher;
+    use crate::session;
+    use crate::stored::StoredSession;
+
+    /// The agent's end of a connection.
+    struct Peer {
+        requests: Lines<BufReader<ReadHalf<DuplexStream>>>,
+        write: WriteHalf<DuplexStream>,
+    }
+
+    impl Peer {
+        fn new(stream: DuplexStream) -> Self {
+            let (read, write) = tokio::io::split(stream);
+            Self { requests: BufReader::new(read).lines(), write }
+        }
+
+        async fn next(&mut self) -> Object {
+            let line = self.requests.next_line().await.unwrap().unwrap();
+            json::object(Some(json::json(line).raw()))
+        }
+
+        /// Reads the next message, which has this method.
+        async fn expect(&mut self, method: &str) -> Object {
+            let message = self.next().await;
+            assert_eq!(json::text(&message, "method").as_deref(), Some(method), "{message:?}");
+            message
+        }
+
+        async fn send(&mut self, message: &str) {
+            self.write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+
+        async fn respond(&mut self, request: &Object, response: &str) {
+            let id = request.get("id").unwrap().as_str();
+            self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},{response}}}"#)).await;
+        }
+    }
+
+    fn agent() -> (Arc<Agent>, Peer) {
+        let (agent, stream) = Agent::for_tests(Dialect::V2);
+        (agent, Peer::new(stream))
+    }
+
+    fn create(agent: &Arc<Agent>, timeout: Duration) -> Opener {
+        let plan = OpeningPlan::Create { params: Object::default() };
+        Opener::start(agent, plan, Startup::new(timeout), None)
+    }
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn a_session_is_created_and_gets_its_early_updates() {
+        let (agent, mut peer) = agent();
+        let opener = create(&agent, LONG);
+        let request = peer.expect("session/new").await;
+        let update = r#"{"sessionUpdate":"session_info_update","title":"early"}"#;
+        peer.send(parlor_dialect::live::update_line(&"s".into(), update, None).trim_end()).await;
+        peer.respond(&request, r#""result":{"sessionId":"s","x":1}"#).await;
+        let mut opened = opener.opened(None).await.unwrap();
+        assert_eq!(opened.tie.session, "s".into());
+        assert_eq!(opened.session.result.to_json().as_str(), r#"{"x":1}"#);
+        let first = opened.rest.messages.recv().await;
+        assert!(
+            matches!(&first, Some(Message::Agent(_, AgentMessage::Lines(lines, _))) if lines.contains("early"))
+        );
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_dies_before_its_response_ends_the_opening_at_once() {
+        let (agent, mut peer) = agent();
+        let opener = create(&agent, LONG);
+        peer.expect("session/new").await;
+        drop(peer);
+        let error = opener.opened(None).await.unwrap_err();
+        assert!(error.message().contains("ended"), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_late_is_cancelled() {
+        let (agent, mut peer) = agent();
+        let opener = create(&agent, Duration::from_millis(20));
+        let request = peer.expect("session/new").await;
+        let error = opener.opened(None).await.unwrap_err();
+        assert!(error.message().contains("did not answer session/new within 0.02 s"), "{error:?}");
+        let cancel = peer.expect("$/cancel_request").await;
+        let params = json::member(&cancel, "params").unwrap();
+        assert_eq!(params.get("requestId"), request.get("id"));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_cancels_gets_what_the_agent_makes_of_it() {
+        let (agent, mut peer) = agent();
+        let (sender, cancel) = Cancel::new();
+        let opened = tokio::spawn(create(&agent, LONG).opened(Some(cancel)));
+        let request = peer.expect("session/new").await;
+        sender.send_replace(true);
+        peer.expect("$/cancel_request").await;
+        peer.respond(&request, r#""error":{"code":-32800,"message":"stopped"}"#).await;
+        let error = opened.await.unwrap().unwrap_err();
+        assert_eq!((error.code(), error.message()), (code::REQUEST_CANCELLED, "stopped"));
+    }
+
+    #[tokio::test]
+    async fn an_adoption_that_a_client_cancels_ends_at_once_and_rejects_what_the_agent_asks() {
+        let (agent, mut peer) = agent();
+        let (sender, cancel) = Cancel::new();
+        let plan = OpeningPlan::Adopt { session: "s".into(), params: Object::default(), is_listed: true };
+        let opened = tokio::spawn(Opener::start(&agent, plan, Startup::new(LONG), None).opened(Some(cancel)));
+        let request = peer.expect("session/resume").await;
+        peer.send(r#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"sessionId":"s"}}"#).await;
+        let rejected = peer.next().await;
+        assert_eq!(rejected.get("id").map(Json::as_str), Some("9"));
+        sender.send_replace(true);
+        let error = opened.await.unwrap().unwrap_err();
+        assert_eq!(error.code(), code::REQUEST_CANCELLED);
+        let cancelled = peer.expect("$/cancel_request").await;
+        assert_eq!(json::member(&cancelled, "params").unwrap().get("requestId"), request.get("id"));
+        assert_eq!(agent.sessions(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_session_released_late_does_not_unlink_the_agent_session_of_a_newer_epoch() {
+        let (agent, _peer) = agent();
+        let opened = BoundAgent::for_tests(&agent, "s");
+        let late = next_epoch();
+        let home = |epoch| Home { hub: std::sync::Weak::new(), session: "ours".into(), epoch, is_open: true };
+        assert!(!agent.release(&"s".into(), home(late)));
+        assert_eq!((agent.sessions(), agent.open_since(&"s".into())), (1, None));
+        let epoch = opened.tie.epoch;
+        assert!(agent.release(&"s".into(), home(epoch)));
+        assert_eq!((agent.sessions(), agent.open_since(&"s".into())), (0, Some(epoch)));
+    }
+
+    #[tokio::test]
+    async fn a_closed_session_is_not_remembered_as_closing() {
+        let (agent, mut peer) = agent();
+        for n in 0..20 {
+            let session = SessionId::from(format!("s{n}").as_str());
+            agent.close_session(&session);
+            let request = peer.expect("session/close").await;
+            peer.respond(&request, r#""result":{}"#).await;
+            while agent.is_closing(&session) {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(agent.closings(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_response_for_an_older_incarnation_does_not_reach_the_newer_one() {
+        let config = AgentConfig::new("a", vec!["false".to_owned()]);
+        let hub = Hub::new(Options {
+            store: Arc::new(MemoryStore::default()),
+            agents: Agents::new(vec![config], &Config::default()).unwrap(),
+            watcher: Watcher::nobody(),
+            idle: Duration::from_secs(60),
+            live_sessions: LIVE_SESSIONS,
+            private: Vec::new(),
+        });
+        let hub = hub.await.unwrap();
+        let (agent, mut peer) = agent();
+        let old = next_epoch();
+        let begun = BoundAgent::for_tests(&agent, "s");
+        let new = begun.tie.epoch;
+        let row = SessionRow {
+            id: r#""ours""#.to_owned(),
+            agent: "a".to_owned(),
+            agent_session: None,
+            cwd: "/".to_owned(),
+            title: None,
+            parent: None,
+            created_at: 1,
+            active_at: 1,
+            archived: false,
+            busy: false,
+            data: "{}".to_owned(),
+        };
+        let opened =
+            StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
+        let bound = Some(begun);
+        let inbox = session::start(hub.shared(), opened, bound, None);
+        let served = |text: &str| AgentMessage::Served(RequestId::from(7), Ok(json::string(text)), None);
+        let gone = AgentMessage::Gone(RpcError::new(code::INTERNAL_ERROR, "it ended"));
+        for (epoch, message) in [(old, served("late")), (old, gone), (new, served("in time"))] {
+            inbox.send(Message::Agent(epoch, message)).await.unwrap();
+        }
+        let response = peer.next().await;
+        let member = |name| response.get(name).map(Json::as_str);
+        assert_eq!((member("id"), member("result")), (Some("7"), Some(r#""in time""#)));
+    }
+}

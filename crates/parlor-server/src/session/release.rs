@@ -1,0 +1,232 @@
+//! Releases the output of a session whose batch is stored: frames to clients, commands to agents, timers.
+
+use std::iter;
+use std::sync::{Arc, Weak};
+
+use parlor_engine::{
+    AgentCall as Call, AgentCommand, AgentEpoch, AgentEvent, Event, Frame, Outgoing, Output, Timer,
+};
+use parlor_json::Object;
+use parlor_session::session::{Answer, ClientId};
+
+use super::task::SessionTask;
+use super::{AgentCall, AgentMessage, Forwarded, Link, Message};
+use crate::agent::{Agent, Tie};
+use crate::client::{Client, Question};
+
+impl SessionTask {
+    /// Releases an output in order.
+    pub(super) fn release(&mut self, output: Output) {
+        for (session, losses) in output.losses {
+            self.hub.losses().count(&session, losses);
+        }
+        self.share.set(self.machine.transcript().bytes());
+        self.deliver(output.sends);
+        for start in output.forks {
+            self.start_fork(start);
+        }
+        if !self.machine.has_waiting_forks() {
+            self.forking.clear();
+        }
+        for (epoch, command) in output.agent {
+            self.run_command(epoch, command);
+        }
+        for (wait, timer) in output.timers {
+            self.arm_timer(wait, timer);
+        }
+        self.answer_readers();
+        for (relay, clients) in output.relayed {
+            if let Some(sent) = self.relays.remove(&relay) {
+                let _ = sent.send(clients);
+            }
+        }
+    }
+
+    pub(super) fn client(&self, id: ClientId) -> Option<Arc<Client>> {
+        self.clients.get(&id).and_then(Weak::upgrade)
+    }
+
+    /// Sends clients what is theirs; what one client gets is written together.
+    fn deliver(&mut self, sends: Vec<parlor_engine::Delivery>) {
+        let mut sends = sends.into_iter().peekable();
+        while let Some(first) = sends.next() {
+            let to = first.to;
+            let rest = iter::from_fn(|| sends.next_if(|next| next.to == to));
+            let outgoing: Vec<_> = iter::once(first).chain(rest).map(|delivery| delivery.what).collect();
+            if let Some(client) = self.client(to) {
+                self.deliver_to(&client, outgoing);
+            }
+        }
+    }
+
+    fn deliver_to(&mut self, client: &Client, outgoing: Vec<Outgoing>) {
+        let mut frames = Vec::with_capacity(outgoing.len());
+        let mut awaits_drain = false;
+        for outgoing in outgoing {
+            match outgoing {
+                Outgoing::Frame(frame) => frames.push(frame),
+                Outgoing::Request { question, method, params } => {
+                    let about = Question { session: self.me.clone(), about: question };
+                    if let Some(request) = client.ask(about) {
+                        frames.push(Frame::request(&request, &method, &params));
+                        self.requests.insert((client.id, question), request);
+                    } else {
+                        let answer = Answer::Error(parlor_engine::cannot_ask());
+                        let answered = Event::Answered { question, by: client.id, answer };
+                        self.pending.push_back(Message::Event(answered));
+                    }
+                }
+                Outgoing::CancelRequest(question) => {
+                    if let Some(request) = self.requests.remove(&(client.id, question)) {
+                        // An answer that crosses this is none to a later request about the same question.
+                        client.answered(&request);
+                        frames.push(Frame::cancel(&request));
+                    }
+                }
+                Outgoing::AwaitDrain => awaits_drain = true,
+                Outgoing::Disconnect => client.queue.close(),
+            }
+        }
+        client.queue.push_all(frames);
+        if awaits_drain {
+            let (queue, me, id) = (client.queue.clone(), self.me.clone(), client.id);
+            tokio::spawn(async move {
+                queue.drained().await;
+                let _ = me.send(Message::Event(Event::Drained(id))).await;
+            });
+        }
+    }
+
+    fn arm_timer(&self, wait: std::time::Duration, timer: Timer) {
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let _ = me.send(Message::Event(Event::Timer(timer))).await;
+        });
+    }
+
+    fn run_command(&mut self, epoch: AgentEpoch, command: AgentCommand) {
+        if matches!(command, AgentCommand::Start) {
+            return self.spawn_restore();
+        }
+        let Some(agent) = self.ties.get(&epoch).map(|tie| Arc::clone(&tie.agent)) else { return };
+        let link = Link { inbox: self.me.clone(), epoch, is_session: true };
+        match command {
+            AgentCommand::Call { call, method, params } => self.call(&agent, &link, call, &method, &params),
+            AgentCommand::CancelPrompt(prompt) => {
+                self.sent_prompts.get(&prompt).into_iter().for_each(|id| agent.take_back(id));
+            }
+            AgentCommand::CancelForwarded(client, id) => {
+                self.sent_calls.get(&(client, id)).into_iter().for_each(|id| agent.take_back(id));
+            }
+            AgentCommand::Notify { method, params } => agent.notify(&method, &params),
+            AgentCommand::Respond { id, reply } => {
+                self.file_requests.remove(&id);
+                agent.answer(&id, &reply);
+            }
+            AgentCommand::ServeFile { id, method, params } => {
+                self.read_or_write(&agent, link, id, method, params);
+            }
+            AgentCommand::CheckFile { id, method, params } => {
+                self.check_file(&agent, link, id, method, params);
+            }
+            AgentCommand::ServeTerminal { id, method, params } => {
+                self.serve_terminal(link, id, &method, &params);
+            }
+            AgentCommand::KillTerminal { params } => {
+                // It is asked to end already when this returns.
+                drop(self.terminals.as_ref().map(|terminals| terminals.serve("terminal/kill", &params)));
+            }
+            AgentCommand::AddClient(client) => {
+                self.client(client).iter().for_each(|client| agent.add_client(client));
+            }
+            AgentCommand::Start => {}
+            AgentCommand::Retire => agent.retire(),
+            AgentCommand::Release => {
+                if let Some(tie) = self.unlink(epoch) {
+                    tie.release(&self.hub, self.machine.id());
+                }
+            }
+            AgentCommand::Unlink => {
+                self.terminals = None;
+                drop(self.unlink(epoch));
+            }
+        }
+    }
+
+    fn unlink(&mut self, epoch: AgentEpoch) -> Option<Tie> {
+        self.sent_prompts.clear();
+        self.sent_calls.clear();
+        self.file_requests.clear();
+        self.ties.remove(&epoch)
+    }
+
+    fn call(&mut self, agent: &Agent, link: &Link, call: Call, method: &str, params: &Object) {
+        let waiting = match &call {
+            Call::Prompt(prompt) => AgentCall::Prompt(*prompt),
+            Call::SetTitle => AgentCall::SetTitle,
+            Call::Forwarded(call) => {
+                let connection = self.clients.get(&call.client).cloned().unwrap_or_default();
+                AgentCall::Forwarded(Forwarded { call: call.clone(), connection })
+            }
+        };
+        match agent.call_for(link, waiting, method, params) {
+            Ok(id) => match call {
+                Call::Prompt(prompt) => drop(self.sent_prompts.insert(prompt, id)),
+                Call::Forwarded(call) => drop(self.sent_calls.insert((call.client, call.id), id)),
+                Call::SetTitle => {}
+            },
+            Err(error) => {
+                let answered = AgentMessage::Failed(call, error);
+                self.pending.push_back(Message::Agent(link.epoch, answered));
+            }
+        }
+    }
+
+    /// What a message of the agent means to the machine. Some of it is done here: answers of the server to requests of the
+    /// agent, which need no decision.
+    pub(super) fn agent_event(&mut self, epoch: AgentEpoch, message: AgentMessage) -> Option<AgentEvent> {
+        let is_current = self.ties.contains_key(&epoch);
+        Some(match message {
+            AgentMessage::Lines(lines, _) => AgentEvent::Updates(lines),
+            AgentMessage::Asks { id, method, params } => AgentEvent::Request { id, method, params },
+            AgentMessage::FileAllowed { id, method, params, request } => {
+                if is_current {
+                    self.file_requests.insert(id.clone(), request);
+                }
+                AgentEvent::FileAllowed { id, method, params }
+            }
+            AgentMessage::Unasks(id) => AgentEvent::CancelRequest(id),
+            AgentMessage::Notes(line) => AgentEvent::Notification(line),
+            AgentMessage::Answered(call, reply) => {
+                AgentEvent::Response(self.finish_call(call, is_current)?, reply)
+            }
+            AgentMessage::Failed(call, error) => AgentEvent::Response(call, Err(error)),
+            AgentMessage::Gone(error) => AgentEvent::Gone(error),
+            AgentMessage::Served(id, reply, share) => {
+                self.served(epoch, &id, &reply, share);
+                return None;
+            }
+        })
+    }
+
+    /// The agent answered a call. A prompt that an older incarnation was sent may be open at the current one.
+    fn finish_call(&mut self, call: AgentCall, is_current: bool) -> Option<Call> {
+        match call {
+            AgentCall::Restore => None,
+            AgentCall::SetTitle => Some(Call::SetTitle),
+            AgentCall::Prompt(prompt) => {
+                if is_current {
+                    self.sent_prompts.remove(&prompt);
+                }
+                Some(Call::Prompt(prompt))
+            }
+            AgentCall::Forwarded(Forwarded { call, .. }) => {
+                if is_current {
+                    self.sent_calls.remove(&(call.client, call.id.clone()));
+                }
+                Some(Call::Forwarded(call))
+            }
+        }
+    }
+}

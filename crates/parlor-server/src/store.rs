@@ -1,0 +1,77 @@
+//! The store for async code: no call waits for a disk on a worker of the runtime.
+
+use std::sync::Arc;
+
+use parlor_store::{Batch, ErrorKind, Store, StoreError};
+use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::task::spawn_blocking;
+
+/// How many reads run at a time. Searches are fewer, so that other reads do not wait for them.
+const READERS: usize = 8;
+
+type Read<T> = dyn FnOnce(&dyn Store) -> Result<T, StoreError> + Send;
+
+/// Reads from a store and writes to it on threads that may block.
+///
+/// A [`Store`] blocks for as long as its disk does. Async code uses this handle instead; threads that may block, such as
+/// those of sessions, use [`inner`](StoreHandle::inner).
+pub(crate) struct StoreHandle {
+    store: Arc<dyn Store>,
+    readers: Arc<Semaphore>,
+    /// Held by the thread that hands a batch to the store: batches get there in the order of the calls.
+    writer: Arc<Mutex<()>>,
+}
+
+impl StoreHandle {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, readers: Arc::new(Semaphore::new(READERS)), writer: Arc::default() }
+    }
+
+    /// The store itself. All of its calls may block.
+    pub(crate) fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// Reads on a thread that may block. A read whose caller gives up goes on to its end.
+    pub(crate) fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send {
+        // In a box, so that futures do not have the size of all that they read with.
+        let read: Box<Read<T>> = Box::new(read);
+        let (store, readers) = (Arc::clone(&self.store), Arc::clone(&self.readers));
+        async move {
+            let reader = readers.acquire_owned().await.map_err(|_| failed())?;
+            let done = spawn_blocking(move || {
+                let result = read(&*store);
+                drop(reader);
+                result
+            });
+            done.await.unwrap_or_else(|_| Err(failed()))
+        }
+    }
+
+    /// Writes a batch, and waits until it is committed or has failed.
+    pub(crate) async fn write(&self, batch: Batch) -> Result<(), StoreError> {
+        let writer = Arc::clone(&self.writer).lock_owned().await;
+        let store = Arc::clone(&self.store);
+        let (sender, done) = oneshot::channel();
+        // It may wait for a disk, and for room among the batches that wait.
+        let handed_over = spawn_blocking(move || {
+            store.write(batch, Box::new(move |result| drop(sender.send(result))));
+            drop(writer);
+        });
+        handed_over.await.map_err(|_| failed())?;
+        done.await.unwrap_or_else(|_| Err(failed()))
+    }
+
+    /// Waits until all that was handed in is written, and lets others have the data.
+    pub(crate) async fn close(&self) {
+        let store = Arc::clone(&self.store);
+        let _ = spawn_blocking(move || store.close()).await;
+    }
+}
+
+fn failed() -> StoreError {
+    StoreError { kind: ErrorKind::Closed, message: "the store failed".to_owned() }
+}

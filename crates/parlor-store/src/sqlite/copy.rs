@@ -1,0 +1,150 @@
+//! Copies of entries that share their contents.
+//!
+//! A fork copies thousands of entries, so that each statement reads or writes many rows: to begin one takes longer than to
+//! write a row. Rows are not copied by one statement alone: it would read the table that it writes to, and gather all rows
+//! in a table of its own first.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use rusqlite::{Connection, params};
+
+use super::words;
+use crate::check::{no_entry, number};
+use crate::{Copied, StoreError};
+
+/// How many rows one statement writes.
+const ROWS: usize = 32;
+
+/// How many entries are read before they are written, and about how many bytes of them.
+const READ: usize = 8 * ROWS;
+const READ_BYTES: usize = 1 << 20;
+
+/// Writes one entry, and counts that it has a content.
+static ONE: LazyLock<[String; 2]> = LazyLock::new(|| statements(1));
+
+/// The same for as many as one statement writes.
+static MANY: LazyLock<[String; 2]> = LazyLock::new(|| statements(ROWS));
+
+fn statements(rows: usize) -> [String; 2] {
+    let values = |values: &str| vec![values; rows].join(", ");
+    [
+        format!(
+            "INSERT OR IGNORE INTO entries (session, created, seq, content, inherited, head) VALUES {}",
+            values("(?, ?, ?, ?, NULL, ?)")
+        ),
+        format!(
+            "INSERT INTO shared (content, entries) VALUES {} ON CONFLICT DO UPDATE SET entries = entries + 1",
+            values("(?, 2)")
+        ),
+    ]
+}
+
+/// Entries that were read, of which the heads are in one text.
+#[derive(Default)]
+struct Page {
+    heads: String,
+    rows: Vec<(i64, Range<usize>)>,
+}
+
+/// Copies entries from a session to another, both named by id and key.
+pub(super) fn copy(
+    conn: &Connection,
+    from: (&str, i64),
+    to: (&str, i64),
+    entries: &[Copied],
+) -> Result<(), StoreError> {
+    words::are_family(conn, from.1, to.1)?;
+    let mut page = Page::default();
+    // A copy within a session may be copied again.
+    let most = if from.1 == to.1 { 1 } else { READ };
+    let mut rest = entries;
+    while !rest.is_empty() {
+        // A page is read in the order of the table.
+        let follows = |pair: &&[Copied]| pair[0].from < pair[1].from;
+        let count = 1 + rest.windows(2).take(most - 1).take_while(follows).count();
+        page.read(conn, from, &rest[..count])?;
+        let (now, later) = rest.split_at(page.rows.len());
+        page.write(conn, to, now)?;
+        rest = later;
+    }
+    Ok(())
+}
+
+impl Page {
+    /// Reads entries, at least the first of them.
+    fn read(&mut self, conn: &Connection, from: (&str, i64), entries: &[Copied]) -> Result<(), StoreError> {
+        self.heads.clear();
+        self.rows.clear();
+        let mut read = conn.prepare_cached(
+            "SELECT created, content, head FROM entries WHERE session = ? AND created BETWEEN ? AND ?
+             ORDER BY created",
+        )?;
+        let (first, last) = (number(entries[0].from)?, number(entries[entries.len() - 1].from)?);
+        let mut rows = read.query(params![from.1, first, last])?;
+        for Copied { from: created, head, .. } in entries {
+            let row = loop {
+                let row = rows.next()?.ok_or_else(|| no_entry(from.0, *created))?;
+                match row.get::<_, u64>(0)?.cmp(created) {
+                    Ordering::Less => {}
+                    Ordering::Equal => break row,
+                    Ordering::Greater => return Err(no_entry(from.0, *created)),
+                }
+            };
+            let start = self.heads.len();
+            if head.is_none() {
+                self.heads.push_str(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?);
+            }
+            self.rows.push((row.get(1)?, start..self.heads.len()));
+            if self.heads.len() >= READ_BYTES {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, conn: &Connection, to: (&str, i64), entries: &[Copied]) -> Result<(), StoreError> {
+        for (copied, rows) in entries.chunks(ROWS).zip(self.rows.chunks(ROWS)) {
+            if copied.len() == ROWS {
+                self.write_rows(conn, &MANY, to, copied, rows)?;
+            } else {
+                for (copied, row) in copied.chunks(1).zip(rows.chunks(1)) {
+                    self.write_rows(conn, &ONE, to, copied, row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_rows(
+        &self,
+        conn: &Connection,
+        [insert, share]: &[String; 2],
+        to: (&str, i64),
+        entries: &[Copied],
+        rows: &[(i64, Range<usize>)],
+    ) -> Result<(), StoreError> {
+        let (mut insert, mut share) = (conn.prepare_cached(insert)?, conn.prepare_cached(share)?);
+        let mut place = 0;
+        for ((content, head), n) in rows.iter().zip(1..) {
+            let Copied { to: created, head: other, .. } = &entries[n - 1];
+            let created = number(*created)?;
+            let head = other.as_deref().unwrap_or(&self.heads[head.clone()]);
+            insert.raw_bind_parameter(place + 1, to.1)?;
+            insert.raw_bind_parameter(place + 2, created)?;
+            insert.raw_bind_parameter(place + 3, created)?;
+            insert.raw_bind_parameter(place + 4, content)?;
+            insert.raw_bind_parameter(place + 5, head)?;
+            share.raw_bind_parameter(n, content)?;
+            place += 5;
+        }
+        if insert.raw_execute()? < rows.len() {
+            let (first, last) = (entries[0].to, entries[entries.len() - 1].to);
+            let message = format!("session {} has one of the entries {first} to {last} already", to.0);
+            return Err(StoreError::invalid(message));
+        }
+        share.raw_execute()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! A whole server in one process, determined by a seed.
+//!
+//! Sessions, clients of all dialects, agents and a disk take steps in a random order. All that happens follows from one seed:
+//! there is no clock, no thread and no other randomness. After each step the [`Invariant`]s are checked. A seed that fails is
+//! replayed with a trace, and steps that it fails without are left out.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "simulated peers and invariants look at a few kinds of many, and pass the rest by"
+)]
+#![expect(clippy::result_large_err, reason = "a message comes back whole, as it does from a channel")]
+
+mod agent;
+mod agent_acts;
+mod client;
+mod client_acts;
+mod compare;
+mod disk;
+mod faults;
+mod invariants;
+mod jobs;
+mod ledger;
+mod plan;
+mod random;
+mod replica;
+mod run;
+mod settle;
+mod shell;
+mod tokens;
+mod world;
+
+pub use invariants::Invariant;
+pub use run::{Options, Outcome, Report, run, run_seed};
+
+/// How often something happened.
+pub type Counts = std::collections::BTreeMap<&'static str, u64>;
+
+/// An invariant that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The invariant.
+    pub invariant: Invariant,
+    /// What was found.
+    pub message: String,
+}

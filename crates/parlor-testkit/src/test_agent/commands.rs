@@ -1,0 +1,225 @@
+//! The commands of the test agent.
+
+use std::time::Duration;
+
+use crate::script::{Command, command, flag, items, millis, or, some};
+
+/// One thing that the agent does in a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    Help,
+    Say(String),
+    Think(String),
+    Tool(String),
+    Ask(String),
+    AskOpen(String),
+    Elicit,
+    Title(String),
+    Meta(String),
+    Plan(Vec<String>),
+    Unplan,
+    Terminal(String),
+    Read(String),
+    Write { path: String, text: String },
+    Redact { clear: bool },
+    Later { after: Duration, text: String },
+    Background(u32),
+    Stream(Stream),
+    Stamp(Stamp),
+    Big(usize),
+    Image,
+    Link,
+    Sleep(Duration),
+    Usage,
+    Commands,
+    Mode(String),
+    SameId(String),
+    Two(String),
+    EchoUser,
+    Fail { code: i64, text: String },
+    Refuse,
+    Crash { code: i32 },
+    CrashSilently,
+    Hang,
+    Garbage,
+    Raw(String),
+    Stderr(String),
+    Env(String),
+    Pid,
+    Child { own_session: bool },
+    Ext(String),
+    Whoami,
+}
+
+/// Chunks that count themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stream {
+    /// How many.
+    pub(crate) count: u32,
+    /// How many bytes of text each has.
+    pub(crate) size: usize,
+    /// How they are written.
+    pub(crate) pace: Pace,
+}
+
+/// Chunks that carry the time at which they are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// How many.
+    pub(crate) count: u32,
+    /// How many a second.
+    pub(crate) rate: u32,
+    /// How many bytes of text each has.
+    pub(crate) size: usize,
+    /// When the first one is due, in nanoseconds of the monotonic clock; at once if that time has passed.
+    pub(crate) at: u64,
+}
+
+/// How the chunks of a stream are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As fast as possible, many in one write.
+    Full,
+    /// As fast as possible, each by a write of its own.
+    Each,
+    /// So many a second.
+    PerSecond(u32),
+}
+
+/// The digits and the space that a chunk of a stream begins with.
+pub const STREAM_NUMBER: usize = 9;
+/// The bytes of the shortest stamped chunk: its number, a space and the time in twenty digits.
+pub const STAMPED: usize = STREAM_NUMBER + 20;
+const MAX_STREAM: u32 = 100_000_000;
+const MAX_SIZE: usize = 16 << 20;
+const MAX_BIG: usize = 256 << 20;
+
+/// Every command.
+#[rustfmt::skip]
+pub(crate) const COMMANDS: &[Command<Step>] = &[
+    command("help", "", "lists these commands", |_| Some(Step::Help)),
+    command("say", "TEXT", "streams the words of TEXT", |rest| Some(Step::Say(rest.into()))),
+    command("think", "TEXT", "the same as a thought", |rest| Some(Step::Think(rest.into()))),
+    command("two", "TEXT", "says TEXT in two messages in a row", |rest| Some(Step::Two(rest.into()))),
+    command("same-id", "TEXT", "a thought and a message under one id, as some agents do", |rest| Some(Step::SameId(rest.into()))),
+    command("echo-user", "", "sends the prompt back as the user's message", |_| Some(Step::EchoUser)),
+    command("redact", "[clear]", "says something and replaces (or clears) it; v2", |rest| flag(rest, "clear").map(|clear| Step::Redact { clear })),
+    command("tool", "[TITLE]", "a tool call from pending to completed, with a diff", |rest| Some(Step::Tool(or(rest, "Edit the notes")))),
+    command("ask", "[TITLE]", "a tool call that needs permission", |rest| Some(Step::Ask(or(rest, "Delete the notes")))),
+    command("ask-open", "[TITLE]", "the same, and leaves the tool call open when it is cancelled", |rest| Some(Step::AskOpen(or(rest, "Delete the notes")))),
+    command("elicit", "", "asks the user to fill in a form", |_| Some(Step::Elicit)),
+    command("plan", "A;B;C", "a plan that is worked off", |rest| items(rest).map(Step::Plan)),
+    command("unplan", "", "removes the plan; v2", |_| Some(Step::Unplan)),
+    command("terminal", "COMMAND", "runs a shell command: in the client's terminal in v1, in its own in v2", |rest| some(rest).map(Step::Terminal)),
+    command("read", "PATH", "reads a file through the client; v1", |rest| some(rest).map(Step::Read)),
+    command("write", "PATH TEXT", "writes a file through the client; v1", write),
+    command("title", "[TEXT]", "sets the session's title, or clears it", |rest| Some(Step::Title(rest.into()))),
+    command("meta", "JSON", "session information with this metadata", |rest| some(rest).map(Step::Meta)),
+    command("mode", "NAME", "changes the mode by itself: ask, code", |rest| some(rest).map(Step::Mode)),
+    command("commands", "", "announces the commands again", |_| Some(Step::Commands)),
+    command("usage", "", "reports the use of the context window", |_| Some(Step::Usage)),
+    command("image", "", "says a picture", |_| Some(Step::Image)),
+    command("link", "", "says a link to a resource", |_| Some(Step::Link)),
+    command("sleep", "MS", "waits", |rest| millis(rest).map(Step::Sleep)),
+    command("later", "MS TEXT", "says TEXT by itself, so long after the turn has ended", later),
+    command("background", "N", "N updates by itself after the turn has ended", |rest| rest.parse().ok().map(Step::Background)),
+    command("stream", "N SIZE [RATE|each]", "N chunks of SIZE bytes, RATE a second or one write each", stream),
+    command("stamp", "N RATE [SIZE [AT]]", "N chunks, RATE a second, each with the time at which it was written", stamp),
+    command("big", "N", "one chunk of N bytes", |rest| rest.parse().ok().filter(|n| *n <= MAX_BIG).map(Step::Big)),
+    command("fail", "CODE TEXT", "ends the turn with this error", fail),
+    command("refuse", "", "ends the turn with the stop reason refusal", |_| Some(Step::Refuse)),
+    command("hang", "", "says `Hanging.` and never ends the turn, not even when cancelled", |_| Some(Step::Hang)),
+    command("crash", "[CODE]", "writes what was said and a word to stderr, and exits with CODE (1)", |rest| or(rest, "1").parse().ok().map(|code| Step::Crash { code })),
+    command("crash-silently", "", "exits with 1, without a word and without writing what was said", |_| Some(Step::CrashSilently)),
+    command("garbage", "", "writes a line that is no JSON and one that is no message", |_| Some(Step::Garbage)),
+    command("raw", "PARAMS", "sends a session/update with these params; SESSION is the id", |rest| some(rest).map(Step::Raw)),
+    command("stderr", "TEXT", "writes to standard error", |rest| Some(Step::Stderr(rest.into()))),
+    command("env", "NAME", "says an environment variable", |rest| some(rest).map(Step::Env)),
+    command("pid", "", "says the process id", |_| Some(Step::Pid)),
+    command("child", "[setsid]", "starts `sleep 1000` and says its process id", |rest| flag(rest, "setsid").map(|own_session| Step::Child { own_session })),
+    command("ext", "METHOD", "asks the client METHOD and says the answer", |rest| some(rest).map(Step::Ext)),
+    command("whoami", "", "says session, directory, protocol and message count", |_| Some(Step::Whoami)),
+];
+
+fn write(rest: &str) -> Option<Step> {
+    let (path, text) = rest.split_once(' ')?;
+    Some(Step::Write { path: path.to_owned(), text: text.to_owned() })
+}
+
+fn later(rest: &str) -> Option<Step> {
+    let (after, text) = rest.split_once(' ').unwrap_or((rest, "Later."));
+    Some(Step::Later { after: millis(after)?, text: text.to_owned() })
+}
+
+fn stream(rest: &str) -> Option<Step> {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let pace = match words.get(2).copied() {
+        None | Some("0") => Pace::Full,
+        Some("each") => Pace::Each,
+        Some(rate) => Pace::PerSecond(rate.parse().ok()?),
+    };
+    let count = words.first()?.parse().ok().filter(|count| *count <= MAX_STREAM)?;
+    let size: usize = words.get(1)?.parse().ok().filter(|size| *size <= MAX_SIZE)?;
+    (words.len() <= 3).then_some(Step::Stream(Stream { count, size: size.max(STREAM_NUMBER), pace }))
+}
+
+fn stamp(rest: &str) -> Option<Step> {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let number = |place: usize| words.get(place).map(|word| word.parse::<u64>().ok());
+    let count = number(0)??.try_into().ok().filter(|count| *count <= MAX_STREAM)?;
+    let rate = number(1)??.try_into().ok()?;
+    let size: usize = number(2).unwrap_or(Some(0))?.try_into().ok().filter(|size| *size <= MAX_SIZE)?;
+    let at = number(3).unwrap_or(Some(0))?;
+    (words.len() <= 4).then_some(Step::Stamp(Stamp { count, rate, size: size.max(STAMPED), at }))
+}
+
+fn fail(rest: &str) -> Option<Step> {
+    let (code, text) = rest.split_once(' ').unwrap_or((rest, "failed as asked"));
+    Some(Step::Fail { code: code.parse().ok()?, text: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::{Part, parts};
+
+    #[test]
+    fn arguments_that_make_no_sense_are_told_how_it_is_used() {
+        for (line, usage) in [
+            ("sleep soon", "sleep MS"),
+            ("stream 5", "stream N SIZE [RATE|each]"),
+            ("stream 1 1 1 1", "stream N SIZE [RATE|each]"),
+            ("stamp 5", "stamp N RATE [SIZE [AT]]"),
+            ("stamp 5 10 40 soon", "stamp N RATE [SIZE [AT]]"),
+            ("stamp 5 10 40 0 0", "stamp N RATE [SIZE [AT]]"),
+            ("big -1", "big N"),
+            ("write x", "write PATH TEXT"),
+            ("plan ;;", "plan A;B;C"),
+            ("redact all", "redact [clear]"),
+        ] {
+            assert_eq!(parts(line, COMMANDS), [Part::Misused(usage.into())]);
+        }
+    }
+
+    #[test]
+    fn stamped_chunks_have_room_for_the_time_and_may_start_later() {
+        let stamp = |line: &str| {
+            let Part::Step(Step::Stamp(stamp)) = parts(line, COMMANDS).remove(0) else { panic!("{line}") };
+            stamp
+        };
+        assert_eq!(stamp("stamp 5 10"), Stamp { count: 5, rate: 10, size: STAMPED, at: 0 });
+        assert_eq!(stamp("stamp 5 10 40 99"), Stamp { count: 5, rate: 10, size: 40, at: 99 });
+    }
+
+    #[test]
+    fn streams_have_three_paces_and_room_for_their_number() {
+        let stream = |line: &str| {
+            let Part::Step(Step::Stream(stream)) = parts(line, COMMANDS).remove(0) else { panic!("{line}") };
+            (stream.count, stream.size, stream.pace)
+        };
+        assert_eq!(stream("stream 3 100"), (3, 100, Pace::Full));
+        assert_eq!(stream("stream 3 100 0"), (3, 100, Pace::Full));
+        assert_eq!(stream("stream 3 1 each"), (3, 9, Pace::Each));
+        assert_eq!(stream("stream 3 9 50"), (3, 9, Pace::PerSecond(50)));
+    }
+}
