@@ -293,7 +293,7 @@ impl Prompts {
     pub(super) fn dropped(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
         match self.open.get_mut(id).filter(|open| open.spared) {
             Some(open) => {
-                open.state = PromptState::Queued;
+                open.requeue();
                 open.spared = false;
             }
             None => self.rejected(id, error, clients, out),
@@ -414,7 +414,7 @@ impl Prompts {
             open.settle(&Settled::Withdrawn { by }, out);
         }
         for open in self.open.0.iter_mut().filter(|open| open.is_with_agent()) {
-            open.state = PromptState::Queued;
+            open.requeue();
             open.spared = false;
             open.returned = open.returned.saturating_add(1);
         }

@@ -9,7 +9,7 @@ use super::candidate::agents_id;
 use super::{Candidate, Claim, MatchRule, Pattern};
 use crate::{Activity, Content, MessageId, Naming, State};
 
-/// Names a prompt in its session.
+/// Identifies a prompt in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PromptId(pub u64);
 
@@ -48,7 +48,7 @@ enum TurnProgress {
 /// A prompt whose turn has not ended. It dereferences to what its owner keeps with it.
 #[derive(Debug, Clone)]
 pub struct OpenPrompt<T> {
-    /// Its name.
+    /// Its id.
     pub id: PromptId,
     /// How far it has come.
     pub state: PromptState,
@@ -108,15 +108,30 @@ impl<T> OpenPrompt<T> {
         self.state = PromptState::Inserted { message, fields };
     }
 
+    /// The agent does not have it any more: it waits for the next one, which begins its turn anew.
+    pub(crate) fn requeue(&mut self) {
+        (self.state, self.turn, self.is_answered) = (PromptState::Queued, TurnProgress::Unknown, false);
+    }
+
     fn on_state(&mut self, state: &State) {
         let is_idle = state.activity == Activity::Idle;
-        match (&self.state, &self.turn) {
-            (PromptState::Queued, _) => {}
-            (PromptState::Inserted { .. }, _) | (_, TurnProgress::Running) if is_idle => {
-                self.turn = TurnProgress::Ended(state.clone());
+        let has_ended = match (&self.state, &self.turn) {
+            (PromptState::Queued, _) => false,
+            (PromptState::Inserted { .. }, _)
+            | (PromptState::Sent | PromptState::Accepted(_), TurnProgress::Running) => is_idle,
+            (PromptState::Sent | PromptState::Accepted(_), TurnProgress::Awaited) => {
+                if !is_idle {
+                    self.turn = TurnProgress::Running;
+                }
+                false
             }
-            (_, TurnProgress::Awaited) if !is_idle => self.turn = TurnProgress::Running,
-            (PromptState::Sent | PromptState::Accepted(_) | PromptState::Inserted { .. }, _) => {}
+            (
+                PromptState::Sent | PromptState::Accepted(_),
+                TurnProgress::Unknown | TurnProgress::Ended(_),
+            ) => false,
+        };
+        if has_ended {
+            self.turn = TurnProgress::Ended(state.clone());
         }
     }
 }
@@ -210,7 +225,7 @@ impl<T> OpenPrompts<T> {
         let mut is_free = is_idle && self.0.iter().all(|open| open.state == PromptState::Queued);
         let queued = self.0.iter_mut().filter(|open| open.state == PromptState::Queued);
         let sent = queued.map(|open| {
-            (open.state, open.is_answered) = (PromptState::Sent, false);
+            open.state = PromptState::Sent;
             open.turn =
                 if std::mem::take(&mut is_free) { TurnProgress::Awaited } else { TurnProgress::Unknown };
             open.id
