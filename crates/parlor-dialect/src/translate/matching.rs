@@ -25,11 +25,11 @@ impl TranslatedSession {
             self.on_state(state, out);
         }
         // The prompt response of a draft client names no message, so that none has to be found.
-        let is_named = out.agent.from != Dialect::V1 && out.agent.to == Dialect::Draft;
+        let needs_no_message = out.agent.from != Dialect::V1 && out.agent.to == Dialect::Draft;
         let id = user_message(&update).cloned();
         // By its text alone a message is the prompt of a v1 agent, whatever the agent calls it.
         let by_text = id.is_some() && self.turns.echo.is_some();
-        if is_named || !(by_text || is_output(&update, &self.transcript)) {
+        if needs_no_message || !(by_text || is_output(&update, &self.transcript)) {
             return Some(update);
         }
         let is_note = matches!(update, Update::Note { .. });

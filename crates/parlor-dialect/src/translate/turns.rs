@@ -111,7 +111,7 @@ impl Turns {
         if std::mem::take(&mut self.unasked_action) {
             losses.add(LossKind::State);
         }
-        let is_turn = !self.prompts.0.is_empty();
+        let is_turn = !self.prompts.all.is_empty();
         let is_known = is_turn && state.meta.is_none() && state.fields.is_empty();
         match state.activity {
             Activity::Running => is_known,
@@ -143,7 +143,7 @@ impl Turns {
 
     /// What a session of a v1 agent does now.
     fn activity(&self) -> Activity {
-        match (self.blocked, self.prompts.0.is_empty()) {
+        match (self.blocked, self.prompts.all.is_empty()) {
             (1.., _) => Activity::RequiresAction,
             (0, false) => Activity::Running,
             (0, true) => Activity::Idle,
@@ -178,7 +178,7 @@ impl TranslatedSession {
     /// A v1 agent takes the next prompt that waits, if one does.
     fn begin_turn(&mut self, out: &mut SessionOutput<'_>) {
         let activity = self.turns.activity();
-        let Some(prompt) = self.turns.prompts.0.first_mut() else { return };
+        let Some(prompt) = self.turns.prompts.all.first_mut() else { return };
         prompt.insert(prompt.own_id.clone());
         self.turns.echo = Some((prompt.own_id.clone(), prompt.pattern.clone()));
         out.begin(prompt, activity);
@@ -196,7 +196,7 @@ impl TranslatedSession {
             self.end_echo(out);
         }
         self.decoder.turn_boundary();
-        let prompt = self.turns.prompts.0.iter().find(|prompt| prompt.request == *request);
+        let prompt = self.turns.prompts.all.iter().find(|prompt| prompt.request == *request);
         let Some(prompt) = prompt.map(|prompt| prompt.id) else {
             // The client has no response yet if its prompt could not be read, and has one if its turn is over.
             if out.agent.from == Dialect::V1 || matches!(outcome, Outcome::Error(_)) {
@@ -248,7 +248,7 @@ impl TranslatedSession {
         }
         out.idle(&idle);
         let is_running = self.turns.prompts.running().is_some();
-        if !is_running && !self.turns.prompts.0.is_empty() {
+        if !is_running && !self.turns.prompts.all.is_empty() {
             self.begin_turn(out);
         } else if is_running || self.turns.blocked > 0 {
             out.state(self.turns.activity());

@@ -79,6 +79,7 @@ impl Session {
         }
     }
 
+    /// Whether the agent, or the last one, takes one prompt at a time.
     fn is_serial(&self) -> bool {
         self.last_taking != Some(TurnTaking::Queueing)
     }
@@ -277,7 +278,7 @@ impl Session {
         if was.as_ref() == Some(&known) {
             return;
         }
-        let other = self.prompts.open.0.iter().find(|open| open.message() == Some(&known));
+        let other = self.prompts.open.all.iter().find(|open| open.message() == Some(&known));
         let other = other.map(|open| (open.id, open.is_answered));
         let shown = self.transcript.get(&EntryId::Message(Role::User, known.clone()));
         let is_new = shown.is_some_and(|entry| entry.created() > sent_after);

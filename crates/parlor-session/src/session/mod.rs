@@ -806,6 +806,7 @@ impl Session {
         self.take_all(left, fresh, out);
     }
 
+    /// Takes updates that are no prompt.
     fn take_all(
         &mut self,
         updates: Vec<(Update, Naming)>,

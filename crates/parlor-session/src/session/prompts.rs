@@ -150,7 +150,7 @@ impl Prompts {
         let waiter = Waiter { id: prompt.id, by: prompt.by, waits };
         if let Some(key) = &prompt.key {
             let same = |open: &&mut Open| open.prompt.key.as_ref() == Some(key) && !open.is_dropped();
-            if let Some(open) = self.open.0.iter_mut().find(same) {
+            if let Some(open) = self.open.all.iter_mut().find(same) {
                 open.resent(waiter, out);
                 return;
             }
@@ -163,7 +163,7 @@ impl Prompts {
                 return;
             }
         }
-        if self.open.0.iter().filter(|open| open.is_waiting()).count() >= MAX_QUEUED {
+        if self.open.all.iter().filter(|open| open.is_waiting()).count() >= MAX_QUEUED {
             waiter.settle(Settled::TooMany { limit: MAX_QUEUED }, out);
             return;
         }
@@ -180,7 +180,7 @@ impl Prompts {
     }
 
     pub(super) fn held(&self) -> Vec<Held> {
-        let waiting = self.open.0.iter().filter(|open| open.is_waiting());
+        let waiting = self.open.all.iter().filter(|open| open.is_waiting());
         waiting
             .map(|open| {
                 let by = open.waiters.last().map_or(open.prompt.by, |waiter| waiter.by);
@@ -191,27 +191,27 @@ impl Prompts {
 
     /// The names of the prompts that wait.
     pub(super) fn waiting(&self) -> Vec<PromptId> {
-        self.open.0.iter().filter(|open| open.is_waiting()).map(|open| open.id).collect()
+        self.open.all.iter().filter(|open| open.is_waiting()).map(|open| open.id).collect()
     }
 
     pub(super) fn any_open(&self) -> bool {
-        self.open.0.iter().any(|open| !open.is_dropped())
+        self.open.all.iter().any(|open| !open.is_dropped())
     }
 
     /// Whether the agent has any.
     pub(super) fn any_with_agent(&self) -> bool {
-        self.open.0.iter().any(|open| open.state != PromptState::Queued)
+        self.open.all.iter().any(|open| open.state != PromptState::Queued)
     }
 
     pub(super) fn first_queued(&self) -> Option<PromptId> {
-        self.open.0.iter().find(|open| open.state == PromptState::Queued).map(|open| open.id)
+        self.open.all.iter().find(|open| open.state == PromptState::Queued).map(|open| open.id)
     }
 
     /// The first one that too many agents were gone with before they took it. The others have one try left.
     pub(super) fn take_hopeless(&mut self) -> Option<PromptId> {
         let mut hopeless = self
             .open
-            .0
+            .all
             .iter_mut()
             .filter(|open| open.state == PromptState::Queued && open.returned >= MAX_RETURNED);
         let first = hopeless.next()?.id;
@@ -302,7 +302,7 @@ impl Prompts {
 
     /// Whether the agent has yet to say whether it keeps prompts that a cancelled turn was not to take along.
     pub(super) fn any_spared(&self) -> bool {
-        self.open.0.iter().any(|open| open.spared)
+        self.open.all.iter().any(|open| open.spared)
     }
 
     /// A prompt that comes to nothing. If it was still wanted and none of those is there who wait for it, as when it was
@@ -321,7 +321,7 @@ impl Prompts {
     /// and somebody waits for the end of that.
     pub(super) fn withdraw(&mut self, id: PromptId, by: ClientId, out: &mut Step) -> bool {
         let is_it = |open: &&Open| open.id == id || open.waiters.iter().any(|waiter| waiter.id == id);
-        let Some(open) = self.open.0.iter().find(is_it) else { return false };
+        let Some(open) = self.open.all.iter().find(is_it) else { return false };
         if open.is_inserted() {
             return !open.waiters.is_empty();
         }
@@ -333,7 +333,7 @@ impl Prompts {
     /// Withdraws the prompts that are not in the conversation and that the scope of a cancellation names.
     pub(super) fn withdraw_all(&mut self, by: ClientId, scope: Scope, out: &mut Step) {
         let mut unwanted = Vec::new();
-        for open in self.open.0.iter_mut().filter(|open| !open.is_inserted()) {
+        for open in self.open.all.iter_mut().filter(|open| !open.is_inserted()) {
             let is_unwanted = match scope {
                 Scope::Session => true,
                 Scope::Turn => open.is_of(by),
@@ -351,7 +351,7 @@ impl Prompts {
     /// Somebody closes the session while others go on: it is answered now, and what nobody else asked for is withdrawn.
     pub(super) fn closed(&mut self, by: ClientId, out: &mut Step) {
         let mut unwanted = Vec::new();
-        for open in &mut self.open.0 {
+        for open in &mut self.open.all {
             let is_only = !open.waiters.is_empty() && open.waiters.iter().all(|waiter| waiter.by == by);
             if is_only && !open.is_inserted() {
                 unwanted.push(open.id);
@@ -381,13 +381,13 @@ impl Prompts {
 
     /// The prompts that were withdrawn and of which the agent has yet to say what came of them.
     pub(super) fn withdrawn(&self) -> Vec<PromptId> {
-        let withdrawn = self.open.0.iter().filter(|open| open.withdrawn.is_some() && !open.is_inserted());
+        let withdrawn = self.open.all.iter().filter(|open| open.withdrawn.is_some() && !open.is_inserted());
         withdrawn.map(|open| open.id).collect()
     }
 
     /// Whether the turn that runs is that of a prompt that was withdrawn.
     pub(super) fn any_withdrawn_begun(&self) -> bool {
-        self.open.0.iter().any(|open| open.withdrawn.is_some() && open.is_running_early())
+        self.open.all.iter().any(|open| open.withdrawn.is_some() && open.is_running_early())
     }
 
     /// The agent reports a state, or has left the session in it.
@@ -399,7 +399,7 @@ impl Prompts {
         out.ended_after = Some(out.changes.len());
         self.open.take_ended().into_iter().for_each(|(open, state)| ended(&open, &state, out));
         // What the agent has kept is not for a cancelled turn to take along any more.
-        self.open.0.iter_mut().for_each(|open| open.spared = false);
+        self.open.all.iter_mut().for_each(|open| open.spared = false);
         let unended = |recent: &&mut RecentKey| recent.message.is_some() && recent.ended.is_none();
         for recent in self.recent.iter_mut().filter(unended) {
             recent.ended = Some(state.clone());
@@ -409,11 +409,11 @@ impl Prompts {
 
     /// What the agent had and was not in the conversation waits again, unless it was not wanted any more.
     pub(super) fn agent_gone(&mut self, out: &mut Step) {
-        for mut open in self.open.0.extract_if(.., |open| open.withdrawn.is_some() && !open.is_inserted()) {
+        for mut open in self.open.all.extract_if(.., |open| open.withdrawn.is_some() && !open.is_inserted()) {
             let by = open.withdrawn;
             open.settle(&Settled::Withdrawn { by }, out);
         }
-        for open in self.open.0.iter_mut().filter(|open| open.is_with_agent()) {
+        for open in self.open.all.iter_mut().filter(|open| open.is_with_agent()) {
             open.requeue();
             open.spared = false;
             open.returned = open.returned.saturating_add(1);
@@ -422,13 +422,13 @@ impl Prompts {
 
     /// An agent was gone before it was ready.
     pub(super) fn agent_never_came(&mut self) {
-        let queued = self.open.0.iter_mut().filter(|open| open.state == PromptState::Queued);
+        let queued = self.open.all.iter_mut().filter(|open| open.state == PromptState::Queued);
         queued.for_each(|open| open.returned = open.returned.saturating_add(1));
     }
 
     pub(super) fn keep(&self, kept: &mut Object) {
         let held: Vec<_> =
-            self.open.0.iter().filter(|open| open.is_waiting()).map(|open| open.keep()).collect();
+            self.open.all.iter().filter(|open| open.is_waiting()).map(|open| open.keep()).collect();
         if !held.is_empty() {
             kept.set(KEPT, Json::parse(format!("[{}]", held.join(","))).expect("it is made of JSON"));
         }

@@ -46,8 +46,8 @@ impl Candidate {
         self.message == agents_id(id, naming)
     }
 
-    /// Holds one more update of the message back, or returns it if the message is nothing that it could be. `more`: how
-    /// many bytes the caller keeps with it.
+    /// Holds one more update of the message back, or returns it if that leaves no claim. `more`: how many bytes the caller
+    /// keeps with it.
     pub fn on_update(&mut self, mut update: Update, naming: Naming, more: usize) -> Option<Update> {
         // None of them was applied, so each chunk without an id may have got one of its own; they are one message.
         if let Some(first) = self.buffered.message().filter(|_| naming == Naming::Named) {
@@ -68,19 +68,19 @@ impl Candidate {
         other
     }
 
-    /// Whether it is all that it could be, so that nothing that follows changes what it is.
+    /// Whether every claim is repeated in whole, so that no later update changes what the message is.
     pub fn is_certain(&self) -> bool {
         self.rule == MatchRule::Equal
             && self.claims.iter().all(|(_, pattern, progress)| pattern.is_whole(*progress, self.rule))
     }
 
-    /// Leaves out what it cannot be any more; whether anything is left.
+    /// Keeps the claims that are still possible; whether any is left.
     pub(super) fn retain(&mut self, can_be: impl Fn(&Claim) -> bool) -> bool {
         self.claims.retain(|(claim, ..)| can_be(claim));
         !self.claims.is_empty()
     }
 
-    /// What it is, as far as it was said: the oldest that was said in whole.
+    /// The oldest claim that the message has repeated in whole.
     pub fn claim(&self) -> Option<&Claim> {
         let mut whole = self.claims.iter().filter(|(_, pattern, at)| pattern.is_whole(*at, self.rule));
         whole.next().map(|(claim, ..)| claim).filter(|_| !self.buffered.is_empty())

@@ -52,7 +52,7 @@ pub struct OpenPrompt<T> {
     pub id: PromptId,
     /// How far it has come.
     pub state: PromptState,
-    /// Whether the agent has accepted it: then it is the agent's word that says which message it is.
+    /// Whether the agent has accepted it: then an id in its response decides which message it is.
     pub is_answered: bool,
     turn: TurnProgress,
     /// Its content, to compare with what the agent repeats.
@@ -62,7 +62,10 @@ pub struct OpenPrompt<T> {
 
 /// All prompts of a session whose turn has not ended, in the order they came.
 #[derive(Debug, Clone)]
-pub struct OpenPrompts<T>(pub Vec<OpenPrompt<T>>);
+pub struct OpenPrompts<T> {
+    /// The oldest first.
+    pub all: Vec<OpenPrompt<T>>,
+}
 
 impl<T> OpenPrompt<T> {
     /// Its message, if it is in the conversation.
@@ -152,7 +155,7 @@ impl<T> DerefMut for OpenPrompt<T> {
 
 impl<T> Default for OpenPrompts<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self { all: Vec::new() }
     }
 }
 
@@ -161,44 +164,44 @@ impl<T> OpenPrompts<T> {
     pub fn push(&mut self, id: PromptId, content: &Json, owned: T) {
         let pattern = Arc::new(Pattern::of(&Content::parse(content.raw()).unwrap_or_default()));
         let (state, turn) = (PromptState::Queued, TurnProgress::Unknown);
-        self.0.push(OpenPrompt { id, state, is_answered: false, turn, pattern, owned });
+        self.all.push(OpenPrompt { id, state, is_answered: false, turn, pattern, owned });
     }
 
     /// One prompt.
     pub fn get(&self, id: PromptId) -> Option<&OpenPrompt<T>> {
-        self.0.iter().find(|open| open.id == id)
+        self.all.iter().find(|open| open.id == id)
     }
 
     /// One prompt, to change it.
     pub fn get_mut(&mut self, id: PromptId) -> Option<&mut OpenPrompt<T>> {
-        self.0.iter_mut().find(|open| open.id == id)
+        self.all.iter_mut().find(|open| open.id == id)
     }
 
-    /// Takes out a prompt that comes to nothing or of which nothing more has to be known.
+    /// Removes a prompt that the agent did not accept, or whose turn the caller does not follow any more.
     pub fn remove(&mut self, id: PromptId) -> Option<OpenPrompt<T>> {
-        let place = self.0.iter().position(|open| open.id == id)?;
-        Some(self.0.remove(place))
+        let place = self.all.iter().position(|open| open.id == id)?;
+        Some(self.all.remove(place))
     }
 
     /// The latest prompt in the conversation: its turn runs.
     pub fn running(&self) -> Option<&OpenPrompt<T>> {
-        self.0.iter().rev().find(|open| open.is_inserted())
+        self.all.iter().rev().find(|open| open.is_inserted())
     }
 
     /// The prompts that the agent accepted without saying which message they are.
     pub fn accepted(&self) -> Vec<PromptId> {
-        let accepted = self.0.iter().filter(|open| matches!(open.state, PromptState::Accepted(_)));
+        let accepted = self.all.iter().filter(|open| matches!(open.state, PromptState::Accepted(_)));
         accepted.map(|open| open.id).collect()
     }
 
-    /// The prompt that the agent has and that a whole user message equals.
+    /// The oldest prompt with the agent that equals a whole user message.
     pub fn equal_to(&self, content: &Content) -> Option<PromptId> {
-        let equal = self.0.iter().find(|open| open.is_with_agent() && open.pattern.equals(content));
+        let equal = self.all.iter().find(|open| open.is_with_agent() && open.pattern.equals(content));
         equal.map(|open| open.id)
     }
 
-    /// A new user message that may become one of the prompts that the agent has, or of these messages of prompts for which
-    /// it has no id; `None` if there is nothing that it could be.
+    /// Begins a candidate for a new user message: it may be a prompt that the agent has, or repeat one of the `unnamed`
+    /// messages of prompts, for which the agent has given no id. `None` if there are neither.
     pub fn candidate(
         &self,
         id: &MessageId,
@@ -206,13 +209,13 @@ impl<T> OpenPrompts<T> {
         unnamed: impl Iterator<Item = (MessageId, Arc<Pattern>)>,
         rule: MatchRule,
     ) -> Option<Candidate> {
-        let prompts = self.0.iter().filter(|open| open.is_with_agent());
+        let prompts = self.all.iter().filter(|open| open.is_with_agent());
         let prompts = prompts.map(|open| (Claim::Prompt(open.id), open.pattern.clone()));
         let claims = prompts.chain(unnamed.map(|(message, pattern)| (Claim::Message(message), pattern)));
         Candidate::new(agents_id(id, naming), claims, self.accepted().first().copied(), rule)
     }
 
-    /// Leaves the prompts out of a candidate that the agent does not have any more; whether it may still be anything.
+    /// Removes the prompts that the agent does not have any more from a candidate; whether any claim is left.
     pub fn narrow(&self, candidate: &mut Candidate) -> bool {
         candidate.retain(|claim| match claim {
             Claim::Prompt(prompt) => self.get(*prompt).is_some_and(OpenPrompt::is_with_agent),
@@ -220,10 +223,10 @@ impl<T> OpenPrompts<T> {
         })
     }
 
-    /// Hands all that are queued to the agent and says which; `is_idle`: the agent reports that it is.
+    /// Marks all queued prompts as sent and returns their ids. `is_idle`: the agent has reported that it is idle.
     pub fn send_queued(&mut self, is_idle: bool) -> Vec<PromptId> {
-        let mut is_free = is_idle && self.0.iter().all(|open| open.state == PromptState::Queued);
-        let queued = self.0.iter_mut().filter(|open| open.state == PromptState::Queued);
+        let mut is_free = is_idle && self.all.iter().all(|open| open.state == PromptState::Queued);
+        let queued = self.all.iter_mut().filter(|open| open.state == PromptState::Queued);
         let sent = queued.map(|open| {
             open.state = PromptState::Sent;
             open.turn =
@@ -235,15 +238,15 @@ impl<T> OpenPrompts<T> {
 
     /// The agent reports a state, or has left the session in it.
     pub fn on_state(&mut self, state: &State) {
-        self.0.iter_mut().for_each(|open| open.on_state(state));
+        self.all.iter_mut().for_each(|open| open.on_state(state));
     }
 
-    /// Takes out the prompts whose turn has ended, each with the state that ended it: those in the conversation when the
+    /// Removes and returns the prompts whose turn has ended, each with the state that ended it: those in the conversation when the
     /// agent was idle, and those that came into it after the agent was idle again.
     pub fn take_ended(&mut self) -> Vec<(OpenPrompt<T>, State)> {
         let mut ended = Vec::new();
         for open in
-            self.0.extract_if(.., |open| open.is_inserted() && matches!(open.turn, TurnProgress::Ended(_)))
+            self.all.extract_if(.., |open| open.is_inserted() && matches!(open.turn, TurnProgress::Ended(_)))
         {
             if let TurnProgress::Ended(state) = open.turn.clone() {
                 ended.push((open, state));
