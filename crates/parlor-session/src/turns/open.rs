@@ -118,23 +118,10 @@ impl<T> OpenPrompt<T> {
 
     fn on_state(&mut self, state: &State) {
         let is_idle = state.activity == Activity::Idle;
-        let has_ended = match (&self.state, &self.turn) {
-            (PromptState::Queued, _) => false,
-            (PromptState::Inserted { .. }, _)
-            | (PromptState::Sent | PromptState::Accepted(_), TurnProgress::Running) => is_idle,
-            (PromptState::Sent | PromptState::Accepted(_), TurnProgress::Awaited) => {
-                if !is_idle {
-                    self.turn = TurnProgress::Running;
-                }
-                false
-            }
-            (
-                PromptState::Sent | PromptState::Accepted(_),
-                TurnProgress::Unknown | TurnProgress::Ended(_),
-            ) => false,
-        };
-        if has_ended {
+        if is_idle && (self.is_inserted() || self.is_running_early()) {
             self.turn = TurnProgress::Ended(state.clone());
+        } else if !is_idle && self.is_with_agent() && self.turn == TurnProgress::Awaited {
+            self.turn = TurnProgress::Running;
         }
     }
 }
