@@ -216,6 +216,14 @@ impl Transcript {
         self.bytes
     }
 
+    /// About how many bytes of memory the transcript takes: its text, and what its containers cost for each entry.
+    pub fn memory(&self) -> usize {
+        self.bytes + self.entries.len() * Self::ENTRY_OVERHEAD
+    }
+
+    /// An entry, its place in the index, and the allocations of its id, its fields and its content.
+    const ENTRY_OVERHEAD: usize = size_of::<Entry>() + 2 * size_of::<(EntryId, u64)>() + 192;
+
     /// The entries in order of first appearance, removed ones included.
     pub fn entries(&self) -> &[Entry] {
         &self.entries

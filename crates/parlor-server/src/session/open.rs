@@ -33,7 +33,7 @@ pub(crate) fn start(
 ) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
     let mut share = hub.resident().share();
-    share.set(stored.transcript.bytes());
+    share.set(stored.transcript.memory());
     let config = config_of(&hub, &stored.row);
     let now = Now { monotonic: Duration::ZERO, wall: UnixMillis(now()) };
     let ids = IdGen::new(|| uuid::Uuid::new_v4().as_u128());

@@ -20,7 +20,7 @@ impl SessionTask {
         for (session, losses) in output.losses {
             self.hub.losses().count(&session, losses);
         }
-        self.share.set(self.machine.transcript().bytes());
+        self.share.set(self.machine.transcript().memory());
         self.deliver(output.sends);
         for start in output.forks {
             self.start_fork(start);
