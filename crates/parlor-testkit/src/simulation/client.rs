@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parlor_engine::{ClientCall, ClientInfo, Event, Frame, FrameKind};
 use parlor_json::Object;
 use parlor_session::session::{Answer, ClientId, QuestionId};
-use parlor_session::{EntryId, Role, SessionId};
+use parlor_session::{EntryId, MessageId, Role, SessionId};
 use parlor_wire::RequestId;
 use serde_json::Value;
 
@@ -27,6 +27,8 @@ pub(super) struct Person {
     pub(super) requests: BTreeMap<u64, PeerRequest>,
     /// Whether it does not read.
     pub(super) is_stalled: bool,
+    /// Messages that it was sent under other names, by session: the names and the messages.
+    pub(super) aliases: BTreeMap<SessionId, BTreeMap<String, MessageId>>,
     /// Prompts that it may send again: their sessions, keys and contents.
     pub(super) keyed: Vec<(SessionId, String, String)>,
 }
@@ -101,6 +103,7 @@ impl Person {
             replicas: BTreeMap::new(),
             requests: BTreeMap::new(),
             is_stalled: false,
+            aliases: BTreeMap::new(),
             keyed: Vec::new(),
         }
     }
@@ -299,6 +302,13 @@ impl World {
                     let Some(session) = value["params"]["sessionId"].as_str().map(SessionId::from) else {
                         continue;
                     };
+                    let update = &value["params"]["update"];
+                    if let (Some(alias), Some(message)) =
+                        (update["messageId"].as_str(), update["_meta"]["parlor/replaces"].as_str())
+                    {
+                        let aliases = self.people[person].aliases.entry(session.clone()).or_default();
+                        aliases.insert(alias.to_owned(), MessageId::from(message));
+                    }
                     let replica = self.people[person].replica(&session);
                     if let Some(problem) = replica.update(line, &value, tag) {
                         let message = format!("client {} in {session}: {problem}: {line}", client.0);

@@ -309,6 +309,10 @@ impl World {
         let Some(session) = self.any_session() else { return };
         let messages = self.message_ids(&session);
         let message = self.random.pick(&messages).filter(|_| self.random.percent(70));
+        let aliases = self.people[self.connections[&client].person].aliases.get(&session);
+        let aliases: Vec<_> = aliases.into_iter().flat_map(|aliases| aliases.keys().cloned()).collect();
+        let alias = self.random.pick(&aliases).filter(|_| self.random.percent(50));
+        let message = alias.or(message);
         let kind = match self.random.below(4) {
             0 => ForkKind::Edit,
             1 => ForkKind::Regenerate,
