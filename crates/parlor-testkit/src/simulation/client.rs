@@ -356,7 +356,7 @@ impl World {
                 let replica = self.people[person].replica(&session);
                 if is_attached {
                     replica.attach(id, From::Start);
-                    replica.attached(result, tag.incarnation, None);
+                    replica.attached(id, result, tag.incarnation, None);
                     replica.floor = if result["_meta"].get("parlor/fork").is_some() {
                         result["_meta"]["parlor/seq"].as_u64().unwrap_or(u64::MAX)
                     } else {
@@ -371,9 +371,9 @@ impl World {
                 };
                 let replica = self.people[person].replica(&session);
                 if is_error {
-                    replica.refused();
+                    replica.refused(id);
                 } else {
-                    replica.attached(result, tag.incarnation, floor);
+                    replica.attached(id, result, tag.incarnation, floor);
                 }
             }
             (What::Close, Some(session)) => self.people[person].replica(&session).closed(),
