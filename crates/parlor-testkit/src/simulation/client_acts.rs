@@ -309,10 +309,13 @@ impl World {
         let Some(session) = self.any_session() else { return };
         let messages = self.message_ids(&session);
         let message = self.random.pick(&messages).filter(|_| self.random.percent(70));
-        let aliases = self.people[self.connections[&client].person].aliases.get(&session);
-        let aliases: Vec<_> = aliases.into_iter().flat_map(|aliases| aliases.keys().cloned()).collect();
-        let alias = self.random.pick(&aliases).filter(|_| self.random.percent(50));
-        let message = alias.or(message);
+        let named = self.people[self.connections[&client].person].aliases.iter();
+        let named = named.flat_map(|(session, aliases)| aliases.keys().map(move |alias| (session, alias)));
+        let named: Vec<_> = named.map(|(session, alias)| (session.clone(), alias.clone())).collect();
+        let (session, message) = match self.random.pick(&named).filter(|_| self.random.percent(40)) {
+            Some((session, alias)) => (session, Some(alias)),
+            None => (session, message),
+        };
         let kind = match self.random.below(4) {
             0 => ForkKind::Edit,
             1 => ForkKind::Regenerate,
