@@ -8,7 +8,6 @@
     clippy::wildcard_enum_match_arm,
     reason = "simulated peers and invariants look at a few kinds of many, and pass the rest by"
 )]
-#![expect(clippy::result_large_err, reason = "a message comes back whole, as it does from a channel")]
 
 mod agent;
 mod agent_acts;
