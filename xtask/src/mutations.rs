@@ -56,6 +56,8 @@ impl Mutations {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let patches = self.patches()?;
         let copy = Copy::new()?;
+        // A patch that does not apply is reported before anything is built.
+        patches.iter().try_for_each(|patch| copy.apply(patch, Some("--check")))?;
         let mut table = Table::new(&patches)?;
         let found = copy.simulate(&self)?;
         table.add("no mutation", &found)?;
@@ -70,9 +72,9 @@ impl Mutations {
         let mut missed = Vec::new();
         for patch in &patches {
             let name = name(patch);
-            copy.apply(patch, false)?;
+            copy.apply(patch, None)?;
             let found = copy.simulate(&self);
-            copy.apply(patch, true)?;
+            copy.apply(patch, Some("--reverse"))?;
             let found = found?;
             table.add(&name, &found)?;
             match found.invariant {
@@ -135,13 +137,13 @@ impl Copy {
         Ok(Self { tree, target: base.join("target") })
     }
 
-    /// Applies a patch, or takes it back.
-    fn apply(&self, patch: &Path, back: bool) -> Result<(), Failure> {
+    /// Applies a patch, or with an option of `git apply` checks it or takes it back.
+    fn apply(&self, patch: &Path, option: Option<&str>) -> Result<(), Failure> {
         let patch = patch.canonicalize().map_err(|error| cannot("find", patch, &error))?;
         let mut git = Command::new("git");
         // The copy is in a folder that the repository ignores: git is to see no repository.
         git.current_dir(&self.tree).env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap_or(&self.tree));
-        git.arg("apply").args(back.then_some("--reverse")).arg(&patch);
+        git.arg("apply").args(option).arg(&patch);
         let applied = output(&mut git)?;
         if applied.status.success() {
             return Ok(());

@@ -1,6 +1,6 @@
 //! What has to hold at every step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use parlor_dialect::live;
@@ -155,6 +155,12 @@ impl World {
         };
         if let Some(problem) = problem {
             self.fail(Invariant::StoredState, problem);
+        }
+        let aliases = stored.aliases.unwrap_or_default();
+        let sent = self.people.iter().filter_map(|person| person.aliases.get(key));
+        if let Some(alias) = sent.flat_map(BTreeMap::keys).find(|alias| !aliases.contains(*alias)).cloned() {
+            let message = format!("{key} has a message that was sent as {alias}, which is not stored");
+            self.fail(Invariant::StoredState, message);
         }
         if stored.row.busy != self.shells[key].machine.row().busy {
             self.fail(Invariant::StoredState, format!("whether a turn runs in {key} is not stored"));
