@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use parlor_server::config::{AgentConfig, Agents, Local};
 use parlor_server::data_dir::Tokens;
-use parlor_server::doors::{self, HttpOptions, Limits, Port, streams};
-use parlor_server::hub::{Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
+use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
 use parlor_server::process::Watcher;
+use parlor_server::transport::{self, HttpOptions, Limits, Port, streams};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::watch;
@@ -94,7 +94,7 @@ impl Server {
     /// Serves the client at the standard streams, which is what an editor is, until it has no more to say. This process
     /// should end then.
     pub async fn stdio(&self) {
-        doors::stdio(&self.hub, peer(Door::Stdio)).await;
+        transport::stdio(&self.hub, peer(TransportKind::Stdio)).await;
         self.stop().await;
     }
 
@@ -104,7 +104,7 @@ impl Server {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        streams(&self.hub, peer(Door::Unix), read, write).await;
+        streams(&self.hub, peer(TransportKind::Unix), read, write).await;
     }
 
     /// A connection for a client inside this process. Must be called within a tokio runtime.
@@ -113,7 +113,7 @@ impl Server {
         let hub = Arc::clone(&self.hub);
         tokio::spawn(async move {
             let (read, write) = tokio::io::split(ours);
-            streams(&hub, peer(Door::Unix), read, write).await;
+            streams(&hub, peer(TransportKind::Unix), read, write).await;
         });
         theirs
     }
@@ -183,9 +183,9 @@ fn wrong(path: &Path, error: impl fmt::Display) -> ServeError {
     ServeError(format!("{}: {error}", path.display()))
 }
 
-fn peer(door: Door) -> Peer {
+fn peer(transport: TransportKind) -> Peer {
     let cwd = std::env::current_dir().ok();
-    Peer { door, role: Role::Driver, agent: None, dialect: None, env: Vec::new(), cwd }
+    Peer { transport, role: Role::Driver, agent: None, dialect: None, env: Vec::new(), cwd }
 }
 
 impl fmt::Display for ServeError {

@@ -11,7 +11,7 @@ use parlor_session::session::{ClientId, QuestionId};
 use parlor_wire::{Asked, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
-use crate::hub::{Door, Peer, Role};
+use crate::hub::{Peer, Role, TransportKind};
 use crate::send_queue::SendQueue;
 use crate::session::Inbox;
 
@@ -84,7 +84,7 @@ impl Client {
 
     fn info_for(&self, dialect: Dialect, initialize: Object) -> ClientInfo {
         let is_driver = self.peer.role == Role::Driver;
-        let is_local = matches!(self.peer.door, Door::Stdio | Door::Unix);
+        let is_local = matches!(self.peer.transport, TransportKind::Stdio | TransportKind::Unix);
         ClientInfo::new(self.id, dialect, initialize, is_driver, is_local)
     }
 

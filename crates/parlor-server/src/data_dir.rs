@@ -130,7 +130,7 @@ impl DataDir {
         self.0.join("parlor.db")
     }
 
-    /// The file that holds the port of the HTTP door while it is open.
+    /// The file that holds the port of the HTTP listener while a server runs.
     pub fn port_file(&self) -> PathBuf {
         self.0.join("port")
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
 pub(crate) use parlor_engine::no_session;
-use parlor_engine::{ClientCall, Event};
+use parlor_engine::{ClientCall, Event, SessionData};
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
@@ -20,7 +20,6 @@ use crate::agent::{BoundAgent, Registry};
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents};
 use crate::connection;
-use crate::json;
 use crate::losses::LossCounts;
 use crate::process::Watcher;
 use crate::resident::Resident;
@@ -33,8 +32,8 @@ use crate::stored::{self, StoredSession};
 /// Who connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// By which door it came.
-    pub door: Door,
+    /// How it is connected.
+    pub transport: TransportKind,
     /// What it may do.
     pub role: Role,
     /// Which agent it wants; the default one if it names none.
@@ -47,9 +46,9 @@ pub struct Peer {
     pub cwd: Option<PathBuf>,
 }
 
-/// How a client came in.
+/// How a client is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum TransportKind {
     /// The standard streams of this process.
     Stdio,
     /// The Unix socket.
@@ -95,7 +94,7 @@ pub struct Options {
 /// How many sessions are in memory at a time, unless somebody says otherwise.
 pub const LIVE_SESSIONS: usize = 4096;
 
-/// All of a server but its doors.
+/// All of a server but its transports.
 pub struct Hub {
     shared: Arc<Shared>,
 }
@@ -150,7 +149,7 @@ const END: Duration = Duration::from_secs(10);
 const DROP: Duration = Duration::from_secs(1);
 
 impl Hub {
-    /// A server without doors. Sessions that the last one left in the middle of a turn are ended first.
+    /// A server without transports. Sessions that the last one left in the middle of a turn are ended first.
     pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
         let Options { store, agents, watcher, idle, live_sessions, private } = options;
         let session_thread = SessionThread::start().map_err(|error| StoreError {
@@ -352,14 +351,10 @@ impl Shared {
 
     /// The agent of a session: by its name, or by the command that it was begun with.
     pub(crate) fn config_of(&self, row: &SessionRow) -> Option<AgentConfig> {
-        let data = json::object(
-            parlor_json::Json::parse(row.data.clone()).ok().as_ref().map(parlor_json::Json::raw),
-        );
-        if let Some(command) = data.get("command").and_then(|list| parlor_json::elements(list.raw())) {
-            let words = command.into_iter().map(|word| Some(JsonStr::from_raw(word)?.to_text().into_owned()));
-            return Some(AgentConfig::new(row.agent.clone(), words.collect::<Option<_>>()?));
+        match SessionData::of(row).command {
+            Some(command) => Some(AgentConfig::new(row.agent.clone(), command)),
+            None => self.registry.agents.get(&row.agent).cloned(),
         }
-        self.registry.agents.get(&row.agent).cloned()
     }
 
     pub(crate) fn note_peer(&self, session: &SessionId, peer: &Peer) {

@@ -5,7 +5,6 @@ mod client;
 pub mod config;
 mod connection;
 pub mod data_dir;
-pub mod doors;
 pub mod hub;
 pub mod known;
 mod losses;
@@ -19,5 +18,6 @@ mod session;
 mod session_thread;
 mod store;
 pub mod stored;
+pub mod transport;
 
 pub(crate) use parlor_engine::json;

@@ -1,11 +1,20 @@
 //! Frames that wait to be written to one peer.
+//!
+//! A transport takes them out with a [`SendQueueReader`]. A transport over a socket hands the socket over instead
+//! (`SendQueueReader::write_to`): whoever pushes then writes to it, and no task has to be woken.
+
+mod socket;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_engine::Frame;
 use parlor_wire::RequestId;
 use tokio::sync::Notify;
+
+use self::socket::SocketOutput;
+pub(crate) use self::socket::{Encoded, RawSender, SocketHalf, SocketWriter};
 
 /// Frames for a peer that reads at its own pace.
 ///
@@ -34,16 +43,28 @@ struct Shared {
     drained: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
-    /// Bytes in `frames` and in what the transport has taken and not yet written.
+    /// Bytes in `frames`, in what a reader has taken and not yet written, and in what is encoded for a socket.
     bytes: usize,
+    /// Bytes that a reader has taken.
     writing: usize,
     batches: Vec<Batch>,
     /// Bytes of responses that wait for the others of their batch.
     held: usize,
-    closed: bool,
+    state: State,
+    socket: Option<SocketOutput>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    /// What waits is written, nothing is added.
+    Closing,
+    /// What waits is dropped.
+    Aborted,
 }
 
 /// The responses to a batch, which are written together.
@@ -70,16 +91,16 @@ impl SendQueue {
         self.push_all([frame]);
     }
 
-    /// Puts frames at the end, which are written together.
+    /// Puts frames at the end, which are written together: at once if the transport is a socket and nothing waits before
+    /// them.
     pub fn push_all(&self, frames: impl IntoIterator<Item = Frame>) {
         let mut queue = self.0.lock();
         let mut is_ready = false;
         for frame in frames {
             is_ready |= queue.push(frame);
         }
-        drop(queue);
         if is_ready {
-            self.0.ready.notify_one();
+            self.0.on_pushed(queue);
         }
     }
 
@@ -93,18 +114,17 @@ impl SendQueue {
         if !batch.waiting.is_empty() {
             queue.held += batch.responses.iter().map(Frame::len).sum::<usize>();
             queue.batches.push(batch);
-        } else if !batch.responses.is_empty() && !queue.closed {
+        } else if !batch.responses.is_empty() && queue.state == State::Open {
             queue.add(Frame::batch(&batch.responses));
+            self.0.on_pushed(queue);
         }
-        drop(queue);
-        self.0.ready.notify_one();
         Ok(())
     }
 
     /// Whether the peer keeps up.
     pub fn has_room(&self) -> bool {
         let queue = self.0.lock();
-        queue.bytes < ROOM || queue.closed
+        queue.bytes < ROOM || queue.state != State::Open
     }
 
     /// Waits until the peer keeps up again.
@@ -120,14 +140,18 @@ impl SendQueue {
 
     /// Ends the connection when what waits has been written.
     pub fn close(&self) {
-        self.0.lock().closed = true;
+        let mut queue = self.0.lock();
+        if queue.state == State::Open {
+            queue.state = State::Closing;
+        }
+        drop(queue);
         self.0.ready.notify_one();
         self.0.drained.notify_waiters();
     }
 
     /// Whether nothing pushed will be written any more.
     pub fn is_closed(&self) -> bool {
-        self.0.lock().closed
+        self.0.lock().state != State::Open
     }
 }
 
@@ -145,7 +169,7 @@ impl SendQueueReader {
                 if queue.bytes < ROOM {
                     self.0.drained.notify_waiters();
                 }
-                if frames.is_empty() && queue.closed {
+                if frames.is_empty() && queue.state != State::Open {
                     return None;
                 }
                 frames
@@ -161,23 +185,25 @@ impl SendQueueReader {
 /// A transport that is gone writes nothing more.
 impl Drop for SendQueueReader {
     fn drop(&mut self) {
-        self.0.lock().close();
-        self.0.drained.notify_waiters();
+        self.0.end();
     }
 }
 
 impl Queue {
-    fn close(&mut self) {
-        *self = Self { closed: true, ..Self::default() };
+    /// Drops what waits, except what the socket has the beginning of.
+    fn abort(&mut self) {
+        let socket = self.socket.take();
+        let bytes = socket.as_ref().map_or(0, SocketOutput::len);
+        *self = Self { state: State::Aborted, bytes, socket, ..Self::default() };
     }
 
     /// Returns whether the transport has something to do.
     fn push(&mut self, frame: Frame) -> bool {
-        if self.closed || frame.is_empty() {
+        if self.state != State::Open || frame.is_empty() {
             return false;
         }
         if self.bytes + self.held + frame.len() > MOST {
-            self.close();
+            self.abort();
             return true;
         }
         let Some(frame) = self.without_batched(frame) else { return false };
@@ -214,6 +240,33 @@ impl Queue {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what was pushed if nothing waits before it, or wakes the transport's task.
+    fn on_pushed(&self, mut queue: MutexGuard<'_, Queue>) {
+        let needs_transport = queue.write_pushed();
+        drop(queue);
+        if needs_transport {
+            self.ready.notify_one();
+        }
+    }
+
+    /// Drops what waits: the transport is gone.
+    fn end(&self) {
+        let mut queue = self.lock();
+        queue.socket = None;
+        queue.abort();
+        drop(queue);
+        self.drained.notify_waiters();
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("bytes", &self.bytes)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 

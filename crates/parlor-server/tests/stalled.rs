@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::config::{AgentConfig, Agents, Config};
-use parlor_server::doors::streams;
-use parlor_server::hub::{Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
+use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
+use parlor_server::transport::streams;
 use parlor_store::{FaultyStore, Hold, MemoryStore, Store};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -135,7 +135,7 @@ impl Client {
     async fn connect(server: &Server) -> Self {
         let (here, there) = tokio::io::duplex(1 << 20);
         let peer = Peer {
-            door: Door::Unix,
+            transport: TransportKind::Unix,
             role: Role::Driver,
             agent: None,
             dialect: None,

@@ -2,7 +2,6 @@ use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
 
-use anstream::eprintln;
 use parlor_client::Error;
 use parlor_json::{Members, text};
 use parlor_wire::code;
@@ -98,14 +97,14 @@ impl Failure {
             Kind::BadInput => 2,
             Kind::ReaderGone => return ExitCode::SUCCESS,
         };
-        eprintln!("parlor: {}", safe(&self.message));
+        print_stderr!("parlor: {}", safe(&self.message));
         // One line is in the message.
         if self.stderr.len() > 1 {
-            eprintln!("  its standard error ends with:");
-            self.stderr.iter().for_each(|line| eprintln!("    {}", safe(line)));
+            print_stderr!("  its standard error ends with:");
+            self.stderr.iter().for_each(|line| print_stderr!("    {}", safe(line)));
         }
         if let Some(hint) = &self.hint {
-            eprintln!("  hint: {}", safe(hint));
+            print_stderr!("  hint: {}", safe(hint));
         }
         ExitCode::from(code)
     }

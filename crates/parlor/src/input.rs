@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anstream::eprintln;
 use parlor_wire::{Lines, Malformed};
 
 use crate::failure::Failure;
@@ -19,11 +18,16 @@ pub(crate) struct Line<'a> {
 }
 
 impl Line<'_> {
+    /// The end of the input, after this many lines.
+    pub(crate) fn last(number: usize) -> Self {
+        Self { text: Ok(""), number, file: None }
+    }
+
     /// Names the line on stderr with what is wrong with it.
     pub(crate) fn tell(&self, problem: &dyn Display) {
         match self.file {
-            Some(file) => eprintln!("{}: line {}: {problem}", file.display(), self.number),
-            None => eprintln!("line {}: {problem}", self.number),
+            Some(file) => print_stderr!("{}: line {}: {problem}", file.display(), self.number),
+            None => print_stderr!("line {}: {problem}", self.number),
         }
     }
 }

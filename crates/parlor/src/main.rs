@@ -1,5 +1,7 @@
 //! The `parlor` command.
 
+#[macro_use]
+mod output;
 mod ask;
 mod checks;
 mod commands;
@@ -12,7 +14,6 @@ mod html;
 mod input;
 mod library;
 mod markdown;
-mod output;
 mod render;
 mod request;
 mod screen;

@@ -16,6 +16,14 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(crate) const PLAIN: Style = Style::new();
 
+/// Prints a line to standard error. One that cannot be written is dropped: `eprintln!` would panic.
+macro_rules! print_stderr {
+    ($($line:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(anstream::stderr().lock(), $($line)*);
+    }};
+}
+
 /// Prints for people: in colours on a terminal, without them in a pipe.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(anstream::stdout().lock());

@@ -85,6 +85,8 @@ pub(crate) fn log(data: &DataDir) -> Result<(), Failure> {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::sync::Mutex::new(file))
+        // It would report a log that cannot be written with `eprintln!`, which panics where that cannot be written either.
+        .log_internal_errors(false)
         .with_ansi(false)
         .try_init();
     Ok(())

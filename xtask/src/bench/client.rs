@@ -13,7 +13,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use parlor_json::string_literal;
-use parlor_server::doors::hello::Hello;
+use parlor_server::transport::hello::Hello;
 use tokio::net::unix::pipe;
 
 use super::heard::{Heard, Line};

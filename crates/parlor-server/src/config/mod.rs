@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
-use crate::doors::HttpOptions;
+use crate::transport::HttpOptions;
 
 pub use self::agent::{AgentConfig, Local, ProcessMode};
 pub use self::choice::Agents;
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
 
-/// The port of the HTTP door unless another is chosen.
+/// The port of the HTTP listener unless another is chosen.
 pub const DEFAULT_PORT: u16 = 7667;
 
 /// What `config.toml` says.
@@ -43,7 +43,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// The address of the HTTP door.
+    /// The address of the HTTP listener.
     pub listen: SocketAddr,
     /// Pages that may connect besides the server's own.
     pub origins: Vec<String>,
@@ -131,7 +131,7 @@ impl Config {
 }
 
 impl ServerConfig {
-    /// What the HTTP door needs to know.
+    /// The options of the HTTP listener.
     pub fn http(&self) -> HttpOptions {
         HttpOptions {
             listen: self.listen,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::config::{Agents, Config};
-use parlor_server::doors::streams;
-use parlor_server::hub::{Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
+use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
 use parlor_server::process::Watcher;
+use parlor_server::transport::streams;
 use parlor_store::{MemoryStore, Store};
 use tokio::io::DuplexStream;
 
@@ -21,7 +21,8 @@ pub(crate) async fn hub() -> Arc<Hub> {
 #[allow(dead_code, reason = "each test takes what it needs")]
 pub(crate) fn connect(hub: &Arc<Hub>, role: Role) -> DuplexStream {
     let (here, there) = tokio::io::duplex(1 << 20);
-    let peer = Peer { door: Door::Unix, role, agent: None, dialect: None, env: Vec::new(), cwd: None };
+    let peer =
+        Peer { transport: TransportKind::Unix, role, agent: None, dialect: None, env: Vec::new(), cwd: None };
     let hub = Arc::clone(hub);
     tokio::spawn(async move {
         let (read, write) = tokio::io::split(there);

@@ -4,11 +4,6 @@
 //! there is no clock, no thread and no other randomness. After each step the [`Invariant`]s are checked. A seed that fails is
 //! replayed with a trace, and steps that it fails without are left out.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "simulated peers and invariants look at a few kinds of many, and pass the rest by"
-)]
-
 mod agent;
 mod agent_acts;
 mod client;

@@ -9,10 +9,10 @@ use clap::Args;
 use parlor_dialect::Dialect;
 use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::hello::{Agent, Hello};
-use parlor_server::doors::{Ended, join, standard_input, standard_output, stdio};
-use parlor_server::hub::{AgentChoice, Door, Hub, LIVE_SESSIONS, Options, Peer, Role};
+use parlor_server::hub::{AgentChoice, Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
 use parlor_server::process::Watcher;
+use parlor_server::transport::hello::{Agent, Hello};
+use parlor_server::transport::{Ended, join, standard_input, standard_output, stdio};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 
 use crate::failure::Failure;
@@ -107,7 +107,7 @@ impl Acp {
         let options = Options { store, agents, watcher, idle, live_sessions: LIVE_SESSIONS, private };
         let hub = Hub::new(options).await.map_err(Failure::failed)?;
         let peer = Peer {
-            door: Door::Stdio,
+            transport: TransportKind::Stdio,
             role: Role::Driver,
             agent: self.agent.map(AgentChoice::Named),
             dialect: self.dialect,

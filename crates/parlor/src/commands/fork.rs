@@ -117,7 +117,7 @@ impl Fork {
             })?;
             if let Some(failed) = &forked.failed {
                 let note = format!("the agent could not fork and will be given the conversation: {failed}");
-                anstream::eprintln!("{DIM}{}{DIM:#}", safe(&note));
+                print_stderr!("{DIM}{}{DIM:#}", safe(&note));
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -145,7 +145,7 @@ async fn patiently<T>(agent: Option<&str>, begun: impl Future<Output = T>) -> T 
     if let Ok(begun) = tokio::time::timeout(PATIENCE, &mut begun).await {
         return begun;
     }
-    anstream::eprintln!("{DIM}waiting for {} to start ...{DIM:#}", safe(&agent_name(agent)));
+    print_stderr!("{DIM}waiting for {} to start ...{DIM:#}", safe(&agent_name(agent)));
     begun.await
 }
 

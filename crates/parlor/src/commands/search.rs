@@ -181,13 +181,10 @@ fn marked(text: &str, places: &[(usize, usize)]) -> String {
 /// What the person should know about an answer.
 fn remark(answer: &Object) {
     if let Some(ignored) = answer.get("ignoredWords").and_then(|count| count.as_str().parse().ok()) {
-        anstream::eprintln!(
-            "parlor: {} of the query were too many and not looked for",
-            count(ignored, "word")
-        );
+        print_stderr!("parlor: {} of the query were too many and not looked for", count(ignored, "word"));
     }
     if answer.get("incomplete").is_some() {
-        anstream::eprintln!(
+        print_stderr!(
             "parlor: some sessions of an earlier version cannot be searched yet; a running server sees to it"
         );
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use parlor_server::config::AgentConfig;
 use parlor_server::data_dir::{DataDir, Lock};
-use parlor_server::doors::{Doors, Limits};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
 use parlor_server::process::Watcher;
+use parlor_server::transport::{Limits, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
 
@@ -67,7 +67,7 @@ impl Serve {
         setup::log(&data)?;
         let agents = parlor_server::config::Agents::new(self.agents, &config).map_err(Failure::bad_input)?;
         let default = agents.default_agent().name.clone();
-        // Before the doors: who finds them open may look into the store by itself.
+        // Before the server listens: commands that find it may read the store themselves.
         let store = store(self.store.as_deref(), &data)?;
         data.note_config(&lock, config.path.as_deref()).map_err(Failure::failed)?;
         let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(Failure::failed)?;
@@ -83,18 +83,18 @@ impl Serve {
         let exe = std::env::current_exe().map_err(Failure::failed)?;
         let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
         let idle = Duration::from_secs(self.idle);
-        // Turns that the last server left running have ended when the doors open.
+        // Turns that the last server left running have ended before the server listens.
         let private = private(&data, self.store.as_deref());
         let options = Options { store, agents, watcher, idle, live_sessions: self.live_sessions, private };
         let hub = Hub::new(options).await.map_err(Failure::failed)?;
-        let doors = match Doors::open(&data, &lock, tokens, http.as_ref(), Limits::default()).await {
-            Ok(doors) => doors,
+        let listeners = match Listeners::open(&data, &lock, tokens, http.as_ref(), Limits::default()).await {
+            Ok(listeners) => listeners,
             Err(error) => {
                 hub.stop().await;
                 return Err(Failure::failed(error));
             }
         };
-        greet(&doors, &data, &default);
+        greet(&listeners, &data, &default);
 
         let (stop, stopping) = watch::channel(false);
         let place = lock.clone();
@@ -106,7 +106,7 @@ impl Serve {
             let _ = stop.send(true);
             why
         });
-        doors.serve(Arc::clone(&hub), stopping).await;
+        listeners.serve(Arc::clone(&hub), stopping).await;
         hub.stop().await;
         drop(lock);
         match ending.await {
@@ -158,12 +158,12 @@ fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, Failure> {
 
 /// Says where the server is. Programs that start it read this line by line; whether anybody reads it is not the
 /// server's business.
-fn greet(doors: &Doors, data: &DataDir, agent: &str) {
+fn greet(listeners: &Listeners, data: &DataDir, agent: &str) {
     let mut said = format!("parlor {} is ready\n", env!("CARGO_PKG_VERSION"));
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(said, "  {name:<8} {value}");
     };
-    if let Some(address) = doors.address() {
+    if let Some(address) = listeners.address() {
         line("web", &format_args!("http://{address}/"));
         line("acp", &format_args!("ws://{address}/acp"));
         if std::env::var_os("PARLOR_TOKEN").is_some_and(|token| !token.is_empty()) {
@@ -172,7 +172,7 @@ fn greet(doors: &Doors, data: &DataDir, agent: &str) {
             line("token", &data.path().join("token").display());
         }
     }
-    line("socket", &doors.socket().display());
+    line("socket", &listeners.socket().display());
     line("data", &data.path().display());
     line("agent", &agent);
     said.push_str("An editor joins with the command `parlor acp`. Stop with Ctrl-C.\n");

@@ -2,7 +2,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anstream::eprintln;
 use clap::{Args, ValueEnum};
 use parlor_dialect::{Dialect, LineProblem, Loss, Recorded, Side, Translation, Translator};
 use parlor_wire::DEFAULT_LINE_LIMIT;
@@ -67,10 +66,13 @@ impl Translate {
                 Speaker::Client => Side::Client,
             },
             out: io::BufWriter::new(io::stdout().lock()),
+            number: 0,
             bad_lines: 0,
             losses: 0,
         };
         input::each_line(&self.files, self.max_line, |line| work.line(&line))?;
+        let rest = work.marked.finish();
+        work.say(&Line::last(work.number), &rest, true)?;
         work.out.flush().map_err(|error| Failure::writing(&error))?;
         Ok(ExitCode::from(match (work.bad_lines, work.losses) {
             (0, 0) => 0,
@@ -87,12 +89,15 @@ struct Work<'a> {
     plain: Translator,
     side: Side,
     out: io::BufWriter<io::StdoutLock<'a>>,
+    /// Of the last line.
+    number: usize,
     bad_lines: usize,
     losses: usize,
 }
 
 impl Work<'_> {
     fn line(&mut self, line: &Line<'_>) -> Result<(), Failure> {
+        self.number = line.number;
         let text = match &line.text {
             Ok(text) => *text,
             Err(malformed) => {
@@ -127,7 +132,7 @@ impl Work<'_> {
         }
         for loss in &translation.losses {
             self.losses += 1;
-            eprintln!("{}", loss_line(line.number, loss));
+            print_stderr!("{}", loss_line(line.number, loss));
         }
         for problem in &translation.problems {
             self.tell(line, problem);

@@ -214,7 +214,7 @@ async fn only_the_version_that_was_asked_for_is_spoken() {
 }
 
 /// Every way into a server.
-async fn doors(server: &Server) -> Vec<Client> {
+async fn transports(server: &Server) -> Vec<Client> {
     let (socket, welcome) =
         within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     assert_eq!(welcome.pid, Some(server.pid()));
@@ -225,9 +225,9 @@ async fn doors(server: &Server) -> Vec<Client> {
 }
 
 #[tokio::test]
-async fn all_doors_lead_to_the_same_session() {
+async fn all_transports_lead_to_the_same_session() {
     let server = start_server();
-    let clients = doors(&server).await;
+    let clients = transports(&server).await;
     let first = within_timeout(clients[0].new_session(HERE.as_ref())).await.unwrap();
     turn(&first, "say One.").await;
     let mut sessions = vec![first.clone()];
@@ -251,7 +251,7 @@ async fn all_doors_lead_to_the_same_session() {
 #[tokio::test]
 async fn a_long_prompt_comes_through_every_door() {
     let server = start_server();
-    for client in doors(&server).await {
+    for client in transports(&server).await {
         let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         let text = "ä".repeat(200_000);
         turn(&session, &format!("say {text}")).await;
@@ -262,7 +262,7 @@ async fn a_long_prompt_comes_through_every_door() {
 #[tokio::test]
 async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
     let server = start_server();
-    let clients = doors(&server).await;
+    let clients = transports(&server).await;
     let first = within_timeout(clients[0].new_session(HERE.as_ref())).await.unwrap();
     turn(&first, "say One.").await;
     for client in &clients {
@@ -286,7 +286,7 @@ async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
 #[tokio::test]
 async fn a_session_is_forked_at_a_message() {
     let server = start_server();
-    for client in doors(&server).await {
+    for client in transports(&server).await {
         let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         turn(&session, "say One.").await;
         let second = within_timeout(session.prompt("say Two.")).await.unwrap();
@@ -379,7 +379,7 @@ async fn a_lost_connection_to_an_agent_is_made_up_for_too() {
 #[tokio::test]
 async fn a_session_is_left_and_joined_again() {
     let server = start_server();
-    for client in doors(&server).await {
+    for client in transports(&server).await {
         let left = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         turn(&left, "say One.").await;
         for _ in 0..20 {

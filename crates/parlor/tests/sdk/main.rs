@@ -15,7 +15,7 @@ use parlor_testkit::programs;
 use parlor_testkit::server::{Server, TestDir};
 
 use agent::{V1, V2};
-use person::{Door, Person, Version};
+use person::{Person, Transport, Version};
 
 /// The program that is tested.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
@@ -40,17 +40,17 @@ const AGENTS: [&str; 4] = ["test-v1", "test-v2", V1, V2];
 /// A prompt whose turn ends only when it is cancelled.
 const WAIT: &str = "say Waiting.\nsleep 600000";
 
-/// What an SDK client of one version does with every agent, by one door; a client of the other version, by the other
-/// door, looks on.
-async fn story(version: Version, door: Door) {
+/// What an SDK client of one version does with every agent, by one transport; a client of the other version, by the other
+/// transport, looks on.
+async fn story(version: Version, transport: Transport) {
     let server = start_server();
     for agent in AGENTS {
-        one_story(&server, agent, version, door).await;
+        one_story(&server, agent, version, transport).await;
     }
 }
 
-async fn one_story(server: &Server, agent: &str, version: Version, door: Door) {
-    let mut alice = Person::connect(server, agent, version, door).await;
+async fn one_story(server: &Server, agent: &str, version: Version, transport: Transport) {
+    let mut alice = Person::connect(server, agent, version, transport).await;
     let session = alice.new_session().await;
 
     assert_eq!(alice.turn(&session, "stream 20 12").await, "end_turn", "{agent}");
@@ -73,7 +73,7 @@ async fn one_story(server: &Server, agent: &str, version: Version, door: Door) {
     assert!(alice.list().await.contains(&session), "{agent}");
 
     // Another client is told all that was, in the same words, and then hears what comes.
-    let mut bob = Person::connect(server, agent, version.other(), door.other()).await;
+    let mut bob = Person::connect(server, agent, version.other(), transport.other()).await;
     bob.join(&session).await;
     bob.until(|seen| seen.said() == alice.seen().said()).await;
     let prompts = ["stream 20 12", "ask Delete it", WAIT];
@@ -90,8 +90,8 @@ async fn one_story(server: &Server, agent: &str, version: Version, door: Door) {
     let answers = bob.seen().texts("agent");
     alice.leave().await;
     bob.leave().await;
-    let mut alice = Person::connect(server, agent, version, door).await;
-    let mut bob = Person::connect(server, agent, version.other(), door.other()).await;
+    let mut alice = Person::connect(server, agent, version, transport).await;
+    let mut bob = Person::connect(server, agent, version.other(), transport.other()).await;
     for person in [&mut alice, &mut bob] {
         person.join(&session).await;
         person.until(|seen| seen.texts("agent") == answers).await;
@@ -105,20 +105,20 @@ async fn one_story(server: &Server, agent: &str, version: Version, door: Door) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_v1_client_on_stdio() {
-    story(Version::One, Door::Stdio).await;
+    story(Version::One, Transport::Stdio).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_v2_client_on_stdio() {
-    story(Version::Two, Door::Stdio).await;
+    story(Version::Two, Transport::Stdio).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_v1_client_on_a_websocket() {
-    story(Version::One, Door::WebSocket).await;
+    story(Version::One, Transport::WebSocket).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_v2_client_on_a_websocket() {
-    story(Version::Two, Door::WebSocket).await;
+    story(Version::Two, Transport::WebSocket).await;
 }

@@ -28,7 +28,7 @@ pub(crate) enum Version {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Transport {
     Stdio,
     WebSocket,
 }
@@ -80,7 +80,7 @@ impl Version {
     }
 }
 
-impl Door {
+impl Transport {
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Stdio => Self::WebSocket,
@@ -90,13 +90,18 @@ impl Door {
 }
 
 impl Person {
-    pub(crate) async fn connect(server: &Server, agent: &str, version: Version, door: Door) -> Self {
-        let (wire, process) = match door {
-            Door::Stdio => {
+    pub(crate) async fn connect(
+        server: &Server,
+        agent: &str,
+        version: Version,
+        transport: Transport,
+    ) -> Self {
+        let (wire, process) = match transport {
+            Transport::Stdio => {
                 let (wire, process) = stdio(server, agent);
                 (wire, Some(process))
             }
-            Door::WebSocket => (websocket(server, agent).await, None),
+            Transport::WebSocket => (websocket(server, agent).await, None),
         };
         let (show, seen) = watch::channel(Seen::default());
         let show = Arc::new(Mutex::new(show));

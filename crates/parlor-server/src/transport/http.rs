@@ -1,4 +1,4 @@
-//! The door for everything else: HTTP, with a WebSocket at `/acp`.
+//! HTTP, with a WebSocket at `/acp`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -25,35 +23,38 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::access::Access;
-use super::guests::{Guest, Guests};
-use super::{DoorError, Limits, pause_after, websocket};
+use super::connection_limit::{ConnectionGuard, ConnectionLimit};
+use super::websocket::{self, Handshake};
+use super::{Limits, ListenError, pause_after};
 use crate::data_dir::Tokens;
-use crate::hub::{AgentChoice, Door, Hub, Peer, Role};
+use crate::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
 
-/// Where the HTTP door listens, and to whom.
+/// The address of the HTTP listener, and who may connect to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpOptions {
     /// The address; port 0 is any that is free.
     pub listen: SocketAddr,
-    /// Whether it may be one that other machines reach.
+    /// Whether other machines may reach the address.
     pub allow_remote: bool,
-    /// Pages that may connect besides the server's own, such as `https://example.com`.
+    /// Origins of pages that may connect besides the server's own, such as `https://example.com`.
     pub origins: Vec<String>,
-    /// Names by which the server is reached besides `localhost`, with or without a port.
+    /// Host names of the server besides `localhost`, with or without a port.
     pub hosts: Vec<String>,
 }
 
-/// An address that is listened to.
+/// Accepts connections at a TCP address.
 #[derive(Debug)]
-pub(super) struct HttpDoor {
+pub(super) struct HttpListener {
     listener: TcpListener,
     access: Access,
     limits: Limits,
 }
 
-/// How long and how many at once those who find no place are told so.
-const TURNING_AWAY: Duration = Duration::from_secs(1);
-const TURNED_AWAY_AT_ONCE: usize = 64;
+/// How long rejecting a connection may take.
+const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How many connections are rejected with an answer at a time.
+const MAX_REJECTING: usize = 64;
 
 /// The most bytes of a request's line and headers.
 const HEADERS: usize = 32 << 10;
@@ -61,7 +62,7 @@ const HEADERS: usize = 32 << 10;
 const TOO_LONG: (StatusCode, &str) =
     (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are longer than 32 KiB.\n");
 
-const NO_PLACE: (StatusCode, &str) =
+const TOO_MANY: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "The server has too many connections\n");
 
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 36\r\n\
@@ -71,39 +72,40 @@ const NO_DATE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 41\r\n\
     Connection: close\r\n\r\nThe clock of this machine is before 1970\n";
 
-/// What all requests share.
-struct House {
+/// The state that all requests share.
+struct AppState {
     hub: Arc<Hub>,
     access: Access,
     limits: Limits,
 }
 
-/// The connection that a request comes by.
+/// The connection of a request.
 #[derive(Clone)]
-struct Visit {
-    guest: Arc<Guest>,
-    at: SocketAddr,
+struct ConnInfo {
+    guard: Arc<ConnectionGuard>,
+    /// Our address.
+    local_address: SocketAddr,
 }
 
-/// What the query of `/acp` may say.
+/// The query of `/acp`.
 #[derive(Deserialize)]
-struct Wishes {
+struct ConnectQuery {
     agent: Option<String>,
     dialect: Option<String>,
 }
 
-impl HttpDoor {
+impl HttpListener {
     pub(super) async fn open(
         options: &HttpOptions,
         tokens: Tokens,
         limits: Limits,
-    ) -> Result<Self, DoorError> {
+    ) -> Result<Self, ListenError> {
         let listen = options.listen;
         if !options.allow_remote && !listen.ip().to_canonical().is_loopback() {
-            return Err(DoorError::Remote(listen));
+            return Err(ListenError::Remote(listen));
         }
         let listener =
-            TcpListener::bind(listen).await.map_err(|error| DoorError::Listen { listen, error })?;
+            TcpListener::bind(listen).await.map_err(|error| ListenError::Listen { listen, error })?;
         let access = Access { tokens, hosts: options.hosts.clone(), origins: options.origins.clone() };
         Ok(Self { listener, access, limits })
     }
@@ -112,19 +114,19 @@ impl HttpDoor {
         self.listener.local_addr()
     }
 
-    /// Lets clients in for as long as it is polled.
-    pub(super) async fn serve(self, hub: Arc<Hub>, guests: &Guests) {
+    /// Accepts connections for as long as it is polled.
+    pub(super) async fn serve(self, hub: Arc<Hub>, limit: &ConnectionLimit) {
         let Self { listener, access, limits } = self;
         let header_time = limits.header_time;
-        let house = Arc::new(House { hub, access, limits });
+        let state = Arc::new(AppState { hub, access, limits });
         let router = Router::new()
-            .route("/", get(front))
+            .route("/", get(index))
             .route("/health", get(async || "ok"))
-            .route("/acp", get(acp))
-            .fallback(async || (StatusCode::NOT_FOUND, "There is nothing here.\n"))
-            .layer(middleware::from_fn_with_state(Arc::clone(&house), check))
-            .with_state(house);
-        let turning_away = Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE));
+            .route("/acp", get(connect))
+            .fallback(async || (StatusCode::NOT_FOUND, "Not found.\n"))
+            .layer(middleware::from_fn_with_state(Arc::clone(&state), check_access))
+            .with_state(state);
+        let rejecting = Arc::new(Semaphore::new(MAX_REJECTING));
         loop {
             let (stream, _) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -133,23 +135,23 @@ impl HttpDoor {
                     continue;
                 }
             };
-            // Small messages are not to wait for an acknowledgement of the one before.
+            // A small message must not wait for the acknowledgement of the one before.
             let _ = stream.set_nodelay(true);
-            // The library dates its answers, and panics if it cannot.
+            // The library adds a date to its responses, and panics if there is none.
             let is_datable = is_datable(SystemTime::now());
-            let why = if is_datable { FULL } else { NO_DATE };
-            let guest = if is_datable { guests.unauthenticated() } else { None };
-            match (guest, stream.local_addr()) {
-                (Some(guest), Ok(at)) => {
-                    let visit = Visit { guest, at };
-                    tokio::spawn(receive(stream, router.clone(), visit, header_time));
+            let reason = if is_datable { FULL } else { NO_DATE };
+            let guard = if is_datable { limit.try_acquire_unauthenticated() } else { None };
+            match (guard, stream.local_addr()) {
+                (Some(guard), Ok(local_address)) => {
+                    let info = ConnInfo { guard, local_address };
+                    tokio::spawn(serve_connection(stream, router.clone(), info, header_time));
                 }
                 (Some(_), Err(_)) => {}
                 (None, _) => {
-                    if let Ok(turn) = Arc::clone(&turning_away).try_acquire_owned() {
+                    if let Ok(permit) = Arc::clone(&rejecting).try_acquire_owned() {
                         tokio::spawn(async move {
-                            let _ = tokio::time::timeout(TURNING_AWAY, turn_away(stream, why)).await;
-                            drop(turn);
+                            let _ = tokio::time::timeout(REJECT_TIMEOUT, reject(stream, reason)).await;
+                            drop(permit);
                         });
                     }
                 }
@@ -159,9 +161,9 @@ impl HttpDoor {
 }
 
 /// Serves the requests of one connection, up to one that becomes a WebSocket.
-async fn receive(stream: TcpStream, router: Router, visit: Visit, header_time: Duration) {
-    let guest = Arc::clone(&visit.guest);
-    let service = TowerToHyperService::new(router.layer(Extension(visit)));
+async fn serve_connection(stream: TcpStream, router: Router, info: ConnInfo, header_time: Duration) {
+    let guard = Arc::clone(&info.guard);
+    let service = TowerToHyperService::new(router.layer(Extension(info)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(header_time)
@@ -171,12 +173,12 @@ async fn receive(stream: TcpStream, router: Router, visit: Visit, header_time: D
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = guest.evicted() => Ok(()),
-        () = guest.closing() => {
+        () = guard.evicted() => Ok(()),
+        () = guard.closing() => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection => ended,
-                () = guest.cut() => Ok(()),
+                () = guard.aborted() => Ok(()),
             }
         }
     };
@@ -185,32 +187,32 @@ async fn receive(stream: TcpStream, router: Router, visit: Visit, header_time: D
     }
 }
 
-/// Says that there is no place, and waits until it was heard: what is closed with a request unread is forgotten.
-async fn turn_away(mut stream: TcpStream, why: &[u8]) -> io::Result<()> {
-    stream.write_all(why).await?;
+/// Sends a response and waits until the client has closed: what is sent before a close with an unread request is lost.
+async fn reject(mut stream: TcpStream, reason: &[u8]) -> io::Result<()> {
+    stream.write_all(reason).await?;
     stream.shutdown().await?;
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())
 }
 
-async fn check(
-    State(house): State<Arc<House>>,
-    Extension(visit): Extension<Visit>,
+async fn check_access(
+    State(state): State<Arc<AppState>>,
+    Extension(info): Extension<ConnInfo>,
     request: Request,
     next: Next,
 ) -> Response {
-    // The buffer may hold more than its limit when it comes at once.
+    // The buffer may hold more than its limit if all of it arrives at once.
     if head_length(&request) > HEADERS {
         return TOO_LONG.into_response();
     }
-    match house.access.check(request.headers(), request.uri(), visit.at) {
+    match state.access.check(request.headers(), request.uri(), info.local_address) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }
 }
 
-/// How many bytes the request's line and headers had, about: spaces are not known any more.
+/// About how many bytes the request's line and headers had: how many spaces there were is not known.
 fn head_length(request: &Request) -> usize {
     let line = request.method().as_str().len() + request.uri().to_string().len() + "  HTTP/1.1\r\n".len();
     let headers = request.headers().iter();
@@ -218,9 +220,9 @@ fn head_length(request: &Request) -> usize {
     line + headers.sum::<usize>() + "\r\n".len()
 }
 
-async fn front(Extension(visit): Extension<Visit>) -> String {
+async fn index(Extension(info): Extension<ConnInfo>) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let at = visit.at;
+    let at = info.local_address;
     format!(
         "parlor {version}: a session server for agents that speak the Agent Client Protocol.\n\n\
          Connect a WebSocket to ws://{at}/acp, one message a frame, with the header\n\
@@ -232,55 +234,50 @@ async fn front(Extension(visit): Extension<Visit>) -> String {
     )
 }
 
-async fn acp(
-    State(house): State<Arc<House>>,
-    Extension(visit): Extension<Visit>,
+/// Makes the connection a WebSocket, for a client that shows a token.
+async fn connect(
+    State(state): State<Arc<AppState>>,
+    Extension(info): Extension<ConnInfo>,
     headers: HeaderMap,
-    wishes: Result<Query<Wishes>, QueryRejection>,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    query: Result<Query<ConnectQuery>, QueryRejection>,
+    mut request: Request,
 ) -> Response {
-    let admitted = match house.access.admit(&headers) {
+    let admitted = match state.access.admit(&headers) {
         Ok(admitted) => admitted,
         Err(refusal) => {
-            let how = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"parlor\""))];
-            return (how, refusal).into_response();
+            let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"parlor\""))];
+            return (challenge, refusal).into_response();
         }
     };
-    let peer = match wishes
-        .map_err(|error| error.body_text())
-        .and_then(|Query(wishes)| wishes.peer(admitted.role))
-    {
-        Ok(peer) => peer,
-        Err(why) => return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+    let peer =
+        match query.map_err(|error| error.body_text()).and_then(|Query(query)| query.peer(admitted.role)) {
+            Ok(peer) => peer,
+            Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+        };
+    let handshake = match Handshake::accept(&mut request) {
+        Ok(handshake) => handshake,
+        Err(refusal) => return refusal.into_response(),
     };
-    let mut upgrade = match upgrade {
-        Ok(upgrade) => upgrade,
-        Err(rejection) => return rejection.into_response(),
-    };
-    if !visit.guest.authenticate() {
-        return NO_PLACE.into_response();
+    if !info.guard.authenticate() {
+        return TOO_MANY.into_response();
     }
-    if let Some(protocol) = admitted.protocol {
-        upgrade.set_selected_protocol(protocol);
-    }
-    let id = Uuid::new_v4().to_string();
-    let limits = house.limits;
-    let hub = Arc::clone(&house.hub);
-    let mut response = upgrade
-        .max_message_size(limits.message_bytes)
-        .max_frame_size(limits.message_bytes)
-        .on_upgrade(move |socket| websocket::converse(socket, hub, peer, visit.guest, limits));
-    if let Ok(id) = HeaderValue::try_from(id) {
+    let mut response = handshake.response(admitted.protocol);
+    if let Ok(id) = HeaderValue::try_from(Uuid::new_v4().to_string()) {
         response.headers_mut().insert("acp-connection-id", id);
     }
+    tokio::spawn(async move {
+        if let Some(upgraded) = handshake.upgraded().await {
+            websocket::serve(upgraded, Arc::clone(&state.hub), peer, info.guard, state.limits).await;
+        }
+    });
     response
 }
 
-impl Wishes {
+impl ConnectQuery {
     fn peer(self, role: Role) -> Result<Peer, String> {
         let dialect = self.dialect.as_deref().map(str::parse::<Dialect>).transpose();
         Ok(Peer {
-            door: Door::WebSocket,
+            transport: TransportKind::WebSocket,
             role,
             agent: self.agent.map(AgentChoice::Named),
             dialect: dialect.map_err(|error| error.to_string())?,
@@ -290,7 +287,7 @@ impl Wishes {
     }
 }
 
-/// Whether HTTP has a date for a time. A clock that was never set may show one that it has none for.
+/// Whether a time can be an HTTP date. That of a clock that was never set may not.
 fn is_datable(now: SystemTime) -> bool {
     now >= SystemTime::UNIX_EPOCH
 }

@@ -1,8 +1,8 @@
-//! Who may come in over HTTP.
+//! Access control over HTTP.
 //!
-//! A port on this machine can be reached by every program and by every web page that a browser on it shows. So a
-//! request has to name a host that is ours (else a page could give its own name our address), to come from a page that
-//! is ours if it comes from a page at all, and to show a token.
+//! Every program on this machine and every web page in a browser on it can reach the port. So a request must name one of our
+//! hosts (otherwise a page could point its own host name to our address), must come from one of our origins if it comes from
+//! a page, and must show a token.
 
 use std::net::SocketAddr;
 
@@ -12,27 +12,27 @@ use subtle::ConstantTimeEq;
 use crate::data_dir::Tokens;
 use crate::hub::Role;
 
-/// The subprotocol that a browser asks for to be let in, before the token.
+/// The prefix of the subprotocol with which a browser sends the token.
 const TOKEN_PROTOCOL: &str = "parlor.token.";
 
-/// The subprotocol that means no more than itself, so that the token need not be said back.
+/// The subprotocol that a browser can ask for beside it, so that the response need not repeat the token.
 const PLAIN_PROTOCOL: &str = "parlor.acp";
 
-/// What a request is measured against.
+/// The tokens, hosts and origins that are accepted.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) tokens: Tokens,
-    /// Names by which the server is reached besides its own, each with a port or for any.
+    /// Host names besides our own, each with a port or for any.
     pub(super) hosts: Vec<String>,
-    /// Pages that may connect besides its own.
+    /// Origins besides our own.
     pub(super) origins: Vec<String>,
 }
 
-/// Someone who showed a token.
+/// What a token allows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     pub(super) role: Role,
-    /// The subprotocol to answer with: a browser hangs up if none of those it offered is chosen.
+    /// The subprotocol to respond with: a browser closes the connection if none of those it offered is chosen.
     pub(super) protocol: Option<HeaderValue>,
 }
 
@@ -41,23 +41,22 @@ pub(super) type Refusal = (StatusCode, &'static str);
 
 const NO_TOKEN: Refusal = (
     StatusCode::UNAUTHORIZED,
-    "A token is needed: send 'Authorization: Bearer TOKEN', or ask for the WebSocket subprotocol 'parlor.token.TOKEN'.\n\
+    "A token is required: send 'Authorization: Bearer TOKEN', or ask for the WebSocket subprotocol 'parlor.token.TOKEN'.\n\
      It is in the file 'token' of the data directory, unless PARLOR_TOKEN was set for the server.\n",
 );
 
 const BAD_HOST: Refusal = (
     StatusCode::FORBIDDEN,
-    "This server does not go by that name. Names besides localhost are listed as 'hosts' under [server] in config.toml.\n",
+    "The host name is not accepted. List names besides localhost as 'hosts' under [server] in config.toml.\n",
 );
 
 const BAD_ORIGIN: Refusal = (
     StatusCode::FORBIDDEN,
-    "Pages of that origin may not connect. Those that may are listed as 'origins' under [server] in config.toml.\n",
+    "The origin is not accepted. List origins that may connect as 'origins' under [server] in config.toml.\n",
 );
 
 impl Access {
-    /// Whether the request is meant for us and comes from nobody who must not send it. `at` is the address at which the
-    /// connection came in.
+    /// Checks the host and the origin of a request. `at` is our address of the connection.
     pub(super) fn check(&self, headers: &HeaderMap, uri: &Uri, at: SocketAddr) -> Result<(), Refusal> {
         let host = only(headers, &header::HOST).ok().flatten().ok_or(BAD_HOST)?;
         let named = uri.authority().is_none_or(|authority| self.is_ours(authority.as_str(), at));
@@ -65,7 +64,7 @@ impl Access {
             return Err(BAD_HOST);
         }
         match only(headers, &header::ORIGIN).map_err(|()| BAD_ORIGIN)? {
-            Some(origin) if !self.is_welcome(origin, at) => Err(BAD_ORIGIN),
+            Some(origin) if !self.is_allowed_origin(origin, at) => Err(BAD_ORIGIN),
             Some(_) | None => Ok(()),
         }
     }
@@ -104,7 +103,7 @@ impl Access {
     }
 
     fn is_ours(&self, host: &str, at: SocketAddr) -> bool {
-        is_here(host, at) || self.is_configured(host)
+        is_local(host, at) || self.is_configured(host)
     }
 
     fn is_configured(&self, host: &str) -> bool {
@@ -112,22 +111,22 @@ impl Access {
         self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host) || ours.eq_ignore_ascii_case(name))
     }
 
-    fn is_welcome(&self, origin: &str, at: SocketAddr) -> bool {
+    fn is_allowed_origin(&self, origin: &str, at: SocketAddr) -> bool {
         let listed = |ours: &String| ours.trim_end_matches('/').eq_ignore_ascii_case(origin);
         if self.origins.iter().any(listed) {
             return true;
         }
         match origin.split_once("://") {
             Some(("http", host)) => self.is_ours(host, at),
-            // What goes by a configured name may stand behind something that speaks TLS for us.
+            // A proxy may serve a configured host name over TLS.
             Some(("https", host)) => self.is_configured(host),
             Some(_) | None => false,
         }
     }
 }
 
-/// Whether a host is a name of this machine with our port, or the address that was connected to.
-fn is_here(host: &str, at: SocketAddr) -> bool {
+/// Whether a host is a local name with our port, or our address of the connection.
+fn is_local(host: &str, at: SocketAddr) -> bool {
     let Some((name, port)) = split_port(host) else { return false };
     if port != at.port() {
         return false;
@@ -149,7 +148,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The header's value; an error if there are several, of which different readers might believe different ones.
+/// The header's value; an error if there are several, because not everybody would take the same one.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_ours_with_the_right_port_or_configured() {
+    fn a_host_is_accepted_if_it_is_local_with_our_port_or_configured() {
         for (host, at, ours) in [
             ("localhost:7667", "127.0.0.1:7667", true),
             ("LOCALHOST:7667", "127.0.0.1:7667", true),
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_needed_once_and_the_target_must_agree() {
+    fn a_request_has_one_host_header_and_no_other_host_in_its_target() {
         let at = "127.0.0.1:7667".parse().unwrap();
         let ours = (header::HOST, "localhost:7667");
         let check = |list: &[_], uri: &'static str| {
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_ours_or_listed() {
+    fn an_origin_is_accepted_if_it_is_ours_or_listed() {
         for (origin, welcome) in [
             ("http://localhost:7667", true),
             ("http://127.0.0.1:7667", true),

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::hello::{Hello, Welcome};
-use parlor_server::doors::{DoorError, Doors, Limits, streams};
-use parlor_server::hub::{Door, Peer, Role};
+use parlor_server::hub::{Peer, Role, TransportKind};
+use parlor_server::transport::hello::{Hello, Welcome};
+use parlor_server::transport::{Limits, ListenError, Listeners, streams};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -41,7 +41,7 @@ impl Client {
 }
 
 #[tokio::test]
-async fn the_socket_is_for_its_owner_alone() {
+async fn only_the_owner_can_use_the_socket() {
     let server = Server::start().await;
     assert_eq!(fs::metadata(&server.socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(server.socket, server.data.path().join("parlor.sock"));
@@ -49,7 +49,7 @@ async fn the_socket_is_for_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn a_hello_is_answered_and_the_protocol_follows() {
+async fn messages_follow_the_answer_to_a_hello() {
     let server = Server::start().await;
     let mut client = Client::connect(&server.socket).await;
     // All in one go: what follows the greeting is not lost.
@@ -59,7 +59,7 @@ async fn a_hello_is_answered_and_the_protocol_follows() {
 }
 
 #[tokio::test]
-async fn a_hello_that_cannot_be_met_is_refused_with_a_reason() {
+async fn a_hello_that_asks_for_the_impossible_is_rejected_with_a_reason() {
     let server = Server::start().await;
     for (hello, part) in [
         ("{\"parlor\":2}\n", "version 1"),
@@ -101,7 +101,7 @@ async fn many_lines_come_back_in_order() {
 }
 
 #[tokio::test]
-async fn who_says_no_more_gets_the_answers_that_are_owed() {
+async fn a_client_that_closed_its_side_gets_pending_responses() {
     let server = Server::start().await;
     let mut client = Client::connect(&server.socket).await;
     // Whether a server answers or says back what it hears, this has an answer. The last line has no end.
@@ -112,7 +112,7 @@ async fn who_says_no_more_gets_the_answers_that_are_owed() {
 }
 
 #[tokio::test]
-async fn who_says_no_more_and_gets_no_answer_is_let_go_after_a_while() {
+async fn a_client_that_closed_its_side_is_disconnected_after_the_drain_timeout() {
     let limits = Limits { grace: Duration::from_millis(10), ..Limits::default() };
     let server = Server::with(limits, |_| {}).await;
     let mut client = Client::connect(&server.socket).await;
@@ -122,7 +122,7 @@ async fn who_says_no_more_and_gets_no_answer_is_let_go_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_client_too_many_is_told_so() {
+async fn clients_over_the_limit_are_rejected_with_a_reason() {
     let server = Server::with(Limits { local_connections: 1, ..Limits::default() }, |_| {}).await;
     let mut first = Client::connect(&server.socket).await;
     first.hello(&Hello::new().to_line()).await;
@@ -148,27 +148,27 @@ async fn a_client_too_many_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_dead_servers_socket_is_replaced_and_nothing_else_is() {
+async fn a_dead_servers_socket_is_replaced_and_other_files_are_not() {
     let directory = tempfile::tempdir().unwrap();
     let data = DataDir::open(directory.path()).unwrap();
     let lock = data.lock().unwrap();
     let tokens = data.tokens(&lock, None).unwrap();
     let socket = data.path().join("parlor.sock");
-    let open = || Doors::open(&data, &lock, tokens.clone(), None, Limits::default());
+    let open = || Listeners::open(&data, &lock, tokens.clone(), None, Limits::default());
 
     // One that was bound and dropped stays in the file system, as when a server is killed.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-    let doors = open().await.unwrap();
-    assert_eq!(doors.address(), None);
+    let listeners = open().await.unwrap();
+    assert_eq!(listeners.address(), None);
     let (stop, stopping) = watch::channel(false);
-    let running = tokio::spawn(doors.serve(hub().await, stopping));
+    let running = tokio::spawn(listeners.serve(hub().await, stopping));
     Client::connect(&socket).await.hello(&Hello::new().to_line()).await;
     drop(stop);
     in_time(running).await.unwrap();
 
     fs::write(&socket, "precious").unwrap();
     let refused = open().await.unwrap_err();
-    assert!(matches!(refused, DoorError::Socket { .. }), "{refused}");
+    assert!(matches!(refused, ListenError::Socket { .. }), "{refused}");
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
 }
 
@@ -178,12 +178,12 @@ async fn a_server_in_a_deep_directory_is_found() {
     let data = DataDir::open(&directory.path().join("x".repeat(120))).unwrap();
     let lock = data.lock().unwrap();
     let tokens = data.tokens(&lock, None).unwrap();
-    let doors = Doors::open(&data, &lock, tokens, None, Limits::default()).await.unwrap();
+    let listeners = Listeners::open(&data, &lock, tokens, None, Limits::default()).await.unwrap();
     let socket = data.socket();
-    assert_eq!(socket, doors.socket());
+    assert_eq!(socket, listeners.socket());
     assert!(!socket.starts_with(data.path()));
     let (stop, stopping) = watch::channel(false);
-    let running = tokio::spawn(doors.serve(hub().await, stopping));
+    let running = tokio::spawn(listeners.serve(hub().await, stopping));
     Client::connect(&socket).await.hello(&Hello::new().to_line()).await;
     stop.send_replace(true);
     in_time(running).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_server_in_a_deep_directory_is_found() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_leaves_nothing_and_nobody_behind() {
+async fn a_server_that_stops_closes_connections_and_removes_its_files() {
     let server = Server::start().await;
     // It is let in before the other, so it is in when the other is answered.
     let mut silent = Client::connect(&server.socket).await;
@@ -228,8 +228,14 @@ async fn a_client_that_does_not_read_does_not_keep_a_server_from_stopping() {
 #[tokio::test]
 async fn streams_are_served_until_they_end() {
     let hub = hub().await;
-    let peer =
-        Peer { door: Door::Stdio, role: Role::Driver, agent: None, dialect: None, env: vec![], cwd: None };
+    let peer = Peer {
+        transport: TransportKind::Stdio,
+        role: Role::Driver,
+        agent: None,
+        dialect: None,
+        env: vec![],
+        cwd: None,
+    };
     let (mut stdin, read) = tokio::io::duplex(1 << 16);
     let (write, mut stdout) = tokio::io::duplex(1 << 16);
     stdin.write_all(format!("{}\n{}\n", request(3), response(3)).as_bytes()).await.unwrap();

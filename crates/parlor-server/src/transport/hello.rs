@@ -1,15 +1,15 @@
-//! What a greeting means to a server.
+//! What a client's hello means to a server.
 
 use parlor_dialect::Dialect;
 pub use parlor_wire::hello::{Agent, Hello, VERSION, Welcome};
 
-use crate::hub::{AgentChoice, Door, Peer, Role};
+use crate::hub::{AgentChoice, Peer, Role, TransportKind};
 
-/// The client that says this.
+/// The client that sends this hello.
 pub(super) fn to_peer(hello: Hello) -> Result<Peer, String> {
     let dialect = hello.dialect.as_deref().map(str::parse::<Dialect>).transpose();
     Ok(Peer {
-        door: Door::Unix,
+        transport: TransportKind::Unix,
         role: Role::Driver,
         agent: hello.agent.map(|agent| match agent {
             Agent::Name(name) => AgentChoice::Named(name),
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greeting_says_who_comes() {
+    fn a_hello_says_who_connects() {
         let agent = Some(Agent::Command(vec!["a".into(), "b c".into()]));
         let peer = to_peer(Hello { agent, dialect: Some("draft".into()), ..Hello::new() }).unwrap();
         assert_eq!(peer.agent, Some(AgentChoice::Command(vec!["a".into(), "b c".into()])));

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use parlor_server::doors::hello::{Agent, Hello, Welcome};
-use parlor_server::doors::{Ended, join};
+use parlor_server::transport::hello::{Agent, Hello, Welcome};
+use parlor_server::transport::{Ended, join};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::net::UnixListener;
@@ -69,7 +69,7 @@ impl Played {
 }
 
 #[tokio::test]
-async fn an_editor_talks_to_a_real_server_and_leaves() {
+async fn an_editor_sends_requests_to_a_server_and_disconnects() {
     let server = Server::start().await;
     let mut editor = editor(server.socket.clone(), Hello::new());
     editor.stdin.write_all(format!("{}\n", request(1)).as_bytes()).await.unwrap();
@@ -85,7 +85,7 @@ async fn an_editor_talks_to_a_real_server_and_leaves() {
 }
 
 #[tokio::test]
-async fn the_hello_comes_first_and_lines_pass_as_they_are() {
+async fn the_hello_comes_first_and_lines_are_copied_unchanged() {
     let (mut played, mut editor) = play(&Welcome::come_in("1", 7)).await;
     let hello = Hello::read(&played.hello).unwrap().unwrap();
     assert_eq!(hello.agent, Some(Agent::Name("claude".into())));
@@ -97,7 +97,7 @@ async fn the_hello_comes_first_and_lines_pass_as_they_are() {
 }
 
 #[tokio::test]
-async fn when_the_server_dies_exactly_the_open_requests_are_answered() {
+async fn when_the_server_dies_requests_without_a_response_get_an_error() {
     let (mut played, mut editor) = play(&Welcome::come_in("1", 7)).await;
     for id in 1..=4 {
         editor.stdin.write_all(format!("{}\n", request(id)).as_bytes()).await.unwrap();
@@ -124,7 +124,7 @@ async fn when_the_server_dies_exactly_the_open_requests_are_answered() {
 }
 
 #[tokio::test]
-async fn when_the_editor_says_no_more_the_rest_still_comes() {
+async fn responses_are_copied_after_the_editor_has_closed_its_input() {
     let (mut played, editor) = play(&Welcome::come_in("1", 7)).await;
     let Editor { mut stdin, stdout, joined } = editor;
     stdin.write_all(request(1).as_bytes()).await.unwrap();
@@ -138,7 +138,7 @@ async fn when_the_editor_says_no_more_the_rest_still_comes() {
 }
 
 #[tokio::test]
-async fn who_is_refused_learns_why() {
+async fn a_rejected_client_gets_the_reason() {
     let (_played, editor) = play(&Welcome::refused("not today")).await;
     assert_eq!(editor.end().await, (Ended::Refused("not today".into()), String::new()));
 
@@ -148,7 +148,7 @@ async fn who_is_refused_learns_why() {
 }
 
 #[tokio::test]
-async fn without_a_server_it_is_an_error() {
+async fn connecting_without_a_server_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let editor = editor(directory.path().join("none"), Hello::new());
     let error = in_time(editor.joined).await.unwrap().unwrap_err();
@@ -156,7 +156,7 @@ async fn without_a_server_it_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_reader_that_is_gone_ends_it() {
+async fn copying_ends_when_the_editor_reads_no_more() {
     let (mut played, editor) = play(&Welcome::come_in("1", 7)).await;
     let Editor { stdin, stdout, joined } = editor;
     drop(stdout);

@@ -1,12 +1,14 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use parlor_server::doors::Limits;
+use parlor_server::transport::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::Response;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
@@ -56,7 +58,7 @@ async fn close_code(client: &mut Client) -> Option<u16> {
 }
 
 #[tokio::test]
-async fn a_token_lets_in_by_header_or_subprotocol() {
+async fn a_token_is_accepted_in_a_header_or_a_subprotocol() {
     let server = Server::start().await;
     let (driver, observer) = (&server.tokens.driver, server.tokens.observer.as_deref().unwrap());
     for (headers, protocol) in [
@@ -85,7 +87,7 @@ async fn a_token_lets_in_by_header_or_subprotocol() {
 }
 
 #[tokio::test]
-async fn pages_connect_only_if_they_are_ours_or_listed() {
+async fn pages_of_other_origins_are_rejected_unless_listed() {
     let server =
         Server::with(Limits::default(), |http| http.origins.push("https://page.example".into())).await;
     let token = ("authorization", format!("Bearer {}", server.tokens.driver));
@@ -105,7 +107,7 @@ async fn pages_connect_only_if_they_are_ours_or_listed() {
 }
 
 #[tokio::test]
-async fn a_frame_is_a_message_however_it_is_written() {
+async fn a_message_may_be_binary_or_have_line_ends() {
     let server = Server::start().await;
     let mut client = driver(&server).await;
     client.send(Message::text("{\n\"jsonrpc\":\"2.0\",\r\n\"id\":1,\n\"method\":\"a\"}\n")).await.unwrap();
@@ -119,7 +121,7 @@ async fn a_frame_is_a_message_however_it_is_written() {
 }
 
 #[tokio::test]
-async fn many_messages_in_one_go_come_back_in_order_one_a_frame() {
+async fn responses_to_many_messages_come_in_order_one_per_message() {
     let server = Server::start().await;
     let (mut sink, mut stream) = driver(&server).await.split();
     let writing = tokio::spawn(async move {
@@ -148,8 +150,105 @@ async fn a_message_that_is_too_long_ends_the_connection() {
     assert_eq!(close_code(&mut client).await, Some(1009));
 }
 
+/// A request whose response has at least as many bytes as its id.
+fn request_of(bytes: usize) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"test/none"}}"#, "x".repeat(bytes))
+}
+
 #[tokio::test]
-async fn who_answers_pings_stays_and_who_does_not_is_dropped() {
+async fn messages_of_every_length_come_whole_in_both_directions() {
+    let server = Server::start().await;
+    let mut client = driver(&server).await;
+    for bytes in (0..300).chain([65_300, 65_400, 65_535, 65_536, 300_000, 5 << 20]) {
+        client.send(Message::text(request_of(bytes))).await.unwrap();
+        let response: serde_json::Value = serde_json::from_str(&hear(&mut client).await).unwrap();
+        assert_eq!(response["id"].as_str().map(str::len), Some(bytes));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_late_gets_everything_in_order() {
+    let server = Server::start().await;
+    let (mut sink, mut stream) = driver(&server).await.split();
+    // Together more than the buffers of both sockets hold.
+    for n in 0..40 {
+        sink.send(Message::text(request_of((1 << 20) + n))).await.unwrap();
+    }
+    for n in 0..40 {
+        let frame = in_time(stream.next()).await.unwrap().unwrap();
+        let response: serde_json::Value = serde_json::from_str(frame.to_text().unwrap()).unwrap();
+        assert_eq!(response["id"].as_str().map(str::len), Some((1 << 20) + n));
+    }
+}
+
+#[tokio::test]
+async fn the_responses_to_a_batch_are_one_message() {
+    let server = Server::start().await;
+    let mut client = driver(&server).await;
+    client.send(Message::text(format!("[{},{}]", request(1), request(2)))).await.unwrap();
+    let responses: Vec<serde_json::Value> = serde_json::from_str(&hear(&mut client).await).unwrap();
+    assert_eq!(responses.iter().map(|response| response["id"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_ping_is_answered_between_the_parts_of_a_message() {
+    let server = Server::start().await;
+    let mut client = driver(&server).await;
+    let message = request(1);
+    let (first, rest) = message.split_at(10);
+    let part = |text: &str, kind, is_last| {
+        Message::Frame(Frame::message(text.to_owned(), OpCode::Data(kind), is_last))
+    };
+    client.send(part(first, Data::Text, false)).await.unwrap();
+    client.send(Message::Ping("are you there".into())).await.unwrap();
+    assert_eq!(in_time(client.next()).await.unwrap().unwrap(), Message::Pong("are you there".into()));
+    client.send(part(rest, Data::Continue, true)).await.unwrap();
+    assert_eq!(id_of(&hear(&mut client).await), Some(1));
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_the_protocol_is_told_how() {
+    let server = Server::start().await;
+    let text = |bytes: &'static [u8]| Frame::message(bytes, OpCode::Data(Data::Text), true);
+    let mut reserved = text(b"x");
+    reserved.header_mut().rsv1 = true;
+    let orphan = Frame::message("x", OpCode::Data(Data::Continue), true);
+    for (frame, code) in [(text(&[0xff, 0xfe]), 1007), (reserved, 1002), (orphan, 1002)] {
+        let mut client = driver(&server).await;
+        client.send(Message::Frame(frame)).await.unwrap();
+        assert_eq!(close_code(&mut client).await, Some(code));
+        assert!(in_time(client.next()).await.is_none(), "the connection ends");
+    }
+}
+
+#[tokio::test]
+async fn a_message_sent_together_with_the_handshake_is_read() {
+    let server = Server::start().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // The masked frame `1`, with a mask of zeros, which is no message.
+    let mut bytes = handshake(&server).into_bytes();
+    bytes.extend([0x81, 0x81, 0, 0, 0, 0, b'1']);
+    stream.write_all(&bytes).await.unwrap();
+    let mut answer = Vec::new();
+    in_time(async {
+        while !String::from_utf8_lossy(&answer).contains("jsonrpc") {
+            assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+        }
+    })
+    .await;
+    assert!(answer.starts_with(b"HTTP/1.1 101"));
+}
+
+fn handshake(server: &Server) -> String {
+    format!(
+        "GET /acp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        server.address, server.tokens.driver
+    )
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_answer_pings_is_disconnected() {
     let limits = Limits {
         ping_every: Duration::from_millis(100),
         silence: Duration::from_secs(1),
@@ -158,12 +257,7 @@ async fn who_answers_pings_stays_and_who_does_not_is_dropped() {
     let server = Server::with(limits, |_| {}).await;
 
     let mut deaf = TcpStream::connect(server.address).await.unwrap();
-    let upgrade = format!(
-        "GET /acp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        server.address, server.tokens.driver
-    );
-    deaf.write_all(upgrade.as_bytes()).await.unwrap();
+    deaf.write_all(handshake(&server).as_bytes()).await.unwrap();
     let hearing = tokio::spawn(async move {
         let mut heard = Vec::new();
         in_time(deaf.read_to_end(&mut heard)).await.unwrap();
@@ -187,7 +281,7 @@ async fn who_answers_pings_stays_and_who_does_not_is_dropped() {
 }
 
 #[tokio::test]
-async fn goodbyes_are_said_by_whoever_leaves() {
+async fn both_sides_close_with_a_close_frame() {
     let server = Server::start().await;
     let mut leaves = driver(&server).await;
     leaves.close(None).await.unwrap();

@@ -1,16 +1,17 @@
-//! The ways in: a Unix socket, HTTP, and the standard streams of this process.
+//! The transports: a Unix socket, HTTP with a WebSocket, and the standard streams of this process.
 //!
-//! A door knows how bytes become lines and who may come in. What the lines mean is for the [hub](crate::hub).
+//! A transport turns bytes into lines and decides who may connect. What the lines mean is up to the [hub](crate::hub).
 
 mod access;
-mod guests;
+mod connection_limit;
 pub mod hello;
 mod http;
+mod in_flight;
 mod join;
-mod lines;
-mod owed;
+mod line_connection;
 mod stdio;
 mod unix;
+pub(crate) mod unix_socket;
 mod websocket;
 
 use std::fmt;
@@ -23,9 +24,9 @@ use std::time::Duration;
 use parlor_wire::DEFAULT_LINE_LIMIT;
 use tokio::sync::watch;
 
-use self::guests::Guests;
-use self::http::HttpDoor;
-use self::unix::UnixDoor;
+use self::connection_limit::ConnectionLimit;
+use self::http::HttpListener;
+use self::unix::UnixSocketListener;
 use crate::data_dir::{self, DataDir, DataDirError, Lock, Tokens};
 use crate::hub::Hub;
 
@@ -33,30 +34,30 @@ pub use self::http::HttpOptions;
 pub use self::join::{Ended, join};
 pub use self::stdio::{standard_input, standard_output, stdio, streams};
 
-/// The doors of a server, open. What waits at them is let in by [`serve`](Doors::serve).
+/// The listeners of a server. Connections are accepted by [`serve`](Listeners::serve).
 #[derive(Debug)]
-pub struct Doors {
-    unix: UnixDoor,
-    http: Option<HttpDoor>,
+pub struct Listeners {
+    unix: UnixSocketListener,
+    http: Option<HttpListener>,
     address: Option<SocketAddr>,
     limits: Limits,
-    signs: Signs,
+    files: RuntimeFiles,
 }
 
 /// An HTTP port by itself, for a server without a data directory.
 #[derive(Debug)]
 pub struct Port {
-    door: HttpDoor,
+    listener: HttpListener,
     address: SocketAddr,
     limits: Limits,
 }
 
-/// How much and how long doors put up with.
+/// Limits and timeouts of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many connections over HTTP there may be that have shown a token.
+    /// How many connections over HTTP may have shown a token.
     pub connections: u32,
-    /// How many connections over HTTP there may be that have not shown a token yet.
+    /// How many connections over HTTP may not have shown a token yet.
     pub unauthenticated_connections: u32,
     /// How many connections through the Unix socket there may be.
     pub local_connections: u32,
@@ -68,60 +69,62 @@ pub struct Limits {
     pub silence: Duration,
     /// How long the headers of a request may take.
     pub header_time: Duration,
-    /// How long connections may go on when the server stops, or when a client says no more and waits for answers.
+    /// How long a connection may last after the server was stopped, or after the client has sent its last request.
     pub grace: Duration,
 }
 
-/// Why a door does not open.
+/// Why the server cannot listen.
 #[derive(Debug)]
-pub enum DoorError {
-    /// The address can be reached by other machines, and nobody said that they may.
+pub enum ListenError {
+    /// Other machines can reach the address, which was not allowed.
     Remote(SocketAddr),
-    /// The address cannot be listened to.
+    /// Listening on the address failed.
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// What the system said.
+        /// Why.
         error: io::Error,
     },
-    /// The socket cannot be made.
+    /// Creating the Unix socket failed.
     Socket {
-        /// Where it was to be.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// Why.
         error: io::Error,
     },
-    /// The data directory does not do.
+    /// The data directory cannot be used.
     Data(DataDirError),
 }
 
-/// The files by which others find the doors. They go when the doors close, while the directory is still ours.
+/// The files by which clients find the listeners. They are removed with the listeners, while the directory is still locked.
 #[derive(Debug)]
-struct Signs {
+struct RuntimeFiles {
     socket: PathBuf,
     data: DataDir,
     _lock: Lock,
 }
 
-impl Doors {
-    /// Opens the Unix socket and, if asked for, the HTTP port, and leaves word in the data directory where they are.
+impl Listeners {
+    /// Opens the Unix socket and, if asked for, the HTTP port, and writes their addresses to the data directory.
     pub async fn open(
         data: &DataDir,
         lock: &Lock,
         tokens: Tokens,
         http: Option<&HttpOptions>,
         limits: Limits,
-    ) -> Result<Self, DoorError> {
+    ) -> Result<Self, ListenError> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let socket = data.place_socket(lock, runtime, &std::env::temp_dir())?;
-        let unix = UnixDoor::open(&socket, lock)?;
-        let signs = Signs { socket, data: data.clone(), _lock: lock.clone() };
+        let unix = UnixSocketListener::open(&socket, lock)?;
+        let files = RuntimeFiles { socket, data: data.clone(), _lock: lock.clone() };
         let http = match http {
-            Some(options) => Some(HttpDoor::open(options, tokens, limits).await?),
+            Some(options) => Some(HttpListener::open(options, tokens, limits).await?),
             None => None,
         };
         let address = match &http {
-            Some(door) => Some(door.address().map_err(data_dir::io_error("look at", &data.port_file()))?),
+            Some(listener) => {
+                Some(listener.address().map_err(data_dir::io_error("look at", &data.port_file()))?)
+            }
             None => None,
         };
         match address {
@@ -130,47 +133,48 @@ impl Doors {
             }
             None => data_dir::remove(&data.port_file())?,
         }
-        Ok(Self { unix, http, address, limits, signs })
+        Ok(Self { unix, http, address, limits, files })
     }
 
-    /// The address of the HTTP door, with the port that was chosen.
+    /// The address of the HTTP listener, with the port that was chosen.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
     /// The Unix socket.
     pub fn socket(&self) -> &Path {
-        &self.signs.socket
+        &self.files.socket
     }
 
-    /// Lets clients in until `stop` is true or its sender is gone. Then nobody comes in any more, connections end when
-    /// what is ready for them has been written, and after [`Limits::grace`] in any case.
+    /// Accepts connections until `stop` is true or its sender is gone. Then connections end when what is ready for them has
+    /// been written, and after [`Limits::grace`] in any case.
     pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
-        let Self { unix, http, limits, signs, .. } = self;
-        let guests = Guests::new(&limits);
+        let Self { unix, http, limits, files, .. } = self;
+        let limit = ConnectionLimit::new(&limits);
         let http = async {
             match http {
-                Some(door) => door.serve(Arc::clone(&hub), &guests).await,
+                Some(listener) => listener.serve(Arc::clone(&hub), &limit).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = unix.serve(&hub, &guests, limits.grace) => {}
+            () = unix.serve(&hub, &limit, limits.grace) => {}
             () = http => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
         drop(unix);
-        drop(signs);
-        guests.close(limits.grace).await;
+        drop(files);
+        limit.close(limits.grace).await;
     }
 }
 
 impl Port {
-    /// Opens the port. What waits at it is let in by [`serve`](Self::serve).
-    pub async fn open(options: &HttpOptions, tokens: Tokens, limits: Limits) -> Result<Self, DoorError> {
-        let door = HttpDoor::open(options, tokens, limits).await?;
-        let address = door.address().map_err(|error| DoorError::Listen { listen: options.listen, error })?;
-        Ok(Self { door, address, limits })
+    /// Opens the port. Connections are accepted by [`serve`](Self::serve).
+    pub async fn open(options: &HttpOptions, tokens: Tokens, limits: Limits) -> Result<Self, ListenError> {
+        let listener = HttpListener::open(options, tokens, limits).await?;
+        let address =
+            listener.address().map_err(|error| ListenError::Listen { listen: options.listen, error })?;
+        Ok(Self { listener, address, limits })
     }
 
     /// The address, with the port that was chosen.
@@ -178,20 +182,20 @@ impl Port {
         self.address
     }
 
-    /// Lets clients in until `stop` is true or its sender is gone, and lets them go as [`Doors::serve`] does.
+    /// Accepts connections until `stop` is true or its sender is gone, and ends them as [`Listeners::serve`] does.
     pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
-        let guests = Guests::new(&self.limits);
+        let limit = ConnectionLimit::new(&self.limits);
         tokio::select! {
-            () = self.door.serve(hub, &guests) => {}
+            () = self.listener.serve(hub, &limit) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
-        guests.close(self.limits.grace).await;
+        limit.close(self.limits.grace).await;
     }
 }
 
-/// Waits a little when nobody can be let in, which happens when there are too many open files.
-async fn pause_after(door: &str, error: &io::Error) {
-    tracing::warn!(%error, "cannot accept a connection at {door}");
+/// Waits a little when accepting failed, which happens when too many files are open.
+async fn pause_after(listener: &str, error: &io::Error) {
+    tracing::warn!(%error, "cannot accept a connection at {listener}");
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
@@ -210,27 +214,27 @@ impl Default for Limits {
     }
 }
 
-impl Drop for Signs {
+impl Drop for RuntimeFiles {
     fn drop(&mut self) {
         for path in [self.socket.clone(), self.data.port_file(), self.data.path().join("socket")] {
             if let Err(error) = data_dir::remove(&path) {
-                tracing::warn!(%error, "a file of a closed door stays");
+                tracing::warn!(%error, "failed to remove a runtime file");
             }
         }
-        // A socket that had to go elsewhere may have got a directory of its own.
+        // A socket outside the data directory may have a directory of its own.
         if let Some(directory) = self.socket.parent().filter(|parent| data_dir::is_for_a_socket(parent)) {
             let _ = std::fs::remove_dir(directory);
         }
     }
 }
 
-impl From<DataDirError> for DoorError {
+impl From<DataDirError> for ListenError {
     fn from(error: DataDirError) -> Self {
         Self::Data(error)
     }
 }
 
-impl fmt::Display for DoorError {
+impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Remote(listen) => write!(
@@ -239,13 +243,13 @@ impl fmt::Display for DoorError {
                  (or allow_remote = true under [server] in config.toml)"
             ),
             Self::Listen { listen, error } => write!(f, "cannot listen on {listen}: {error}"),
-            Self::Socket { path, error } => write!(f, "cannot make the socket {}: {error}", path.display()),
+            Self::Socket { path, error } => write!(f, "cannot create the socket {}: {error}", path.display()),
             Self::Data(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for DoorError {
+impl std::error::Error for ListenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Listen { error, .. } | Self::Socket { error, .. } => Some(error),

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use parlor_server::data_dir::DataDir;
-use parlor_server::doors::{DoorError, Doors, HttpOptions, Limits};
+use parlor_server::transport::{HttpOptions, Limits, ListenError, Listeners};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -24,7 +24,7 @@ fn status(answer: &str) -> &str {
 }
 
 #[tokio::test]
-async fn pages_say_what_this_is_to_those_who_call_it_by_its_name() {
+async fn pages_are_served_to_accepted_hosts_and_origins() {
     let server = Server::with(Limits::default(), |http| http.hosts.push("parlor.example".into())).await;
     let at = server.address;
     let host = format!("Host: {at}\r\n");
@@ -47,7 +47,7 @@ async fn pages_say_what_this_is_to_those_who_call_it_by_its_name() {
 }
 
 #[tokio::test]
-async fn without_a_token_nobody_comes_in() {
+async fn requests_without_a_token_are_rejected() {
     let server = Server::start().await;
     let host = format!("Host: {}\r\n", server.address);
     for headers in [
@@ -71,7 +71,7 @@ async fn without_a_token_nobody_comes_in() {
 }
 
 #[tokio::test]
-async fn slow_and_endless_headers_are_cut_off() {
+async fn slow_and_endless_headers_end_the_connection() {
     let limits = Limits { header_time: Duration::from_millis(50), ..Limits::default() };
     let server = Server::with(limits, |_| {}).await;
     let mut slow = TcpStream::connect(server.address).await.unwrap();
@@ -104,7 +104,7 @@ async fn upgrade(server: &Server) -> (TcpStream, String) {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_turned_away() {
+async fn connections_over_the_limit_are_rejected() {
     let server = Server::with(Limits { connections: 2, ..Limits::default() }, |_| {}).await;
     let (first, answer) = upgrade(&server).await;
     assert_eq!(status(&answer), "101");
@@ -117,7 +117,7 @@ async fn a_connection_too_many_is_turned_away() {
 }
 
 #[tokio::test]
-async fn connections_without_a_token_lock_nobody_out() {
+async fn connections_without_a_token_do_not_use_up_other_limits() {
     let limits = Limits { unauthenticated_connections: 4, connections: 2, ..Limits::default() };
     let server = Server::with(limits, |_| {}).await;
     // More than there are places, all of which say nothing.
@@ -142,7 +142,7 @@ async fn connections_without_a_token_lock_nobody_out() {
 }
 
 #[tokio::test]
-async fn the_unix_socket_has_places_of_its_own() {
+async fn the_unix_socket_has_a_limit_of_its_own() {
     let limits =
         Limits { connections: 1, unauthenticated_connections: 1, local_connections: 1, ..Limits::default() };
     let server = Server::with(limits, |_| {}).await;
@@ -153,7 +153,7 @@ async fn the_unix_socket_has_places_of_its_own() {
 }
 
 #[tokio::test]
-async fn headers_may_be_as_long_as_is_documented_and_no_longer() {
+async fn headers_longer_than_32_kib_are_rejected() {
     let server = Server::start().await;
     let host = format!("Host: {}\r\n", server.address);
     for (length, expected) in [(31 << 10, "200"), (33 << 10, "431"), (60 << 10, "431")] {
@@ -166,24 +166,25 @@ async fn headers_may_be_as_long_as_is_documented_and_no_longer() {
 }
 
 #[tokio::test]
-async fn only_who_says_so_listens_to_other_machines() {
+async fn a_remote_address_must_be_allowed() {
     let directory = tempfile::tempdir().unwrap();
     let data = DataDir::open(directory.path()).unwrap();
     let lock = data.lock().unwrap();
     let tokens = data.tokens(&lock, None).unwrap();
     let open = async |http: HttpOptions| {
-        Doors::open(&data, &lock, tokens.clone(), Some(&http), Limits::default()).await
+        Listeners::open(&data, &lock, tokens.clone(), Some(&http), Limits::default()).await
     };
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let refused = open(HttpOptions { listen: listen.parse().unwrap(), ..loopback() }).await.unwrap_err();
-        assert!(matches!(refused, DoorError::Remote(_)), "{refused}");
+        assert!(matches!(refused, ListenError::Remote(_)), "{refused}");
         assert!(refused.to_string().contains("--allow-remote"), "{refused}");
         assert!(!data.path().join("parlor.sock").exists());
     }
-    let doors = open(HttpOptions { listen: "0.0.0.0:0".parse().unwrap(), allow_remote: true, ..loopback() })
-        .await
-        .unwrap();
-    let taken = doors.address().unwrap();
+    let listeners =
+        open(HttpOptions { listen: "0.0.0.0:0".parse().unwrap(), allow_remote: true, ..loopback() })
+            .await
+            .unwrap();
+    let taken = listeners.address().unwrap();
     let again = open(HttpOptions { listen: taken, allow_remote: true, ..loopback() }).await.unwrap_err();
-    assert!(matches!(again, DoorError::Listen { listen, .. } if listen == taken), "{again}");
+    assert!(matches!(again, ListenError::Listen { listen, .. } if listen == taken), "{again}");
 }

@@ -1,4 +1,4 @@
-//! The other side of the Unix socket: an editor's standard streams, joined to a server.
+//! The client side of the Unix socket: copies between an editor's streams and a server.
 
 use std::io;
 use std::path::Path;
@@ -12,38 +12,38 @@ use tokio::io::{
 use tokio::net::UnixStream;
 
 use super::hello::{Hello, VERSION, Welcome};
-use super::owed::{Owed, Scan};
+use super::in_flight::{InFlightRequests, LineScanner};
 
-/// How joining a server ended.
+/// How copying between an editor and a server ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// The editor had no more to say, or is gone.
+    /// The editor sent no more, or is gone.
     ByEditor,
-    /// The server is gone. The editor was told so for each request that had no answer.
+    /// The server is gone. The editor got an error for each request without a response.
     ByServer,
-    /// The server did not want the client.
+    /// The server rejected the client.
     Refused(String),
 }
 
 /// How much is copied at once.
 const COPIED: usize = 64 << 10;
 
-/// How long a server may still answer when the editor has no more to say.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a server may still send responses when the editor sends no more.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest answer to a greeting.
+/// The most bytes of the answer to a hello.
 const WELCOME_LIMIT: u64 = 64 << 10;
 
-/// Who goes first.
+/// Which side ended first.
 enum Gone {
     Editor,
     Server,
 }
 
-/// Joins the server at `socket` and copies both ways until one side ends.
+/// Connects to the server at `socket` and copies in both directions until one side ends.
 ///
-/// An error is one of connecting; what goes wrong later is the one or the other side going away. As with
-/// [`stdio`](super::stdio()), reading standard input cannot be interrupted.
+/// Only connecting can fail: what goes wrong later counts as the end of that side. As with [`stdio`](super::stdio()), reading
+/// standard input cannot be interrupted.
 pub async fn join<I, O>(socket: &Path, hello: Hello, stdin: I, mut stdout: O) -> io::Result<Ended>
 where
     I: AsyncRead + Unpin,
@@ -56,29 +56,29 @@ where
         return Ok(Ended::Refused(why));
     }
 
-    let owed = Owed::new();
-    let mut down = Scan::default();
-    let said_all = AtomicBool::new(false);
+    let in_flight = InFlightRequests::new();
+    let mut down = LineScanner::default();
+    let is_input_closed = AtomicBool::new(false);
     let gone = tokio::select! {
-        gone = copy_up(stdin, &mut server, &owed, &said_all) => gone,
-        gone = copy_down(&mut from_server, &mut stdout, &owed, &mut down) => gone,
+        gone = copy_up(stdin, &mut server, &in_flight, &is_input_closed) => gone,
+        gone = copy_down(&mut from_server, &mut stdout, &in_flight, &mut down) => gone,
     };
-    // A server that ends when the editor has said all does what it is supposed to do.
+    // A server is supposed to end the connection when the editor sends no more.
     let ended = match gone {
         Gone::Editor => Ended::ByEditor,
-        Gone::Server if said_all.load(Ordering::Relaxed) => Ended::ByEditor,
+        Gone::Server if is_input_closed.load(Ordering::Relaxed) => Ended::ByEditor,
         Gone::Server => Ended::ByServer,
     };
-    let _ = tell_the_rest(&mut stdout, &owed, &down).await;
+    let _ = fail_unanswered(&mut stdout, &in_flight, &down).await;
     Ok(ended)
 }
 
-/// Why the server does not want us, if so.
+/// Why the server rejects the client, if it does.
 async fn refusal<R: AsyncBufRead + Unpin>(from_server: &mut R) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     from_server.take(WELCOME_LIMIT).read_until(b'\n', &mut line).await?;
     if line.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up without a word"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
     }
     let welcome: Welcome = match serde_json::from_slice(&line) {
         Ok(welcome) => welcome,
@@ -91,35 +91,45 @@ async fn refusal<R: AsyncBufRead + Unpin>(from_server: &mut R) -> io::Result<Opt
     })
 }
 
-async fn copy_up<I, W>(mut stdin: I, server: &mut W, owed: &Owed, said_all: &AtomicBool) -> Gone
+async fn copy_up<I, W>(
+    mut stdin: I,
+    server: &mut W,
+    in_flight: &InFlightRequests,
+    is_input_closed: &AtomicBool,
+) -> Gone
 where
     I: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let mut buffer = vec![0; COPIED];
-    let mut scan = Scan::default();
+    let mut scan = LineScanner::default();
     loop {
-        // An editor whose stream is broken has no more to say either.
+        // A stream that fails has ended as well.
         let read = stdin.read(&mut buffer).await.unwrap_or(0);
         if read == 0 {
             break;
         }
-        // Before it is written: the answer must not come first.
-        scan.feed(&buffer[..read], |line| owed.heard(line));
+        // Before it is written, so that the response cannot come first.
+        scan.feed(&buffer[..read], |line| in_flight.on_client_line(line));
         if server.write_all(&buffer[..read]).await.is_err() {
-            // What the server said last may still be there to be read, so the other direction finds its end.
-            tokio::time::sleep(PATIENCE).await;
+            // The other direction ends when it has read what the server sent last.
+            tokio::time::sleep(DRAIN_TIMEOUT).await;
             return Gone::Server;
         }
     }
-    scan.finish(|line| owed.heard(line));
-    said_all.store(true, Ordering::Relaxed);
+    scan.finish(|line| in_flight.on_client_line(line));
+    is_input_closed.store(true, Ordering::Relaxed);
     let _ = server.shutdown().await;
-    tokio::time::sleep(PATIENCE).await;
+    tokio::time::sleep(DRAIN_TIMEOUT).await;
     Gone::Editor
 }
 
-async fn copy_down<R, O>(from_server: &mut R, stdout: &mut O, owed: &Owed, scan: &mut Scan) -> Gone
+async fn copy_down<R, O>(
+    from_server: &mut R,
+    stdout: &mut O,
+    in_flight: &InFlightRequests,
+    scan: &mut LineScanner,
+) -> Gone
 where
     R: AsyncBufRead + Unpin,
     O: AsyncWrite + Unpin,
@@ -132,21 +142,25 @@ where
         if stdout.write_all(read).await.is_err() || stdout.flush().await.is_err() {
             return Gone::Editor;
         }
-        scan.feed(read, |line| owed.told(line));
+        scan.feed(read, |line| in_flight.on_server_line(line));
         let length = read.len();
         from_server.consume(length);
     }
 }
 
-/// Answers what the server will not.
-async fn tell_the_rest<O: AsyncWrite + Unpin>(stdout: &mut O, owed: &Owed, down: &Scan) -> io::Result<()> {
+/// Answers the requests to which the server will not respond.
+async fn fail_unanswered<O: AsyncWrite + Unpin>(
+    stdout: &mut O,
+    in_flight: &InFlightRequests,
+    down: &LineScanner,
+) -> io::Result<()> {
     let error = RpcError::new(code::INTERNAL_ERROR, "the parlor server is gone");
     let mut answers = String::new();
-    // The server may have gone in the middle of a line, which must not swallow the first answer.
+    // The server's last line may have no end.
     if down.in_line() {
         answers.push('\n');
     }
-    for id in owed.drain() {
+    for id in in_flight.drain() {
         answers.push_str(&write::error_response(&id, &error));
         answers.push('\n');
     }

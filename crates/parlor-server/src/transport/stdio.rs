@@ -1,4 +1,4 @@
-//! The door that is this process's own: one client, which started it.
+//! The standard streams of this process, for the one client that started it.
 
 use std::fs::File;
 use std::io;
@@ -10,19 +10,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-use super::lines::{Bounds, Conversation, Incoming};
+use super::line_connection::{Bounds, LineConnection, LineInput};
 use crate::hub::{Hub, Peer};
 
-/// Serves the client at the standard streams, until it says no more and has all answers, or is gone.
+/// Serves the client at the standard streams until it sends no more and has all responses, or is gone.
 ///
-/// Reading standard input cannot always be interrupted: who calls this from `main` has to end the process afterwards
-/// without waiting for its runtime.
+/// Reading standard input cannot always be interrupted, so `main` has to end the process afterwards without waiting for its
+/// runtime.
 pub async fn stdio(hub: &Arc<Hub>, peer: Peer) {
     streams(hub, peer, standard_input(), standard_output()).await;
 }
 
-/// Standard input. Where it is a pipe or a socket, as an editor makes them, it is read without a thread that waits for
-/// it, and so without waking one for each read.
+/// Standard input. A pipe or a socket, as editors make them, is read without a thread that waits for it and would have to
+/// be woken for each read.
 pub fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
     match kind(io::stdin().as_fd()) {
         Ok(Kind::Pipe(pipe)) => {
@@ -63,7 +63,7 @@ fn kind(stream: BorrowedFd<'_>) -> io::Result<Kind> {
 
 fn socket_of(socket: OwnedFd) -> io::Result<UnixStream> {
     let socket = std::os::unix::net::UnixStream::from(socket);
-    // One of another family would be read just so, but it is not what an editor makes.
+    // One of another family is left to the fallback: editors do not make them.
     socket.local_addr()?;
     socket.set_nonblocking(true)?;
     UnixStream::from_std(socket)
@@ -83,5 +83,5 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    Conversation::begin(hub, peer).go_on(Incoming::new(read), write, Bounds::default()).await;
+    LineConnection::new(hub, peer).run(LineInput::new(read), write, Bounds::default()).await;
 }

@@ -1,6 +1,6 @@
-//! The doors of a server, with real sockets.
+//! The transports of a server, with real sockets.
 //!
-//! What is behind the doors answers a request with a line that has the request's id; more is not asked of it here.
+//! The hub behind them responds to each request with an error that has the request's id, which is all that is needed here.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use parlor_server::data_dir::{DataDir, Lock, Tokens};
-use parlor_server::doors::{Doors, HttpOptions, Limits};
+use parlor_server::transport::{HttpOptions, Limits, Listeners};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -47,10 +47,10 @@ impl Server {
         let tokens = data.tokens(&lock, None).unwrap();
         let mut http = loopback();
         change(&mut http);
-        let doors = Doors::open(&data, &lock, tokens.clone(), Some(&http), limits).await.unwrap();
-        let (address, socket) = (doors.address().unwrap(), doors.socket().to_owned());
+        let listeners = Listeners::open(&data, &lock, tokens.clone(), Some(&http), limits).await.unwrap();
+        let (address, socket) = (listeners.address().unwrap(), listeners.socket().to_owned());
         let (stop, stopping) = watch::channel(false);
-        let running = tokio::spawn(doors.serve(common::hub().await, stopping));
+        let running = tokio::spawn(listeners.serve(common::hub().await, stopping));
         Self { directory, data, lock, tokens, address, socket, stop, running }
     }
 
