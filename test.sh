@@ -18,7 +18,8 @@ step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 step "tests"
-cargo test --workspace --quiet
+# Beside the fixed seeds, the simulator runs new ones for a minute. A seed that fails is printed with the command that replays it.
+PARLOR_SIMULATE_SECONDS="${PARLOR_SIMULATE_SECONDS:-60}" cargo test --workspace --quiet
 
 step "features"
 cargo clippy --package parlor-client --no-default-features --quiet -- -D warnings

@@ -2,6 +2,7 @@
 
 mod bench;
 mod failure;
+mod mutations;
 mod release;
 mod simulate;
 
@@ -28,12 +29,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::BenchCommand),
+    Mutations(mutations::Mutations),
     Simulate(simulate::Simulate),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Bench(bench)) => bench.run(),
+        Some(Command::Mutations(mutations)) => mutations.run(),
         Some(Command::Simulate(simulate)) => simulate.run(),
         None => list(),
     };

@@ -23,6 +23,7 @@ fn the_invariants_hold_for_a_fixed_set_of_seeds_in_which_everything_happens() {
         "batches that failed",
         "clients cut off",
         "clients that fell behind",
+        "forks at aliases",
         "forks by the agent",
         "forks by transcript",
         "kills",

@@ -46,6 +46,10 @@ impl SessionMachine {
         from: &ReplayFrom,
         cwd: Option<String>,
     ) {
+        // What waited for it is dropped: it is disconnected when this batch is handled, and attaches anew after that.
+        if self.subscribers.get(&client.id).is_some_and(Subscriber::overflows) {
+            return;
+        }
         let transcript = self.session.transcript();
         let seq = transcript.seq();
         let since = match from {

@@ -1,10 +1,12 @@
 //! Clients that attach, fall behind and catch up.
 
 use parlor_dialect::Dialect::{V1, V2};
-use parlor_engine::{Event, ReplayFrom};
+use parlor_engine::stored::StoredSession;
+use parlor_engine::{ClientCall, Event, QueueLimits, ReplayFrom};
 use parlor_session::session::{ClientId, Scope};
+use parlor_wire::RequestId;
 
-use crate::stage::{Stage, attaches, prompts, said};
+use crate::stage::{Stage, attaches, calls, prompts, row, said};
 
 #[test]
 fn a_client_that_attaches_again_before_its_first_response_gets_both_responses() {
@@ -74,4 +76,18 @@ fn a_driver_that_resumes_is_told_that_no_prompt_waits_any_more() {
     stage.happens([attaches(2, V2, 1, ReplayFrom::After(seq))]);
     let told = queues(&mut stage, 2);
     assert!(told.len() == 1 && told[0].contains(r#""parlor/queue":[]"#), "{told:?}");
+}
+
+#[test]
+fn a_client_for_which_too_much_waits_is_disconnected_also_if_it_attaches_again() {
+    for from in [ReplayFrom::Now, ReplayFrom::Start] {
+        let limits = QueueLimits { unsent_bytes: 10, ..QueueLimits::default() };
+        let mut stage = Stage::stored(StoredSession::new(row()), limits);
+        stage.happens([attaches(1, V2, 1, ReplayFrom::Start)]);
+        stage.take_sent(1);
+        stage.fills(1, true);
+        let title = ClientCall::SetTitle { id: RequestId::from(2), title: Some("title".into()) };
+        stage.happens([calls(1, V2, title), attaches(1, V2, 3, from)]);
+        assert_eq!(stage.take_sent(1), ["disconnect"]);
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parlor_engine::{ClientCall, ClientInfo, Event, Frame, FrameKind};
 use parlor_json::Object;
 use parlor_session::session::{Answer, ClientId, PeerRequestId};
-use parlor_session::{EntryId, Role, SessionId};
+use parlor_session::{EntryId, MessageId, Role, SessionId};
 use parlor_wire::RequestId;
 use serde_json::Value;
 
@@ -27,6 +27,8 @@ pub(super) struct Person {
     pub(super) requests: BTreeMap<u64, PeerRequest>,
     /// Whether it does not read.
     pub(super) is_stalled: bool,
+    /// Messages that it was sent under other names, by session: the names and the messages.
+    pub(super) aliases: BTreeMap<SessionId, BTreeMap<String, MessageId>>,
     /// Prompts that it may send again: their sessions, keys and contents.
     pub(super) keyed: Vec<(SessionId, String, String)>,
 }
@@ -101,6 +103,7 @@ impl Person {
             replicas: BTreeMap::new(),
             requests: BTreeMap::new(),
             is_stalled: false,
+            aliases: BTreeMap::new(),
             keyed: Vec::new(),
         }
     }
@@ -300,6 +303,13 @@ impl World {
                     let Some(session) = value["params"]["sessionId"].as_str().map(SessionId::from) else {
                         continue;
                     };
+                    let update = &value["params"]["update"];
+                    if let (Some(alias), Some(message)) =
+                        (update["messageId"].as_str(), update["_meta"]["parlor/replaces"].as_str())
+                    {
+                        let aliases = self.people[person].aliases.entry(session.clone()).or_default();
+                        aliases.insert(alias.to_owned(), MessageId::from(message));
+                    }
                     let replica = self.people[person].replica(&session);
                     if let Some(problem) = replica.update(line, &value, tag) {
                         let message = format!("client {} in {session}: {problem}: {line}", client.0);
@@ -347,7 +357,7 @@ impl World {
                 let replica = self.people[person].replica(&session);
                 if is_attached {
                     replica.attach(id, From::Start);
-                    replica.attached(result, tag.incarnation, None);
+                    replica.attached(id, result, tag.incarnation, None);
                     replica.floor = if result["_meta"].get("parlor/fork").is_some() {
                         result["_meta"]["parlor/seq"].as_u64().unwrap_or(u64::MAX)
                     } else {
@@ -362,9 +372,9 @@ impl World {
                 };
                 let replica = self.people[person].replica(&session);
                 if is_error {
-                    replica.refused();
+                    replica.refused(id);
                 } else {
-                    replica.attached(result, tag.incarnation, floor);
+                    replica.attached(id, result, tag.incarnation, floor);
                 }
             }
             (What::Close, Some(session)) => self.people[person].replica(&session).closed(),

@@ -110,7 +110,10 @@ impl World {
         let is_closing = connection.is_some_and(|to| to.open().any(|(_, made)| is_close(made)));
         let is_begun = connection.is_some_and(|to| to.open().any(|(_, made)| made.what == What::New));
         let replica = self.people[person].replica(&session);
-        if replica.is_attaching() {
+        // It may not want to wait for the response, and begin again.
+        let is_again = replica.is_attaching();
+        let may_begin_again = plan.wants_seq && !is_begun && !is_closing;
+        if is_again && !(may_begin_again && self.random.percent(30)) {
             return;
         }
         let may_replay =
@@ -118,6 +121,7 @@ impl World {
         let known = replica.seq;
         let messages = self.message_ids(&session);
         let from = match self.random.below(5) {
+            _ if is_again => From::Start,
             0 | 1 if may_replay => From::Start,
             2 if plan.dialect != Dialect::V1 => match known {
                 Some(seq) if may_replay && plan.wants_seq => From::After(seq),
@@ -309,6 +313,13 @@ impl World {
         let Some(session) = self.any_session() else { return };
         let messages = self.message_ids(&session);
         let message = self.random.pick(&messages).filter(|_| self.random.percent(70));
+        let named = self.people[self.connections[&client].person].aliases.iter();
+        let named = named.flat_map(|(session, aliases)| aliases.keys().map(move |alias| (session, alias)));
+        let named: Vec<_> = named.map(|(session, alias)| (session.clone(), alias.clone())).collect();
+        let (session, message) = match self.random.pick(&named).filter(|_| self.random.percent(40)) {
+            Some((session, alias)) => (session, Some(alias)),
+            None => (session, message),
+        };
         let kind = match self.random.below(4) {
             0 => ForkKind::Edit,
             1 => ForkKind::Regenerate,

@@ -77,6 +77,8 @@ impl World {
             // Changes that were lost had numbers, which other changes get now: no client can go on from one of them.
             let replicas = self.people.iter_mut().flat_map(|person| person.replicas.values_mut());
             replicas.for_each(|replica| replica.seq = None);
+            // The names of messages may be lost as well.
+            self.people.iter_mut().for_each(|person| person.aliases.clear());
         }
         self.restart();
     }

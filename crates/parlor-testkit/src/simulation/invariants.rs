@@ -1,6 +1,6 @@
 //! What has to hold at every step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use parlor_dialect::live;
@@ -8,10 +8,9 @@ use parlor_engine::rows::{Batch, Write};
 use parlor_engine::stored::ALIASES;
 use parlor_engine::{AgentEvent, Event, Output};
 use parlor_session::session::{ClientId, Session};
-use parlor_session::{Entry, SessionId, Transcript};
+use parlor_session::{SessionId, Transcript};
 
 use super::agent::Receiver;
-use super::compare::name_of;
 use super::ledger::PromptStage;
 use super::tokens::tokens_in;
 use super::world::World;
@@ -31,7 +30,7 @@ pub enum Invariant {
     PeerRequests,
     /// Every queue is within its limit.
     Limits,
-    /// A fork is the beginning of its parent.
+    /// A fork is the beginning of its parent, up to where it was wanted.
     Forks,
     /// What an earlier incarnation of an agent says changes nothing.
     Epochs,
@@ -43,8 +42,27 @@ pub enum Invariant {
     Batches,
     /// The engine does not panic.
     Panics,
-    /// The world comes to rest.
+    /// The world comes to rest, and a cancelled turn ends in time.
     Rest,
+}
+
+impl Invariant {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::StoredFirst,
+        Self::Replicas,
+        Self::StoredState,
+        Self::Responses,
+        Self::PeerRequests,
+        Self::Limits,
+        Self::Forks,
+        Self::Epochs,
+        Self::Prompts,
+        Self::Order,
+        Self::Batches,
+        Self::Panics,
+        Self::Rest,
+    ];
 }
 
 impl fmt::Display for Invariant {
@@ -138,6 +156,12 @@ impl World {
         if let Some(problem) = problem {
             self.fail(Invariant::StoredState, problem);
         }
+        let aliases = stored.aliases.unwrap_or_default();
+        let sent = self.people.iter().filter_map(|person| person.aliases.get(key));
+        if let Some(alias) = sent.flat_map(BTreeMap::keys).find(|alias| !aliases.contains(*alias)).cloned() {
+            let message = format!("{key} has a message that was sent as {alias}, which is not stored");
+            self.fail(Invariant::StoredState, message);
+        }
         if stored.row.busy != self.shells[key].machine.row().busy {
             self.fail(Invariant::StoredState, format!("whether a turn runs in {key} is not stored"));
         }
@@ -190,17 +214,6 @@ impl World {
         }
         if let Some((_, command)) = output.agent.first() {
             self.fail(Invariant::Epochs, format!("an event of an earlier agent made {key} want {command:?}"));
-        }
-    }
-
-    /// A batch is stored that copies entries: a fork is the beginning of its parent.
-    fn check_forks(&mut self, batch: &Batch) {
-        for write in &batch.writes {
-            let Write::Copy { from, to, .. } = write else { continue };
-            let (Some(parent), Some(fork)) = (self.disk.open(from), self.disk.open(to)) else { continue };
-            if let Some(problem) = not_a_prefix(&parent.transcript, &fork.transcript) {
-                self.fail(Invariant::Forks, format!("the fork {to} of {from}: {problem}"));
-            }
         }
     }
 
@@ -323,16 +336,4 @@ impl World {
 fn tokens_of(transcript: &Transcript) -> BTreeSet<u64> {
     let entries = transcript.entries().iter();
     entries.flat_map(|entry| tokens_in(entry.body().content.to_json().as_str()).collect::<Vec<_>>()).collect()
-}
-
-/// How a fork differs from the beginning of its parent. Plans that come and go in the batch that makes the fork may differ.
-fn not_a_prefix(parent: &Transcript, fork: &Transcript) -> Option<String> {
-    let shown = |entry: &Entry| (name_of(entry), entry.body().content.to_json().as_str().to_owned());
-    let all: Vec<_> = parent.entries().iter().map(shown).collect();
-    let own: Vec<_> = fork.entries().iter().map(shown).collect();
-    if all.starts_with(&own) {
-        return None;
-    }
-    let place = all.iter().zip(&own).position(|(theirs, ours)| theirs != ours).unwrap_or(all.len());
-    Some(format!("entry {place} is {:?} and not {:?}", own.get(place), all.get(place)))
 }

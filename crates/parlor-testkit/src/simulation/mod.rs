@@ -11,6 +11,7 @@ mod client_acts;
 mod compare;
 mod disk;
 mod faults;
+mod forks;
 mod invariants;
 mod jobs;
 mod ledger;

@@ -127,15 +127,24 @@ impl Replica {
         self.phase = Phase::Attaching { request, from, was_attached, anew };
     }
 
-    /// The request to be attached was refused.
-    pub(super) fn refused(&mut self) {
+    /// Whether this is the request to be attached that the client waits for. The response to an earlier one may still come: a
+    /// client that begins a session and attaches to it as well is attached by the first response.
+    fn awaits(&self, response_to: u64) -> bool {
+        matches!(self.phase, Phase::Attaching { request, .. } if request == response_to)
+    }
+
+    /// A request to be attached was refused.
+    pub(super) fn refused(&mut self, request: u64) {
+        if !self.awaits(request) {
+            return;
+        }
         let was_attached = matches!(self.phase, Phase::Attaching { was_attached: true, .. });
         self.phase = if was_attached { Phase::Attached } else { Phase::Detached };
     }
 
-    /// The request to be attached was answered. `floor` is the change before the message that was asked for.
-    pub(super) fn attached(&mut self, result: &Value, incarnation: u64, floor: Option<u64>) {
-        if !self.is_attaching() {
+    /// A request to be attached was answered. `floor` is the change before the message that was asked for.
+    pub(super) fn attached(&mut self, request: u64, result: &Value, incarnation: u64, floor: Option<u64>) {
+        if !self.awaits(request) {
             return;
         }
         let phase = std::mem::replace(&mut self.phase, Phase::Attached);

@@ -1,20 +1,26 @@
 //! Moments at which everything is delivered, read and answered, so that all sides can be compared.
 
-use parlor_engine::Event;
+use parlor_engine::{Event, Timer};
 
 use super::Invariant;
 use super::replica::From;
-use super::shell::Message;
+use super::shell::{Message, Shell};
 use super::world::World;
 
 /// After how many rounds a world that does not come to rest has failed.
 const MAX_ROUNDS: usize = 2000;
+
+/// How many cancel timeouts may follow each other: what waited for one may be cancelled as well.
+const MAX_TIMEOUTS: usize = 20;
 
 impl World {
     /// Brings the world to rest, and checks what has to hold then.
     pub(super) fn settle(&mut self) {
         self.note(|| "settle".to_owned());
         self.is_settling = true;
+        if self.plan.config.cancel_timeout.is_some() && self.random.percent(30) {
+            self.let_cancelled_turns_time_out();
+        }
         self.people.iter_mut().for_each(|person| person.is_stalled = false);
         let mut rounds = 0;
         while self.failure().is_none() && (self.deliver_all() || self.finish_all() || self.bring_drivers()) {
@@ -33,6 +39,29 @@ impl World {
         self.check_prompts();
     }
 
+    /// Lets time pass in which no agent does anything: what was cancelled is over then.
+    fn let_cancelled_turns_time_out(&mut self) {
+        for _ in 0..MAX_TIMEOUTS {
+            while self.failure().is_none() && self.deliver_all() {}
+            let cancels = self.timers.iter().filter(|timer| matches!(timer.timer, Timer::Cancel(..)));
+            let Some(last) = cancels.map(|timer| timer.at).max() else { break };
+            self.now = self.now.max(last);
+            while let Some(place) = self.timers.iter().position(|timer| timer.at <= last) {
+                self.fire_timer(place);
+            }
+        }
+        let is_overdue = |shell: &Shell| {
+            let session = shell.machine.session();
+            // A prompt that was withdrawn may wait for a turn that is wanted.
+            let is_excused = session.cancelled().is_no_turn() && session.is_wanted_turn_running();
+            shell.machine.agent().is_some() && session.is_cancelling() && !is_excused
+        };
+        let overdue = self.shells.iter().find(|(_, shell)| is_overdue(shell)).map(|(key, _)| key.clone());
+        if let Some(key) = overdue {
+            self.fail(Invariant::Rest, format!("what was cancelled in {key} is not over after the timeout"));
+        }
+    }
+
     /// Delivers what is on its way; whether there was something.
     fn deliver_all(&mut self) -> bool {
         let mut has_done = self.disk.is_busy();
@@ -41,7 +70,7 @@ impl World {
         }
         self.sync();
         for key in self.shells.keys().cloned().collect::<Vec<_>>() {
-            if self.shells.get(&key).is_some_and(super::shell::Shell::is_ready) {
+            if self.shells.get(&key).is_some_and(Shell::is_ready) {
                 has_done = true;
                 self.run_session(&key, usize::MAX);
             }

@@ -117,6 +117,7 @@ impl World {
             self.note(|| format!("  {key} < {}", shown(event)));
         }
         let stale = self.only_stale(key, &events);
+        let expected_fork = self.expected_fork(key, &events);
         let room: BTreeMap<ClientId, bool> = self
             .connections
             .iter()
@@ -138,6 +139,9 @@ impl World {
         if stale {
             self.count("stale events alone");
             self.check_nothing_changed(key, seq, &output);
+        }
+        if let Some(expected) = expected_fork {
+            self.check_expected_fork(key, &expected, &output);
         }
         self.check_queues(key);
         let batch = std::mem::take(&mut output.batch);
