@@ -22,9 +22,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let cwd = env::current_dir()?;
 
     let session = client.new_session(&cwd).await?;
-    session.prompt("say My name is Ada.").await?.end().await?;
+    session.prompt("say My name is Ada.").await?.outcome().await?;
     let question = session.prompt("say Four, I think.").await?;
-    question.end().await?;
+    question.outcome().await?;
     print("as it was", &session);
 
     // A fork holds everything up to a message and that message itself. So the place to edit a question from is what was
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(earlier) => session.fork(Some(&earlier), &cwd).await?,
         None => client.new_session(&cwd).await?,
     };
-    fork.prompt("say Five, I am sure.").await?.end().await?;
+    fork.prompt("say Five, I am sure.").await?.outcome().await?;
     print("edited", &fork);
     Ok(())
 }

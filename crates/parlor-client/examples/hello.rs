@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "it prints what the agent says")]
 
-use parlor_client::{Connector, Error, Role, Update, Words};
+use parlor_client::{Connector, Error, Role, TextDelta, Update};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -13,12 +13,12 @@ async fn main() -> Result<(), Error> {
     let client = Connector::new("my-client", "0.1.0").spawn(program, &args.collect::<Vec<_>>()).await?;
     let session = client.new_session(&std::env::temp_dir()).await?;
 
-    let mut news = session.news();
+    let mut news = session.updates();
     let turn = session.prompt("Hello!").await?;
     let end = loop {
         tokio::select! {
             Some(update) = news.next() => show(&update),
-            end = turn.end() => break end?,
+            end = turn.outcome() => break end?,
         }
     };
     // What came together with the end.
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Error> {
 
 /// Prints what the agent says.
 fn show(update: &Update) {
-    if let Some(words) = Words::of(update).filter(|words| words.role == Role::Agent) {
+    if let Some(words) = TextDelta::of(update).filter(|words| words.role == Role::Agent) {
         print!("{}", words.text);
     }
 }

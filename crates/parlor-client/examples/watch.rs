@@ -12,7 +12,7 @@ use std::env;
 use std::error::Error;
 use std::io::Write;
 
-use parlor_client::{Connector, EntryId, JsonStr, Questions, Role, Target, Update, Words};
+use parlor_client::{Connector, EntryId, JsonStr, PeerRequests, Role, Target, TextDelta, Update};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -24,16 +24,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Connector::new("watch", "0.1.0").spawn(program, &args).await?;
     let session = client.new_session(&env::current_dir()?).await?;
-    tokio::spawn(allow(client.questions()));
+    tokio::spawn(allow(client.requests()));
 
     // From here on everything is told once.
-    let mut news = session.news();
+    let mut news = session.updates();
     let mut screen = Screen::default();
     let turn = session.prompt(text).await?;
     let end = loop {
         tokio::select! {
             Some(update) = news.next() => screen.show(&update),
-            end = turn.end() => break end?,
+            end = turn.outcome() => break end?,
         }
     };
     // What came together with the end.
@@ -46,11 +46,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Allows everything that is asked, once. A client for people asks them.
-async fn allow(mut questions: Questions) {
+async fn allow(mut questions: PeerRequests) {
     while let Some(question) = questions.next().await {
-        let choice = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
+        let choice = question.options().into_iter().find(|choice| choice.kind == "allow_once");
         match choice {
-            Some(choice) => question.choose(&choice).await,
+            Some(choice) => question.select(&choice).await,
             None => question.decline().await,
         }
     }
@@ -64,15 +64,15 @@ struct Screen {
 
 impl Screen {
     fn show(&mut self, update: &Update) {
-        if let Some(words) = Words::of(update) {
+        if let Some(words) = TextDelta::of(update) {
             let name = match words.role {
                 Role::User => "you",
                 Role::Agent => "agent",
                 Role::Thought => "thought",
             };
-            // Words go on with their message, or begin it, or say it anew.
+            // TextDelta go on with their message, or begin it, or say it anew.
             let entry = EntryId::Message(words.role, words.message);
-            if words.is_all || self.open.as_ref() != Some(&entry) {
+            if words.replaces || self.open.as_ref() != Some(&entry) {
                 self.begin(name, Some(entry));
             }
             print!("{}", words.text);

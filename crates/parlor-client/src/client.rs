@@ -5,11 +5,11 @@ use parlor_dialect::Dialect;
 use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::SessionId;
 
-use crate::connection::Heard;
+use crate::connection::ConnectionState;
 use crate::driver::{Command, Purpose};
-use crate::known::{Owner, Replay};
-use crate::losses::{Ledger, Losses};
-use crate::question::{Desk, Questions};
+use crate::losses::{LossLog, Losses};
+use crate::peer_request::{PeerRequests, Requests};
+use crate::replica::{ConnectionToken, Replay};
 use crate::sessions::{Joined, Sessions};
 use crate::{Connection, Error, Session};
 
@@ -25,7 +25,7 @@ const MAX_PAGES: usize = 10_000;
 /// # run(async {
 /// # let client = connect().await;
 /// let session = client.new_session("/tmp".as_ref()).await?;
-/// session.prompt("Hello!").await?.end().await?;
+/// session.prompt("Hello!").await?.outcome().await?;
 /// session.set_title("A greeting").await?;
 /// // Anybody can join it later, and is told all of it.
 /// let listed = client.list(None).await?.remove(0);
@@ -38,9 +38,9 @@ const MAX_PAGES: usize = 10_000;
 #[derive(Debug, Clone)]
 pub struct Client {
     connection: Connection,
-    desk: Arc<Desk>,
+    requests: Arc<Requests>,
     sessions: Sessions,
-    ledger: Ledger,
+    losses: LossLog,
     info: Arc<Info>,
 }
 
@@ -54,7 +54,7 @@ struct Info {
 /// A session that could be joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct SessionInfo {
     /// Its id.
     pub id: SessionId,
     /// Its title.
@@ -70,14 +70,14 @@ pub struct Listed {
 impl Client {
     /// Says who is there.
     pub(crate) async fn begin(
-        (connection, heard): (Connection, Heard),
+        (connection, heard): (Connection, ConnectionState),
         params: &Object,
         dialect: Dialect,
     ) -> Result<Self, Error> {
         let answer = connection.call("initialize", params).await?;
         let info = Arc::new(Info { dialect, answer });
-        let Heard { desk, sessions, ledger } = heard;
-        Ok(Self { connection, desk, sessions, ledger, info })
+        let ConnectionState { requests, sessions, losses } = heard;
+        Ok(Self { connection, requests, sessions, losses, info })
     }
 
     /// What the other side said of itself, in the words of version 2.
@@ -93,7 +93,7 @@ impl Client {
     /// Begins a session that works in a directory.
     pub async fn new_session(&self, cwd: &Path) -> Result<Session, Error> {
         let answer = self.connection.ask("session/new", &place(None, cwd), Purpose::Begin).await?;
-        let shared = answer.session.ok_or(Error::Odd("a session without an id"))?;
+        let shared = answer.session.ok_or(Error::Protocol("a session without an id"))?;
         Ok(Session::new(self.clone(), shared))
     }
 
@@ -125,12 +125,12 @@ impl Client {
     /// # };
     /// let client = connect().await?;
     /// let session = client.new_session("/tmp".as_ref()).await?;
-    /// session.prompt("Hello!").await?.end().await?;
+    /// session.prompt("Hello!").await?.outcome().await?;
     /// client.disconnect().await;
     ///
     /// let again = connect().await?;
     /// let session = again.rejoin(&session, "/tmp".as_ref()).await?;
-    /// session.prompt("Still there?").await?.end().await?;
+    /// session.prompt("Still there?").await?.outcome().await?;
     /// assert_eq!(session.transcript().entries().len(), 4);
     /// # Ok(())
     /// # });
@@ -155,7 +155,7 @@ impl Client {
     async fn join_as(&self, joined: Joined, cwd: &Path, replay: Replay) -> Result<Session, Error> {
         let params = place(Some(joined.id()), cwd);
         let answer = self.connection.join(params, joined, replay).await?;
-        let shared = answer.session.ok_or(Error::Odd("an answer without a session"))?;
+        let shared = answer.session.ok_or(Error::Protocol("an answer without a session"))?;
         Ok(Session::new(self.clone(), shared))
     }
 
@@ -167,7 +167,7 @@ impl Client {
     }
 
     /// The sessions that could be joined, the latest first.
-    pub async fn list(&self, cwd: Option<&Path>) -> Result<Vec<Listed>, Error> {
+    pub async fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, Error> {
         let mut listed = Vec::new();
         let mut params = Object::default();
         if let Some(cwd) = cwd {
@@ -176,8 +176,9 @@ impl Client {
         for _ in 0..MAX_PAGES {
             let page = self.call("session/list", &params).await?;
             let sessions = page.get("sessions").and_then(|list| parlor_json::elements(list.raw()));
-            let sessions = sessions.ok_or(Error::Odd("a list without sessions"))?;
-            let read = sessions.into_iter().filter_map(|session| Listed::read(Object::parse(session).ok()?));
+            let sessions = sessions.ok_or(Error::Protocol("a list without sessions"))?;
+            let read =
+                sessions.into_iter().filter_map(|session| SessionInfo::read(Object::parse(session).ok()?));
             listed.extend(read);
             match page.get("nextCursor").filter(|next| !next.is_null()) {
                 Some(next) if listed.len() < MAX_LISTED => params.set("cursor", next.clone()),
@@ -185,20 +186,20 @@ impl Client {
                 None => return Ok(listed),
             }
         }
-        Err(Error::Odd("a list without end"))
+        Err(Error::Protocol("a list without end"))
     }
 
     /// What the agent wants to know from here on. Who answers asks for it before the first prompt: while nobody has it,
     /// every question is declined at once, and only others who take part in the session can answer it. There is an example
-    /// at [`Question`](crate::Question).
-    pub fn questions(&self) -> Questions {
-        Questions::new(Arc::clone(&self.desk))
+    /// at [`PeerRequest`](crate::PeerRequest).
+    pub fn requests(&self) -> PeerRequests {
+        PeerRequests::new(Arc::clone(&self.requests))
     }
 
     /// What could not be read of what the other side said, and what could not be said to it in its version of the
     /// protocol. What is wrong with the updates of one session says [`Session::unread`].
     pub fn losses(&self) -> Losses {
-        self.ledger.read()
+        self.losses.read()
     }
 
     /// Asks anything that the protocol has, in the words of version 2. A call that is dropped before its answer takes back
@@ -231,15 +232,15 @@ impl Client {
     /// [joined again](Self::rejoin) with another one.
     pub async fn disconnect(&self) {
         self.connection.leave();
-        self.gone().await;
+        self.closed().await;
     }
 
     /// Waits until the connection is gone.
-    pub async fn gone(&self) {
-        self.connection.gone().await;
+    pub async fn closed(&self) {
+        self.connection.closed().await;
     }
 
-    pub(crate) fn owner(&self) -> &Owner {
+    pub(crate) fn owner(&self) -> &ConnectionToken {
         &self.sessions.owner
     }
 
@@ -252,7 +253,7 @@ impl Client {
     }
 }
 
-impl Listed {
+impl SessionInfo {
     fn read(all: Object) -> Option<Self> {
         let text = |name: &str| Some(JsonStr::from_raw(all.get(name)?.raw())?.to_text().into_owned());
         let id = JsonStr::from_raw(all.get("sessionId")?.raw())?.into();
@@ -269,7 +270,7 @@ impl Listed {
 /// The session that an answer names.
 pub(crate) fn session_in(answer: &Object) -> Result<SessionId, Error> {
     let id = answer.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
-    id.map(SessionId::from).ok_or(Error::Odd("a session without an id"))
+    id.map(SessionId::from).ok_or(Error::Protocol("a session without an id"))
 }
 
 /// Where a session is and works.

@@ -120,7 +120,7 @@ impl Connector {
             let mut request = url.into_client_request().map_err(trouble)?;
             if let Some(token) = token {
                 let value = HeaderValue::try_from(format!("Bearer {token}"))
-                    .map_err(|_| Error::Odd("a token that cannot be sent"))?;
+                    .map_err(|_| Error::Protocol("a token that cannot be sent"))?;
                 request.headers_mut().insert("authorization", value);
             }
             let limit = Some(parlor_wire::DEFAULT_LINE_LIMIT);
@@ -157,7 +157,7 @@ impl Connector {
             None => &[Dialect::V2, Dialect::V1],
         };
         let params = initialize(&self.name, &self.version, &self.capabilities);
-        let mut last = Error::Odd("an agent of neither version");
+        let mut last = Error::Protocol("an agent of neither version");
         for &dialect in dialects {
             let Some((transport, besides)) = open().await? else { break };
             match Client::begin(Connection::start(transport, dialect), &params, dialect).await {
@@ -168,7 +168,7 @@ impl Connector {
                     last = Error::Refused("it speaks version 1 of the protocol: ask for that".to_owned());
                 }
                 // Some agents answer an unknown version with an error, or end.
-                Err(error @ (Error::Rpc(_) | Error::Gone)) => last = error,
+                Err(error @ (Error::Rpc(_) | Error::Disconnected)) => last = error,
                 Err(error) => return Err(error),
             }
         }

@@ -10,9 +10,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::driver::{Answer, Command, Driver, Purpose, Reply};
-use crate::known::Replay;
-use crate::losses::Ledger;
-use crate::question::Desk;
+use crate::losses::LossLog;
+use crate::peer_request::Requests;
+use crate::replica::Replay;
 use crate::sessions::{Joined, Sessions};
 use crate::transport::Transport;
 
@@ -50,10 +50,10 @@ pub struct Connection {
 
 /// What a connection hears by itself.
 #[derive(Debug)]
-pub(crate) struct Heard {
-    pub(crate) desk: Arc<Desk>,
+pub(crate) struct ConnectionState {
+    pub(crate) requests: Arc<Requests>,
     pub(crate) sessions: Sessions,
-    pub(crate) ledger: Ledger,
+    pub(crate) losses: LossLog,
 }
 
 /// An answer that somebody waits for.
@@ -86,7 +86,7 @@ impl Connection {
     }
 
     /// Waits until the connection is gone.
-    pub async fn gone(&self) {
+    pub async fn closed(&self) {
         let _ = self.gone.clone().wait_for(|gone| *gone).await;
     }
 
@@ -96,10 +96,10 @@ impl Connection {
     }
 
     /// Puts a task in front of a transport. An agent of version 1 is translated.
-    pub(crate) fn start(transport: Transport, dialect: Dialect) -> (Self, Heard) {
+    pub(crate) fn start(transport: Transport, dialect: Dialect) -> (Self, ConnectionState) {
         let (commands, receiver) = mpsc::channel(COMMANDS);
         let (leave, left) = watch::channel(false);
-        let (desk, ledger) = (Arc::new(Desk::default()), Ledger::default());
+        let (requests, losses) = (Arc::new(Requests::default()), LossLog::default());
         let (gone_sender, gone) = watch::channel(false);
         let given_up = Arc::new(Notify::new());
         let sessions = Sessions::default();
@@ -110,11 +110,14 @@ impl Connection {
             (receiver, commands.downgrade()),
             Arc::clone(&given_up),
             sessions.clone(),
-            (Arc::clone(&desk), ledger.clone()),
+            (Arc::clone(&requests), losses.clone()),
             (left, gone_sender),
         );
         tokio::spawn(driver.run());
-        (Self { commands, given_up, leave: Arc::new(leave), gone }, Heard { desk, sessions, ledger })
+        (
+            Self { commands, given_up, leave: Arc::new(leave), gone },
+            ConnectionState { requests, sessions, losses },
+        )
     }
 
     /// Asks for a purpose.
@@ -135,11 +138,11 @@ impl Connection {
         let mut waiting = Waiting { answer, is_over: false, given_up: &self.given_up };
         let outcome = (&mut waiting.answer).await;
         waiting.is_over = true;
-        outcome.unwrap_or(Err(Error::Gone))
+        outcome.unwrap_or(Err(Error::Disconnected))
     }
 
     pub(crate) async fn send(&self, command: Command) -> Result<(), Error> {
-        self.commands.send(command).await.map_err(|_| Error::Gone)
+        self.commands.send(command).await.map_err(|_| Error::Disconnected)
     }
 }
 
@@ -148,11 +151,11 @@ pub(crate) async fn greet(path: &Path, hello: &Hello) -> Result<(Transport, Welc
     let stream = UnixStream::connect(path).await.map_err(Error::Connect)?;
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
-    write.write_all(hello.to_line().as_bytes()).await.map_err(|_| Error::Gone)?;
+    write.write_all(hello.to_line().as_bytes()).await.map_err(|_| Error::Disconnected)?;
     let mut line = String::new();
     let read_line = (&mut read).take(WELCOME_LIMIT).read_line(&mut line).await;
     if !read_line.is_ok_and(|length| length > 0) {
-        return Err(Error::Gone);
+        return Err(Error::Disconnected);
     }
     let welcome: Welcome = serde_json::from_str(&line)
         .map_err(|error| Error::Refused(format!("its greeting cannot be read: {error}")))?;

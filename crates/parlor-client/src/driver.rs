@@ -17,11 +17,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::client::session_in;
-use crate::known::{Replay, Shared, Standing};
-use crate::losses::Ledger;
-use crate::question::{Desk, Question, declined};
+use crate::losses::LossLog;
+use crate::peer_request::{PeerRequest, Requests, declined};
+use crate::replica::{Replay, SessionReplica, SubscriptionStatus};
 use crate::sessions::{Joined, Sessions};
-use crate::transport::{AT_ONCE, Came, Transport};
+use crate::transport::{AT_ONCE, Received, Transport};
 
 /// How many requests may be without an answer.
 const MAX_ASKED: usize = 1000;
@@ -76,13 +76,13 @@ pub(crate) enum Purpose {
     /// A session that the answer names.
     Begin,
     /// To be told of a session from here on.
-    Join(Arc<Shared>),
+    Join(Arc<SessionReplica>),
     /// A turn of a session.
-    Prompt(Arc<Shared>),
+    Prompt(Arc<SessionReplica>),
     /// To be told of a session no more, whatever the answer is.
-    Close(Arc<Shared>),
+    Close(Arc<SessionReplica>),
     /// That a session is no more.
-    Delete(Arc<Shared>),
+    Delete(Arc<SessionReplica>),
 }
 
 /// Who waits for an answer.
@@ -93,7 +93,7 @@ pub(crate) type Reply = oneshot::Sender<Result<Answer, Error>>;
 pub(crate) struct Answer {
     pub(crate) result: Object,
     /// The session that it is about.
-    pub(crate) session: Option<Arc<Shared>>,
+    pub(crate) session: Option<Arc<SessionReplica>>,
     /// Up to where that was known when the answer came.
     pub(crate) place: (u64, u64),
     /// Whether it is to a prompt, and nothing is to end before its turn.
@@ -109,7 +109,7 @@ struct Request {
 
 /// What comes next.
 enum Next {
-    Came(Option<Vec<Came>>),
+    Received(Option<Vec<Received>>),
     Command(Option<Command>),
     GivenUp,
     Left,
@@ -126,9 +126,9 @@ pub(crate) struct Driver {
     asked: Asked<Request>,
     sessions: Sessions,
     /// The session that the last update was about, as long as those who look at it do not know.
-    updated: Option<Arc<Shared>>,
-    desk: Arc<Desk>,
-    ledger: Ledger,
+    updated: Option<Arc<SessionReplica>>,
+    requests: Arc<Requests>,
+    losses: LossLog,
     /// The questions without an answer, and who is told when none is wanted any more.
     open: HashMap<RequestId, watch::Sender<bool>>,
     /// Says when nobody has the connection any more, or somebody ends it.
@@ -143,7 +143,7 @@ impl Driver {
         (commands, commander): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
         given_up: Arc<Notify>,
         sessions: Sessions,
-        (desk, ledger): (Arc<Desk>, Ledger),
+        (requests, losses): (Arc<Requests>, LossLog),
         (left, gone): (watch::Receiver<bool>, watch::Sender<bool>),
     ) -> Self {
         Self {
@@ -156,8 +156,8 @@ impl Driver {
             asked: Asked::new(MAX_ASKED),
             sessions,
             updated: None,
-            desk,
-            ledger,
+            requests,
+            losses,
             open: HashMap::new(),
             left,
             gone,
@@ -168,7 +168,7 @@ impl Driver {
         loop {
             let next = tokio::select! {
                 came = self.transport.incoming.recv(), if self.waiting.len() + AT_ONCE <= MAX_OWED => {
-                    Next::Came(came)
+                    Next::Received(came)
                 }
                 room = self.transport.outgoing.reserve(), if !self.waiting.is_empty() => {
                     let Ok(room) = room else { break };
@@ -182,11 +182,11 @@ impl Driver {
                 _ = self.left.wait_for(|left| *left) => Next::Left,
             };
             match next {
-                Next::Came(Some(all)) => {
+                Next::Received(Some(all)) => {
                     all.into_iter().for_each(|came| self.came(came));
                     self.tell();
                 }
-                Next::Came(None) => break,
+                Next::Received(None) => break,
                 Next::Command(Some(command)) => self.command(command),
                 Next::GivenUp => self.give_up(),
                 Next::Command(None) | Next::Left => {
@@ -201,9 +201,9 @@ impl Driver {
             }
         }
         self.gone.send_replace(true);
-        self.desk.close();
+        self.requests.close();
         for (_, request) in self.asked.drain() {
-            let _ = request.reply.send(Err(Error::Gone));
+            let _ = request.reply.send(Err(Error::Disconnected));
         }
         self.sessions.end();
     }
@@ -288,14 +288,14 @@ impl Driver {
                 Some(session)
             }
             (Purpose::Close(session), _) => {
-                session.end(&self.sessions.owner, Standing::Left);
+                session.end(&self.sessions.owner, SubscriptionStatus::Closed);
                 Some(session)
             }
             (Purpose::Delete(session), outcome) => {
                 // It may have been deleted already.
                 let code = outcome.as_ref().err().and_then(Error::code);
                 if outcome.is_ok() || code == Some(code::RESOURCE_NOT_FOUND) {
-                    session.end(&self.sessions.owner, Standing::Left);
+                    session.end(&self.sessions.owner, SubscriptionStatus::Closed);
                 }
                 Some(session)
             }
@@ -348,12 +348,12 @@ impl Driver {
     }
 
     /// Hears what came, in the agent's version.
-    fn came(&mut self, came: Came) {
+    fn came(&mut self, came: Received) {
         match came {
-            Came::Line(line) => self.pass(Side::Agent, &line),
-            Came::NoLine(what) => self.ledger.note(what),
-            Came::TooLong => {
-                self.ledger.note("a line that is too long".to_owned());
+            Received::Line(line) => self.pass(Side::Agent, &line),
+            Received::NoLine(what) => self.losses.note(what),
+            Received::TooLong => {
+                self.losses.note("a line that is too long".to_owned());
                 // Nobody knows which answer it was, if it was one.
                 for (_, request) in self.asked.drain() {
                     self.answered(request, Err(Error::TooLong));
@@ -368,10 +368,10 @@ impl Driver {
         };
         let translation = match translator.line(by, line) {
             Ok(translation) => translation,
-            Err(problem) => return self.ledger.note(problem.to_string()),
+            Err(problem) => return self.losses.note(problem.to_string()),
         };
-        translation.losses.iter().for_each(|loss| self.ledger.note(loss.kind.meaning().trim().to_owned()));
-        translation.problems.iter().for_each(|problem| self.ledger.note(problem.to_string()));
+        translation.losses.iter().for_each(|loss| self.losses.note(loss.kind.meaning().trim().to_owned()));
+        translation.problems.iter().for_each(|problem| self.losses.note(problem.to_string()));
         let lines: Vec<_> =
             translation.lines.into_iter().map(|said| (said.by, said.text.into_owned())).collect();
         for (by, line) in lines {
@@ -397,33 +397,33 @@ impl Driver {
         }
         let message = match parse(line, Dialect::V2.batches()) {
             Ok(Incoming::One(message)) => message,
-            Ok(Incoming::Batch(_)) => return self.ledger.note("a batch of messages".to_owned()),
-            Err(malformed) => return self.ledger.note(malformed.to_string()),
+            Ok(Incoming::Batch(_)) => return self.losses.note("a batch of messages".to_owned()),
+            Err(malformed) => return self.losses.note(malformed.to_string()),
         };
         match &message.body {
             Body::Notification { method, params } if method == "session/update" => {
                 let params = params.and_then(|params| Members::of(params).ok()).unwrap_or_default();
                 match params.get("sessionId").and_then(JsonStr::from_raw) {
                     Some(id) => self.update(&id.into(), params.get("_meta"), line, None),
-                    None => self.ledger.note("an update without a session".to_owned()),
+                    None => self.losses.note("an update without a session".to_owned()),
                 }
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
                 cancel_target(*params).iter().for_each(|id| self.withdraw(id));
             }
             Body::Notification { method, .. } => {
-                self.ledger.note(format!("a notification that nobody looks at: {method}"));
+                self.losses.note(format!("a notification that nobody looks at: {method}"));
             }
             Body::Request { id, .. } => self.asked_us(id, &message),
             Body::Response { id, outcome } => {
                 let Some(request) = self.asked.answered(id) else {
-                    return self.ledger.note("an answer that nobody waits for".to_owned());
+                    return self.losses.note("an answer that nobody waits for".to_owned());
                 };
                 let outcome = match outcome {
                     // Many answer with null where nothing is to be said.
                     Outcome::Result(result) if result.get() == "null" => Ok(Object::default()),
                     Outcome::Result(result) => {
-                        Object::parse(result).map_err(|_| Error::Odd("an answer that is no object"))
+                        Object::parse(result).map_err(|_| Error::Protocol("an answer that is no object"))
                     }
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };
@@ -465,7 +465,7 @@ impl Driver {
     /// An answer is not wanted any more.
     fn withdraw(&mut self, id: &RequestId) {
         if let Some(withdrawn) = self.open.remove(id) {
-            self.desk.withdraw(id);
+            self.requests.withdraw(id);
             withdrawn.send_replace(true);
         }
     }
@@ -480,7 +480,7 @@ impl Driver {
         self.open.insert(id.clone(), sender);
         let session = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
         let session = session.and_then(|id| self.sessions.told(&id.into(), || false));
-        let question = Question::new(
+        let question = PeerRequest::new(
             id.clone(),
             method.clone().into_owned(),
             params,
@@ -489,7 +489,7 @@ impl Driver {
             Arc::clone(&self.given_up),
             session.map(|session| session.place()),
         );
-        if is_too_many || !self.desk.put(question) {
+        if is_too_many || !self.requests.put(question) {
             self.answer(id, Err(declined()));
         }
     }

@@ -12,16 +12,16 @@ pub enum Error {
     /// The other side does not want this client.
     Refused(String),
     /// The connection is gone.
-    Gone,
+    Disconnected,
     /// The session was closed or deleted by this client.
-    Left,
+    SessionClosed,
     /// The connection does not tell of the session: it could not be joined, too many are followed, or what another connection
     /// [knew of it](crate::Client::rejoin) took its place.
-    Unfollowed,
+    NotSubscribed,
     /// It answered with an error.
     Rpc(RpcError),
     /// It answered something that makes no sense.
-    Odd(&'static str),
+    Protocol(&'static str),
     /// The other side said something that is too long to be read, and it may have been the answer. A WebSocket is gone with it.
     TooLong,
     /// Too much is under way: requests without an answer, loads of one session, sessions that are followed.
@@ -32,17 +32,17 @@ impl Error {
     /// The code of the error that was answered, if one was, such as -32800 for what was taken back.
     ///
     /// ```
-    /// assert_eq!(parlor_client::Error::Gone.code(), None);
+    /// assert_eq!(parlor_client::Error::Disconnected.code(), None);
     /// ```
     pub fn code(&self) -> Option<i64> {
         match self {
             Self::Rpc(error) => Some(error.code()),
             Self::Connect(_)
             | Self::Refused(_)
-            | Self::Gone
-            | Self::Left
-            | Self::Unfollowed
-            | Self::Odd(_)
+            | Self::Disconnected
+            | Self::SessionClosed
+            | Self::NotSubscribed
+            | Self::Protocol(_)
             | Self::TooLong
             | Self::Busy => None,
         }
@@ -54,11 +54,11 @@ impl fmt::Display for Error {
         match self {
             Self::Connect(error) => write!(f, "no connection: {error}"),
             Self::Refused(why) => write!(f, "the server refuses: {why}"),
-            Self::Gone => f.write_str("the connection is gone"),
-            Self::Left => f.write_str("the session was closed"),
-            Self::Unfollowed => f.write_str("the connection does not tell of the session"),
+            Self::Disconnected => f.write_str("the connection is gone"),
+            Self::SessionClosed => f.write_str("the session was closed"),
+            Self::NotSubscribed => f.write_str("the connection does not tell of the session"),
             Self::Rpc(error) => write!(f, "{} ({})", error.message(), error.code()),
-            Self::Odd(what) => write!(f, "the answer makes no sense: {what}"),
+            Self::Protocol(what) => write!(f, "the answer makes no sense: {what}"),
             Self::TooLong => f.write_str("the answer may be a line that is too long to be read"),
             Self::Busy => f.write_str("too much is under way on this connection"),
         }
@@ -70,11 +70,11 @@ impl std::error::Error for Error {
         match self {
             Self::Connect(error) => Some(error),
             Self::Refused(_)
-            | Self::Gone
-            | Self::Left
-            | Self::Unfollowed
+            | Self::Disconnected
+            | Self::SessionClosed
+            | Self::NotSubscribed
             | Self::Rpc(_)
-            | Self::Odd(_)
+            | Self::Protocol(_)
             | Self::TooLong
             | Self::Busy => None,
         }

@@ -8,9 +8,9 @@
 //! | start an agent, connect to a server | [`Connector`] |
 //! | begin, list and join sessions, ask anything else | [`Client`] |
 //! | look at what was said, prompt, cancel, fork | [`Session`] and its [`Transcript`] |
-//! | watch it as it happens | [`News`], with [`Words`] for the text |
+//! | watch it as it happens | [`Updates`], with [`TextDelta`] for the text |
 //! | wait for the end of what was asked | [`Turn`] |
-//! | answer what the agent wants to know | [`Questions`], each a [`Question`] with its [`Choice`]s |
+//! | answer what the agent wants to know | [`PeerRequests`], each a [`PeerRequest`] with its [`PermissionOption`]s |
 //! | ask a server without having an agent started | [`Connection`] |
 //! | tell what went wrong | [`Error`], [`Client::losses`], [`Session::unread`] |
 //!
@@ -18,7 +18,7 @@
 //! that is dropped is declined. A connection that was lost is made up for with [`Client::rejoin`].
 //!
 //! ```
-//! use parlor_client::{Connector, Words};
+//! use parlor_client::{Connector, TextDelta};
 //!
 //! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
 //! # use example::*;
@@ -28,11 +28,11 @@
 //! let client = Connector::new("example", "1.0").over(read, write).await?;
 //! let session = client.new_session("/tmp".as_ref()).await?;
 //! let turn = session.prompt("Hello!").await?;
-//! let end = turn.end().await?;
+//! let end = turn.outcome().await?;
 //! let mut said = Vec::new();
-//! let mut news = turn.news();
+//! let mut news = turn.updates();
 //! while let Some(update) = news.ready() {
-//!     said.extend(Words::of(&update).map(|words| format!("{:?}: {}", words.role, words.text)));
+//!     said.extend(TextDelta::of(&update).map(|words| format!("{:?}: {}", words.role, words.text)));
 //! }
 //! assert_eq!(said, ["User: Hello!", "Agent: Hello!"]);
 //! assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
@@ -47,21 +47,20 @@ mod connect;
 mod connection;
 mod driver;
 mod error;
-mod known;
 mod losses;
-mod news;
+mod peer_request;
 mod program;
-mod question;
+mod replica;
 mod session;
 mod sessions;
 mod transport;
+mod updates;
 
-pub use client::{Client, Listed};
+pub use client::{Client, SessionInfo};
 pub use connect::Connector;
 pub use connection::Connection;
 pub use error::Error;
 pub use losses::Losses;
-pub use news::{News, Words};
 pub use parlor_json::{Json, JsonStr, Object};
 pub use parlor_session::{
     Activity, Body, CompactionId, Content, Entry, EntryId, MessageId, MetaPatch, Patch, PlanId, Role,
@@ -69,8 +68,9 @@ pub use parlor_session::{
 };
 pub use parlor_wire::RpcError;
 pub use parlor_wire::hello::{Agent, Hello, Welcome};
-pub use question::{Choice, Question, Questions};
+pub use peer_request::{PeerRequest, PeerRequests, PermissionOption};
 pub use session::{Prompt, Session, Turn};
+pub use updates::{TextDelta, Updates};
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

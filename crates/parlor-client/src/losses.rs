@@ -15,9 +15,9 @@ pub struct Losses {
 
 /// The losses of a connection, for its task and all who ask.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ledger(Arc<Mutex<Losses>>);
+pub(crate) struct LossLog(Arc<Mutex<Losses>>);
 
-impl Ledger {
+impl LossLog {
     pub(crate) fn note(&self, what: String) {
         let mut losses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         losses.count += 1;

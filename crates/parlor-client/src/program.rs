@@ -24,11 +24,11 @@ pub(crate) fn start(mut command: Command) -> Result<Transport, Error> {
     let children = unix::signal(SignalKind::child()).map_err(Error::Connect)?;
     let mut child = command.spawn().map_err(Error::Connect)?;
     let (Some(write), Some(read)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Error::Odd("a program without standard streams"));
+        return Err(Error::Protocol("a program without standard streams"));
     };
     let (transport, tasks) = Transport::over(read, write);
     let number = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    let number = number.ok_or(Error::Odd("a program without a number"))?;
+    let number = number.ok_or(Error::Protocol("a program without a number"))?;
     tokio::spawn(supervise(Program { child, group: Some(number) }, number, children, tasks));
     Ok(transport)
 }

@@ -5,8 +5,8 @@ use parlor_json::{Json, JsonStr, Object, string_literal};
 use parlor_session::{Activity, Entry, EntryId, MessageId, Role, SessionId, State, Transcript};
 
 use crate::driver::{Command, Purpose};
-use crate::known::{Known, Shared, Standing};
-use crate::{Client, Error, News, Question};
+use crate::replica::{ReplicaState, SessionReplica, SubscriptionStatus};
+use crate::{Client, Error, PeerRequest, Updates};
 
 /// A session that is followed. All clones and the connection share one transcript.
 ///
@@ -16,7 +16,7 @@ use crate::{Client, Error, News, Question};
 /// # run(async {
 /// # let client = connect().await;
 /// let session = client.new_session("/tmp".as_ref()).await?;
-/// session.prompt("What is in this directory?").await?.end().await?;
+/// session.prompt("What is in this directory?").await?.outcome().await?;
 /// let entries = session.read(|transcript| transcript.entries().len());
 /// let fork = session.fork(None, "/tmp".as_ref()).await?;
 /// assert_eq!(fork.transcript().entries().len(), entries);
@@ -26,7 +26,7 @@ use crate::{Client, Error, News, Question};
 #[derive(Debug, Clone)]
 pub struct Session {
     client: Client,
-    shared: Arc<Shared>,
+    shared: Arc<SessionReplica>,
 }
 
 /// What is said to an agent.
@@ -57,11 +57,11 @@ pub struct Turn {
 }
 
 impl Session {
-    pub(crate) fn new(client: Client, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(client: Client, shared: Arc<SessionReplica>) -> Self {
         Self { client, shared }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<SessionReplica> {
         &self.shared
     }
 
@@ -93,13 +93,13 @@ impl Session {
     }
 
     /// What is new from here on: pieces of text, and whatever else changes as a whole.
-    pub fn news(&self) -> News {
-        News::new(self.clone(), self.shared.place())
+    pub fn updates(&self) -> Updates {
+        Updates::new(self.clone(), self.shared.place())
     }
 
     /// What is new after a change, by the number that the transcript gave it; from 0 on it is everything.
-    pub fn news_since(&self, seq: u64) -> News {
-        News::new(self.clone(), (self.shared.place().0, seq))
+    pub fn updates_since(&self, seq: u64) -> Updates {
+        Updates::new(self.clone(), (self.shared.place().0, seq))
     }
 
     /// Says something. The answer is there when the agent has taken it; the turn goes on without anybody waiting. A prompt
@@ -112,7 +112,7 @@ impl Session {
     /// # let client = connect().await;
     /// # let session = client.new_session("/tmp".as_ref()).await?;
     /// let turn = session.prompt("What is in this directory?").await?;
-    /// let end = turn.end().await?;
+    /// let end = turn.outcome().await?;
     /// assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
     /// # Ok(())
     /// # });
@@ -138,12 +138,12 @@ impl Session {
 
     /// Takes back the prompts of this client that were not taken yet. What came of it says [`prompt`](Self::prompt): the
     /// error -32800, or the turn if the agent was faster.
-    pub async fn take_back(&self) -> Result<(), Error> {
+    pub async fn withdraw_prompts(&self) -> Result<(), Error> {
         self.client.send(Command::TakeBack(self.id().clone())).await
     }
 
     /// Waits until the session is idle, and says how its last turn ended. If it is idle now, that is at once; if nothing was
-    /// said of its state yet, it waits to be told. For the turn of a prompt there is [`Turn::end`].
+    /// said of its state yet, it waits to be told. For the turn of a prompt there is [`Turn::outcome`].
     pub async fn idle(&self) -> Result<State, Error> {
         let is_idle = |state: &&State| state.activity == Activity::Idle;
         self.until(|known| known.told.fold.transcript().state().filter(is_idle).cloned()).await
@@ -195,7 +195,7 @@ impl Session {
     }
 
     /// Waits until something is so.
-    async fn until<T>(&self, look: impl Fn(&Known) -> Option<T>) -> Result<T, Error> {
+    async fn until<T>(&self, look: impl Fn(&ReplicaState) -> Option<T>) -> Result<T, Error> {
         let mut changed = self.shared.subscribe();
         loop {
             let standing = changed.borrow_and_update().1;
@@ -203,10 +203,12 @@ impl Session {
                 return Ok(found);
             }
             match standing {
-                Standing::Followed if changed.changed().await.is_ok() => {}
-                Standing::Followed | Standing::Gone => return Err(Error::Gone),
-                Standing::Unfollowed => return Err(Error::Unfollowed),
-                Standing::Left => return Err(Error::Left),
+                SubscriptionStatus::Subscribed if changed.changed().await.is_ok() => {}
+                SubscriptionStatus::Subscribed | SubscriptionStatus::Disconnected => {
+                    return Err(Error::Disconnected);
+                }
+                SubscriptionStatus::NotSubscribed => return Err(Error::NotSubscribed),
+                SubscriptionStatus::Closed => return Err(Error::SessionClosed),
             }
         }
     }
@@ -257,26 +259,26 @@ impl Turn {
     }
 
     /// What is new since the agent has taken it, up to the state in which it ended: the turn as it happens.
-    pub fn news(&self) -> News {
+    pub fn updates(&self) -> Updates {
         let began = self.began(&self.session.shared.known());
-        News::of_turn(self.session.clone(), began, self.clone())
+        Updates::of_turn(self.session.clone(), began, self.clone())
     }
 
     /// Waits for the end of the turn: how it ended. If the session was told anew by somebody who calls the prompt something
-    /// else, it is how the session came to be idle; or [`Error::Gone`] if that is another connection, which says nothing of
+    /// else, it is how the session came to be idle; or [`Error::Disconnected`] if that is another connection, which says nothing of
     /// it.
-    pub async fn end(&self) -> Result<State, Error> {
+    pub async fn outcome(&self) -> Result<State, Error> {
         self.session.until(|known| self.ended(known)).await?.map(|(_, state)| state)
     }
 
     /// Whether the agent asked this after it had taken the prompt. What was asked before is about another turn.
-    pub fn has_asked(&self, question: &Question) -> bool {
+    pub fn owns(&self, question: &PeerRequest) -> bool {
         question.session().as_ref() == Some(self.session.id())
             && question.place().is_some_and(|place| place > self.accepted)
     }
 
     /// How the turn ended, and the change that said so.
-    pub(crate) fn ended(&self, known: &Known) -> Option<Result<(u64, State), Error>> {
+    pub(crate) fn ended(&self, known: &ReplicaState) -> Option<Result<(u64, State), Error>> {
         let transcript = known.told.fold.transcript();
         let (epoch, accepted) = self.accepted;
         if let Some(entry) = self.entry(transcript) {
@@ -288,7 +290,7 @@ impl Turn {
             return known.told.end_after(accepted).filter(|_| is_told_apart).map(Ok);
         }
         match transcript.state() {
-            None => (!known.is_told_by(self.session.client.owner())).then_some(Err(Error::Gone)),
+            None => (!known.is_told_by(self.session.client.owner())).then_some(Err(Error::Disconnected)),
             Some(state) => {
                 (state.activity == Activity::Idle).then(|| Ok((transcript.state_seq(), state.clone())))
             }
@@ -296,7 +298,7 @@ impl Turn {
     }
 
     /// The change before the turn. Where all was told anew since, the numbers are others.
-    fn began(&self, known: &Known) -> (u64, u64) {
+    fn began(&self, known: &ReplicaState) -> (u64, u64) {
         if self.accepted.0 == known.epoch {
             return self.accepted;
         }

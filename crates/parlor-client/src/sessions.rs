@@ -7,7 +7,7 @@ use parlor_json::Json;
 use parlor_session::SessionId;
 
 use crate::Error;
-use crate::known::{Owner, Replay, Shared, Standing};
+use crate::replica::{ConnectionToken, Replay, SessionReplica, SubscriptionStatus};
 
 /// How many sessions are followed. One more is refused if somebody has all of them still.
 const MAX_FOLLOWED: usize = 10_000;
@@ -18,16 +18,16 @@ const MAX_EARLY: usize = 64;
 /// The sessions of one connection, for its task and those who ask for one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sessions {
-    pub(crate) owner: Owner,
+    pub(crate) owner: ConnectionToken,
     all: Arc<Mutex<All>>,
 }
 
 #[derive(Debug, Default)]
 struct All {
     /// Those that somebody asked for.
-    followed: HashMap<SessionId, Arc<Shared>>,
+    followed: HashMap<SessionId, Arc<SessionReplica>>,
     /// Those that were told of while an answer is to come that may name them.
-    early: HashMap<SessionId, Arc<Shared>>,
+    early: HashMap<SessionId, Arc<SessionReplica>>,
     /// Whether the connection is gone.
     is_over: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) enum Joined {
     /// A session, with what this connection knows of it.
     Named(SessionId),
     /// A session that another connection told of, in place of what this one knows of it.
-    Lost(Arc<Shared>),
+    Lost(Arc<SessionReplica>),
 }
 
 impl Joined {
@@ -67,23 +67,32 @@ impl Sessions {
 
     /// A session that somebody asks for, or that an answer named: it is followed from here on. If the connection is gone or
     /// follows too many, nobody tells of it.
-    pub(crate) fn follow(&self, id: &SessionId) -> Arc<Shared> {
+    pub(crate) fn follow(&self, id: &SessionId) -> Arc<SessionReplica> {
         let mut all = self.all();
         if let Some(known) = all.followed.get(id) {
             return Arc::clone(known);
         }
         if all.is_over || all.is_full() {
-            let standing = if all.is_over { Standing::Gone } else { Standing::Unfollowed };
-            return Arc::new(Shared::unfollowed(id.clone(), standing));
+            let standing = if all.is_over {
+                SubscriptionStatus::Disconnected
+            } else {
+                SubscriptionStatus::NotSubscribed
+            };
+            return Arc::new(SessionReplica::unfollowed(id.clone(), standing));
         }
         let early = all.early.remove(id);
-        let session = early.unwrap_or_else(|| Arc::new(Shared::followed(id.clone(), self.owner.clone())));
+        let session =
+            early.unwrap_or_else(|| Arc::new(SessionReplica::followed(id.clone(), self.owner.clone())));
         all.followed.insert(id.clone(), Arc::clone(&session));
         session
     }
 
     /// The session that an update is about, if it is kept: it is followed, or `may_be_named` by an answer that is to come.
-    pub(crate) fn told(&self, id: &SessionId, may_be_named: impl FnOnce() -> bool) -> Option<Arc<Shared>> {
+    pub(crate) fn told(
+        &self,
+        id: &SessionId,
+        may_be_named: impl FnOnce() -> bool,
+    ) -> Option<Arc<SessionReplica>> {
         let mut all = self.all();
         if let Some(known) = all.followed.get(id).or_else(|| all.early.get(id)) {
             return Some(Arc::clone(known));
@@ -91,7 +100,7 @@ impl Sessions {
         if all.early.len() >= MAX_EARLY || !may_be_named() {
             return None;
         }
-        let session = Arc::new(Shared::followed(id.clone(), self.owner.clone()));
+        let session = Arc::new(SessionReplica::followed(id.clone(), self.owner.clone()));
         all.early.insert(id.clone(), Arc::clone(&session));
         Some(session)
     }
@@ -102,7 +111,11 @@ impl Sessions {
     }
 
     /// Makes this connection the one that tells of a session. Gives also from where on it is to be told.
-    pub(crate) fn join(&self, joined: Joined, replay: Replay) -> Result<(Arc<Shared>, Option<Json>), Error> {
+    pub(crate) fn join(
+        &self,
+        joined: Joined,
+        replay: Replay,
+    ) -> Result<(Arc<SessionReplica>, Option<Json>), Error> {
         let mut all = self.all();
         let known = all.followed.get(joined.id()).cloned();
         if known.is_none() && all.is_full() {
@@ -111,12 +124,14 @@ impl Sessions {
         let session = match (joined, &known) {
             (Joined::Lost(session), _) => session,
             (Joined::Named(_), Some(known)) => Arc::clone(known),
-            (Joined::Named(id), None) => Arc::new(Shared::unfollowed(id, Standing::Unfollowed)),
+            (Joined::Named(id), None) => {
+                Arc::new(SessionReplica::unfollowed(id, SubscriptionStatus::NotSubscribed))
+            }
         };
         let from = session.join(&self.owner, replay)?;
         all.followed.insert(session.id().clone(), Arc::clone(&session));
         if let Some(replaced) = known.filter(|known| !Arc::ptr_eq(known, &session)) {
-            replaced.end(&self.owner, Standing::Unfollowed);
+            replaced.end(&self.owner, SubscriptionStatus::NotSubscribed);
         }
         Ok((session, from))
     }
@@ -127,7 +142,7 @@ impl Sessions {
     }
 
     /// This connection does not tell of a session any more.
-    pub(crate) fn forget(&self, session: &Arc<Shared>) {
+    pub(crate) fn forget(&self, session: &Arc<SessionReplica>) {
         let mut all = self.all();
         if all.followed.get(session.id()).is_some_and(|known| Arc::ptr_eq(known, session)) {
             all.followed.remove(session.id());
@@ -139,6 +154,6 @@ impl Sessions {
         let mut all = self.all();
         all.is_over = true;
         all.early.clear();
-        all.followed.values().for_each(|session| session.end(&self.owner, Standing::Gone));
+        all.followed.values().for_each(|session| session.end(&self.owner, SubscriptionStatus::Disconnected));
     }
 }

@@ -37,7 +37,7 @@ const FRAME: usize = 64 << 10;
 /// The two directions of a connection, as lines without their ends. It is gone when `incoming` ends.
 pub(crate) struct Transport {
     /// What was read at once.
-    pub(crate) incoming: mpsc::Receiver<Vec<Came>>,
+    pub(crate) incoming: mpsc::Receiver<Vec<Received>>,
     pub(crate) outgoing: mpsc::Sender<String>,
     /// Goes with it, and so tells the writer.
     _here: oneshot::Sender<()>,
@@ -45,7 +45,7 @@ pub(crate) struct Transport {
 
 /// What came.
 #[derive(Debug)]
-pub(crate) enum Came {
+pub(crate) enum Received {
     Line(String),
     /// A line over the limit. Nobody knows what it said.
     TooLong,
@@ -86,7 +86,7 @@ impl Transport {
 
     /// A connection of two tasks. The reader goes when nobody wants to know; the writer may write what waits.
     fn of<R, W>(
-        read: impl FnOnce(mpsc::Sender<Vec<Came>>) -> R,
+        read: impl FnOnce(mpsc::Sender<Vec<Received>>) -> R,
         write: impl FnOnce(mpsc::Receiver<String>) -> W,
     ) -> (Self, Tasks)
     where
@@ -121,7 +121,7 @@ impl Transport {
     }
 }
 
-async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Came>>) {
+async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Received>>) {
     let mut framing = Lines::default();
     let mut buffer = vec![0; CHUNK];
     loop {
@@ -133,9 +133,9 @@ async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Ca
         let mut all = Vec::new();
         while let Some(frame) = framing.next_line() {
             all.push(match frame {
-                InputLine::Line(line) => Came::Line(line.to_owned()),
-                InputLine::TooLong { .. } => Came::TooLong,
-                InputLine::NotUtf8 { excerpt } => Came::NoLine(format!("no text: {excerpt}")),
+                InputLine::Line(line) => Received::Line(line.to_owned()),
+                InputLine::TooLong { .. } => Received::TooLong,
+                InputLine::NotUtf8 { excerpt } => Received::NoLine(format!("no text: {excerpt}")),
                 InputLine::Blank => continue,
             });
         }
@@ -163,7 +163,7 @@ async fn write_lines(mut write: impl AsyncWrite + Unpin, mut lines: mpsc::Receiv
 /// Reads messages until the other side ends, has been silent for too long, or says one that is too long: a WebSocket cannot be
 /// read after that.
 #[cfg(feature = "websocket")]
-async fn hear_messages<S>(mut stream: S, reads: mpsc::Sender<Vec<Came>>, mut moves: watch::Receiver<()>)
+async fn hear_messages<S>(mut stream: S, reads: mpsc::Sender<Vec<Received>>, mut moves: watch::Receiver<()>)
 where
     S: futures_util::Stream<Item = Result<Message, tungstenite::Error>> + Unpin,
 {
@@ -175,15 +175,15 @@ where
             () = silence(&mut moves) => return,
         };
         let came = match message {
-            Some(Ok(Message::Text(text))) => Came::Line(text.as_str().to_owned()),
-            Some(Ok(Message::Binary(_))) => Came::NoLine("a message of bytes".to_owned()),
+            Some(Ok(Message::Text(text))) => Received::Line(text.as_str().to_owned()),
+            Some(Ok(Message::Binary(_))) => Received::NoLine("a message of bytes".to_owned()),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_))) => {
                 continue;
             }
-            Some(Err(tungstenite::Error::Capacity(_))) => Came::TooLong,
+            Some(Err(tungstenite::Error::Capacity(_))) => Received::TooLong,
             Some(Err(_)) | None => return,
         };
-        let is_last = matches!(came, Came::TooLong);
+        let is_last = matches!(came, Received::TooLong);
         if reads.send(vec![came]).await.is_err() || is_last {
             return;
         }
@@ -338,7 +338,7 @@ mod tests {
         let mut transport = Transport::over_websocket(ours);
         theirs.send(Message::text("x".repeat(101))).await.unwrap();
         theirs.send(Message::text("more")).await.unwrap();
-        assert!(matches!(transport.incoming.recv().await.unwrap()[..], [Came::TooLong]));
+        assert!(matches!(transport.incoming.recv().await.unwrap()[..], [Received::TooLong]));
         assert!(transport.incoming.recv().await.is_none());
     }
 

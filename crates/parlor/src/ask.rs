@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::select_all;
-use parlor_client::{Choice, Object, Question};
+use parlor_client::{Object, PeerRequest, PermissionOption};
 use parlor_session::Transcript;
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
@@ -49,25 +49,25 @@ struct Typed {
 
 /// A question that a person is to answer.
 struct Open {
-    question: Question,
+    question: PeerRequest,
     about: About,
 }
 
 enum About {
-    Permission(Request, Vec<Choice>),
+    Permission(Request, Vec<PermissionOption>),
     Form(Form),
 }
 
 /// What is decided about a question.
 pub(crate) struct Decision {
-    question: Question,
+    question: PeerRequest,
     outcome: Outcome,
     /// What the person is told.
     pub(crate) told: Option<String>,
 }
 
 enum Outcome {
-    Choice(Choice),
+    Select(PermissionOption),
     Answer(Object),
     /// Nothing is chosen, which mostly ends the turn.
     Cancel,
@@ -95,7 +95,7 @@ impl Decider {
     }
 
     /// The choice that needs no person.
-    fn choice(self, choices: &[Choice]) -> Option<&Choice> {
+    fn choice(self, choices: &[PermissionOption]) -> Option<&PermissionOption> {
         match self {
             Self::Yes => of_kind(choices, "allow"),
             Self::No => of_kind(choices, "reject"),
@@ -104,7 +104,7 @@ impl Decider {
     }
 
     /// What the person is told of it.
-    fn told(self, title: &str, choice: Option<&Choice>) -> String {
+    fn told(self, title: &str, choice: Option<&PermissionOption>) -> String {
         match (self, choice) {
             (_, Some(choice)) => format!("{title}: {}", choice.name),
             (Self::Nobody, None) => {
@@ -118,20 +118,20 @@ impl Decider {
 }
 
 impl Decision {
-    fn new(question: Question, outcome: Outcome, told: Option<String>) -> Self {
+    fn new(question: PeerRequest, outcome: Outcome, told: Option<String>) -> Self {
         Self { question, outcome, told }
     }
 
     /// The question, if it is left to others.
-    pub(crate) fn left_to_others(&self) -> Option<&Question> {
+    pub(crate) fn left_to_others(&self) -> Option<&PeerRequest> {
         matches!(self.outcome, Outcome::Decline).then_some(&self.question)
     }
 
     /// Tells who asked.
     pub(crate) async fn tell(self) {
         match self.outcome {
-            Outcome::Choice(choice) => self.question.choose(&choice).await,
-            Outcome::Answer(answer) => self.question.answer(answer).await,
+            Outcome::Select(choice) => self.question.select(&choice).await,
+            Outcome::Answer(answer) => self.question.respond(answer).await,
             Outcome::Cancel => self.question.cancel().await,
             Outcome::Decline => self.question.decline().await,
         }
@@ -146,20 +146,20 @@ impl Questions {
     /// An agent asks. It is decided at once unless a person is to choose.
     pub(crate) fn asked(
         &mut self,
-        question: Question,
+        question: PeerRequest,
         transcript: &Transcript,
         cwd: &str,
     ) -> io::Result<Option<Decision>> {
         match question.method() {
             "session/request_permission" => {
-                let (request, choices) = (Request::of(&question, transcript, cwd), question.choices());
+                let (request, choices) = (Request::of(&question, transcript, cwd), question.options());
                 if self.decider == Decider::Person {
                     return self.put(question, About::Permission(request, choices)).map(|()| None);
                 }
                 let choice = self.decider.choice(&choices);
                 let told = Some(self.decider.told(&request.summary(), choice));
                 let outcome = match (self.decider, choice) {
-                    (_, Some(choice)) => Outcome::Choice(choice.clone()),
+                    (_, Some(choice)) => Outcome::Select(choice.clone()),
                     (Decider::Nobody, None) => Outcome::Decline,
                     (Decider::Yes | Decider::No | Decider::Person, None) => Outcome::Cancel,
                 };
@@ -192,7 +192,7 @@ impl Questions {
     }
 
     /// Puts a question to the person, after those that are open.
-    fn put(&mut self, question: Question, about: About) -> io::Result<()> {
+    fn put(&mut self, question: PeerRequest, about: About) -> io::Result<()> {
         self.open.push_back(Open { question, about });
         if self.open.len() == 1 { self.show_another() } else { Ok(()) }
     }
@@ -207,7 +207,7 @@ impl Questions {
                         // The end of the input decides nothing, so nothing is allowed.
                         (_, None) => Outcome::Cancel,
                         (About::Permission(_, choices), Some(typed)) => match chosen(choices, &typed) {
-                            Some(choice) => Outcome::Choice(choice.clone()),
+                            Some(choice) => Outcome::Select(choice.clone()),
                             None => {
                                 self.show()?;
                                 continue;
@@ -243,7 +243,7 @@ impl Questions {
             return std::future::pending().await;
         }
         let typed = self.typed.get_or_insert_with(Typed::read);
-        let withdrawn = self.open.iter_mut().map(|open| Box::pin(open.question.withdrawn()));
+        let withdrawn = self.open.iter_mut().map(|open| Box::pin(open.question.cancelled()));
         tokio::select! {
             typed = typed.next() => Event::Typed(typed),
             (is_so, place, _) = select_all(withdrawn) => if is_so { Event::Withdrawn(place) } else { Event::Gone },
@@ -286,14 +286,14 @@ const KEYS: [(char, &str); 4] =
     [('y', "allow_once"), ('a', "allow_always"), ('n', "reject_once"), ('N', "reject_always")];
 
 /// The key of a choice: it stands for the first of its kind.
-fn key_of(choices: &[Choice], place: usize) -> Option<(char, &'static str)> {
+fn key_of(choices: &[PermissionOption], place: usize) -> Option<(char, &'static str)> {
     let kind = &choices.get(place)?.kind;
     let is_first = choices.iter().position(|choice| choice.kind == *kind) == Some(place);
     KEYS.into_iter().find(|(_, of)| of == kind).filter(|_| is_first)
 }
 
 /// The choice that was typed, by its number or its key.
-fn chosen<'a>(choices: &'a [Choice], typed: &str) -> Option<&'a Choice> {
+fn chosen<'a>(choices: &'a [PermissionOption], typed: &str) -> Option<&'a PermissionOption> {
     let typed = typed.trim();
     if let Some((_, kind)) = KEYS.iter().find(|(key, _)| typed.chars().eq([*key])) {
         return choices.iter().find(|choice| choice.kind == *kind);
@@ -313,7 +313,7 @@ fn declined() -> Object {
 }
 
 /// The first choice that allows or rejects, once rather than always.
-fn of_kind<'a>(choices: &'a [Choice], kind: &str) -> Option<&'a Choice> {
+fn of_kind<'a>(choices: &'a [PermissionOption], kind: &str) -> Option<&'a PermissionOption> {
     let find = |kind: String| choices.iter().find(|choice| choice.kind == kind);
     find(format!("{kind}_once")).or_else(|| find(format!("{kind}_always")))
 }
@@ -353,7 +353,7 @@ mod tests {
 
     fn asked(decider: Decider, options: &str) -> (Option<String>, String) {
         let params = Json::parse(format!(r#"{{"options":{options}}}"#)).unwrap();
-        let choices = Choice::all_in(&Object::parse(params.raw()).unwrap());
+        let choices = PermissionOption::all_in(&Object::parse(params.raw()).unwrap());
         let choice = decider.choice(&choices);
         (choice.map(|choice| choice.id.to_string()), decider.told("Delete it", choice))
     }
@@ -378,7 +378,7 @@ mod tests {
             {"optionId":"b","name":"Allow this too","kind":"allow_once"},
             {"optionId":"r","name":"Reject","kind":"reject_once"},
             {"optionId":"rr","name":"Never","kind":"reject_always"}]}"#;
-        let choices = Choice::all_in(&Object::parse(Json::parse(options).unwrap().raw()).unwrap());
+        let choices = PermissionOption::all_in(&Object::parse(Json::parse(options).unwrap().raw()).unwrap());
         for (typed, id) in [("1", "a"), ("2", "b"), (" y ", "a"), ("n", "r"), ("N", "rr"), ("4", "rr")] {
             assert_eq!(chosen(&choices, typed).unwrap().id.inner(), id);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt;
-use parlor_client::{Error, News, Object, Question, Session};
+use parlor_client::{Error, Object, PeerRequest, Session, Updates};
 use parlor_dialect::view;
 use parlor_session::{Activity, EntryId, Reading, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
@@ -52,9 +52,9 @@ struct Done<'a> {
 struct Turn<'a> {
     session: &'a Session,
     /// What the agent wants to know.
-    asked: parlor_client::Questions,
+    asked: parlor_client::PeerRequests,
     /// What is new in it, from when it began; none as long as its prompt waits.
-    news: Option<News>,
+    news: Option<Updates>,
     message: Option<String>,
     /// What happened in it, and nothing that happened before.
     transcript: Transcript,
@@ -96,7 +96,7 @@ enum Event {
     /// The agent took the prompt, or did not.
     Taken(Result<parlor_client::Turn, Error>),
     News(Update),
-    Asked(Question),
+    Asked(PeerRequest),
     Decided(Decision),
     Interrupted,
     /// The agent has not taken the prompt for some time.
@@ -114,7 +114,7 @@ impl Watching {
     pub(crate) async fn watch(
         &self,
         session: &Session,
-        asked: parlor_client::Questions,
+        asked: parlor_client::PeerRequests,
         told: Told<'_>,
         prompt: Option<&str>,
         cwd: &str,
@@ -122,7 +122,7 @@ impl Watching {
         let mut turn = Turn {
             session,
             asked,
-            news: prompt.is_none().then(|| session.news_since(0)),
+            news: prompt.is_none().then(|| session.updates_since(0)),
             message: None,
             transcript: Transcript::default(),
             unread: 0,
@@ -230,7 +230,7 @@ impl Turn<'_> {
                     self.interrupt().await?;
                     None
                 }
-                Event::Gone => Some(self.catch_up()?.ok_or_else(|| Failure::server(&Error::Gone))?),
+                Event::Gone => Some(self.catch_up()?.ok_or_else(|| Failure::server(&Error::Disconnected))?),
             };
             if let Some(state) = ended {
                 return Ok(state);
@@ -250,7 +250,7 @@ impl Turn<'_> {
 
     /// The prompt was taken. What was said before belongs to others.
     fn taken(&mut self, turn: &parlor_client::Turn) {
-        self.news = Some(turn.news());
+        self.news = Some(turn.updates());
         self.own = Some(turn.clone());
         self.message = turn.message().map(ToString::to_string);
         self.unread = self.session.unread().map_or(0, |(count, _)| count);
@@ -284,7 +284,7 @@ impl Turn<'_> {
 
     /// Shows all that is new already.
     fn catch_up(&mut self) -> Result<Option<State>, Failure> {
-        while let Some(update) = self.news.as_mut().and_then(News::ready) {
+        while let Some(update) = self.news.as_mut().and_then(Updates::ready) {
             if let Some(state) = self.show(&update)? {
                 return Ok(Some(state));
             }
@@ -292,9 +292,9 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    async fn asked(&mut self, question: Question) -> Result<(), Failure> {
+    async fn asked(&mut self, question: PeerRequest) -> Result<(), Failure> {
         let is_ours = match (&self.own, &self.news) {
-            (Some(own), _) => own.has_asked(&question),
+            (Some(own), _) => own.owns(&question),
             (None, None) => self.is_next(),
             // Nobody else has prompted in a session that has just begun.
             (None, Some(_)) => true,
@@ -337,7 +337,7 @@ impl Turn<'_> {
         }
         written(self.screen.note("cancelling; Ctrl-C again leaves at once", DIM))?;
         let cancelled = match &self.news {
-            None => self.session.take_back().await,
+            None => self.session.withdraw_prompts().await,
             Some(_) => self.session.cancel_turn().await,
         };
         cancelled.map_err(|error| Failure::server(&error))
@@ -364,7 +364,7 @@ impl Turn<'_> {
 }
 
 /// What a question is about, as the event of its decision names it: the tool call, and the title.
-fn about(question: &Question) -> (Option<String>, String) {
+fn about(question: &PeerRequest) -> (Option<String>, String) {
     let member = |holder: &Object, name: &str| Object::parse(holder.get(name)?.raw()).ok();
     let text = |holder: &Object, name: &str| Some(parlor_json::text(holder.get(name)?.raw())?.into_owned());
     let params = question.params();
@@ -386,7 +386,7 @@ fn joined(transcript: &Transcript) -> Transcript {
 }
 
 /// The next piece of news, once there are any.
-async fn next(news: &mut Option<News>) -> Option<Update> {
+async fn next(news: &mut Option<Updates>) -> Option<Update> {
     match news {
         Some(news) => news.next().await,
         None => std::future::pending().await,

@@ -43,12 +43,12 @@ impl Demo {
         let (read, write) = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
         let connector = Connector::new("test", "1").capability("elicitation", json(r#"{"form":{}}"#));
         let client = within_timeout(connector.only(version).over(read, write)).await.unwrap();
-        let mut questions = client.questions();
+        let mut questions = client.requests();
         tokio::spawn(async move {
             while let Some(question) = questions.next().await {
-                match question.choices().first() {
-                    Some(choice) => question.choose(choice).await,
-                    None => question.answer(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
+                match question.options().first() {
+                    Some(choice) => question.select(choice).await,
+                    None => question.respond(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
                 }
             }
         });
@@ -72,12 +72,12 @@ fn object(text: &str) -> Object {
 
 async fn turn(session: &Session, prompt: impl Into<Prompt>) -> State {
     let turn = within_timeout(session.prompt(prompt)).await.unwrap();
-    within_timeout(turn.end()).await.unwrap()
+    within_timeout(turn.outcome()).await.unwrap()
 }
 
 /// Waits until a session is seen to be so.
 async fn sees(session: &Session, is_so: impl Fn(&[String]) -> bool) {
-    let mut news = session.news();
+    let mut news = session.updates();
     let wait = async {
         while !is_so(&seen(session)) {
             assert!(news.next().await.is_some(), "the connection is gone");
@@ -452,7 +452,7 @@ async fn a_cancelled_command_ends_with_all_that_it_started() {
     let processes = processes(&session).await;
     assert!(processes.iter().all(|pid| is_alive(*pid)));
     within_timeout(session.cancel()).await.unwrap();
-    assert_eq!(end_of(&within_timeout(turn.end()).await.unwrap()), "cancelled");
+    assert_eq!(end_of(&within_timeout(turn.outcome()).await.unwrap()), "cancelled");
     wait_for_end(&processes).await;
     let call = &seen(&session)[0];
     assert!(call.contains(r#""cancelled""#), "{call}");

@@ -113,7 +113,7 @@ impl Prompt {
         };
         let begun = patiently(self.agent.as_deref(), async {
             let client = server::connect_to_prompt(data, &hello).await?;
-            let asked = client.questions();
+            let asked = client.requests();
             let session = match row {
                 Some(row) => {
                     let id = JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id));

@@ -1,4 +1,4 @@
-//! Questions of agents that somebody else answers, and peers that do not behave.
+//! PeerRequests of agents that somebody else answers, and peers that do not behave.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ async fn a_question_that_somebody_else_answers_is_withdrawn() {
     let (one, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let (two, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let session = within_timeout(one.new_session(HERE.as_ref())).await.unwrap();
-    let (mut at_one, mut at_two) = (one.questions(), two.questions());
+    let (mut at_one, mut at_two) = (one.requests(), two.requests());
     within_timeout(two.load(session.id(), HERE.as_ref())).await.unwrap();
     let turn = within_timeout(session.prompt("ask Delete it")).await.unwrap();
     let (question, mut other) = tokio::join!(within_timeout(at_one.next()), within_timeout(at_two.next()));
     let question = question.unwrap();
-    let choice = question.choices().remove(0);
-    question.choose(&choice).await;
-    assert!(within_timeout(other.as_mut().unwrap().withdrawn()).await);
-    within_timeout(turn.end()).await.unwrap();
+    let choice = question.options().remove(0);
+    question.select(&choice).await;
+    assert!(within_timeout(other.as_mut().unwrap().cancelled()).await);
+    within_timeout(turn.outcome()).await.unwrap();
 
     within_timeout(session.prompt("ask Delete more")).await.unwrap();
     let mut question = within_timeout(at_two.next()).await.unwrap();
     two.disconnect().await;
-    assert!(!within_timeout(question.withdrawn()).await, "it is the connection that went");
+    assert!(!within_timeout(question.cancelled()).await, "it is the connection that went");
 }
 
 /// All is in this process: the clock moves on only when nobody can do anything more.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_asks_and_does_not_listen_has_to_wait() {
     let (client, Peer { mut lines, mut write }) = peer().await;
-    let mut questions = client.questions();
+    let mut questions = client.requests();
     let mut asked = 0;
     loop {
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{asked},\"method\":\"x/y\",\"params\":{{}}}}\n");
@@ -63,14 +63,14 @@ async fn a_list_without_end_is_not_read_for_ever() {
             id += 1;
         }
     });
-    assert!(matches!(within_timeout(client.list(None)).await, Err(Error::Odd(_))));
+    assert!(matches!(within_timeout(client.list(None)).await, Err(Error::Protocol(_))));
 }
 
 #[tokio::test]
 async fn what_cannot_be_read_is_counted() {
     let (client, Peer { lines: _lines, mut write }) = peer().await;
     let session = client.session(&"s".into());
-    let mut news = session.news();
+    let mut news = session.updates();
     for update in [
         r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"no id"}}"#,
         r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"One."}}"#,
@@ -109,7 +109,7 @@ async fn a_question_that_nobody_wants_is_declined() {
     asks(&mut peer, 1).await;
     is_declined(&mut peer, 1).await;
     // Somebody wants to be asked, and then does not any more.
-    let mut questions = client.questions();
+    let mut questions = client.requests();
     asks(&mut peer, 2).await;
     let question = within_timeout(questions.next()).await.unwrap();
     asks(&mut peer, 3).await;
@@ -118,14 +118,14 @@ async fn a_question_that_nobody_wants_is_declined() {
     asks(&mut peer, 4).await;
     is_declined(&mut peer, 4).await;
     // What somebody has looked at is theirs.
-    question.answer(Object::default()).await;
+    question.respond(Object::default()).await;
     assert_eq!(peer.hears().await.get("id").unwrap().as_str(), "2");
 }
 
 #[tokio::test]
 async fn a_question_that_was_withdrawn_is_not_asked() {
     let (client, mut peer) = peer().await;
-    let mut questions = client.questions();
+    let mut questions = client.requests();
     asks(&mut peer, 1).await;
     asks(&mut peer, 2).await;
     peer.says("{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{\"requestId\":1}}\n").await;
@@ -139,29 +139,29 @@ async fn a_question_that_was_withdrawn_is_not_asked() {
     });
     answer.unwrap();
     for id in ["2", "3"] {
-        within_timeout(questions.next()).await.unwrap().answer(Object::default()).await;
+        within_timeout(questions.next()).await.unwrap().respond(Object::default()).await;
         assert_eq!(peer.hears().await.get("id").unwrap().as_str(), id);
     }
     // What is answered too late is not the answer to another that has its id.
     asks(&mut peer, 4).await;
     let mut late = within_timeout(questions.next()).await.unwrap();
     asks(&mut peer, 4).await;
-    assert!(within_timeout(late.withdrawn()).await);
+    assert!(within_timeout(late.cancelled()).await);
     let text = r#"{"is":"late"}"#;
-    late.answer(Object::parse(parlor_client::Json::parse(text).unwrap().raw()).unwrap()).await;
-    within_timeout(questions.next()).await.unwrap().answer(Object::default()).await;
+    late.respond(Object::parse(parlor_client::Json::parse(text).unwrap().raw()).unwrap()).await;
+    within_timeout(questions.next()).await.unwrap().respond(Object::default()).await;
     assert_eq!(peer.hears().await.get("result").unwrap().as_str(), "{}");
 
     asks(&mut peer, 5).await;
     drop(peer);
-    within_timeout(client.gone()).await;
+    within_timeout(client.closed()).await;
     assert!(within_timeout(questions.next()).await.is_none());
 }
 
 #[tokio::test]
 async fn who_waits_for_questions_keeps_no_connection() {
     let (client, mut peer) = peer().await;
-    let mut questions = client.questions();
+    let mut questions = client.requests();
     let waiting = tokio::spawn(async move { questions.next().await.is_none() });
     drop(client);
     assert!(within_timeout(peer.lines.next_line()).await.unwrap().is_none());
@@ -179,7 +179,7 @@ async fn what_makes_no_sense_is_counted() {
         let request = peer.asked("x/y").await;
         peer.answer(&request, "[]").await;
     });
-    assert!(matches!(answer, Err(Error::Odd(_))), "{answer:?}");
+    assert!(matches!(answer, Err(Error::Protocol(_))), "{answer:?}");
     let losses = client.losses();
     assert_eq!(losses.count, 3, "{losses:?}");
     assert!(losses.latest[1].contains("no text") && losses.latest[2].contains("x/unheard"), "{losses:?}");

@@ -96,8 +96,8 @@ async fn what_was_said_last_is_still_heard() {
 async fn a_program_that_ends_is_missed_and_leaves_nothing_behind() {
     let (client, home) = program("sleep 1000 & echo $! > it; exit 1").await;
     let it = process(&home.path().join("it")).await;
-    within_timeout(client.gone()).await;
-    assert!(matches!(within_timeout(client.call("x/y", &Object::default())).await, Err(Error::Gone)));
+    within_timeout(client.closed()).await;
+    assert!(matches!(within_timeout(client.call("x/y", &Object::default())).await, Err(Error::Disconnected)));
     goes(it).await;
 }
 
@@ -105,6 +105,6 @@ async fn a_program_that_ends_is_missed_and_leaves_nothing_behind() {
 async fn a_program_that_ends_is_missed_also_if_somebody_else_has_its_streams() {
     let (client, home) = program("setsid sh -c 'echo $$ > it; exec sleep 1000' & sleep 0.5; exit 1").await;
     let it = process(&home.path().join("it")).await;
-    within_timeout(client.gone()).await;
+    within_timeout(client.closed()).await;
     rustix::process::kill_process(it, rustix::process::Signal::KILL).unwrap();
 }

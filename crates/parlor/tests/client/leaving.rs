@@ -19,11 +19,11 @@ async fn who_waits_learns_that_the_session_was_left() {
             peer.answer(&request, r#"{"messageId":"u"}"#).await;
         });
         let turn = turn.unwrap();
-        let mut news = session.news();
+        let mut news = session.updates();
         let leaving =
             async { if method == "session/close" { session.close().await } else { session.delete().await } };
         let (end, idle, update, left, ()) = tokio::join!(
-            within_timeout(turn.end()),
+            within_timeout(turn.outcome()),
             within_timeout(session.idle()),
             within_timeout(news.next()),
             within_timeout(leaving),
@@ -33,8 +33,8 @@ async fn who_waits_learns_that_the_session_was_left() {
             }
         );
         left.unwrap();
-        assert!(matches!(end, Err(Error::Left)), "{end:?}");
-        assert!(matches!(idle, Err(Error::Left)), "{idle:?}");
+        assert!(matches!(end, Err(Error::SessionClosed)), "{end:?}");
+        assert!(matches!(idle, Err(Error::SessionClosed)), "{idle:?}");
         assert!(update.is_none());
     }
 }
@@ -48,7 +48,7 @@ async fn a_session_that_may_not_be_deleted_goes_on() {
         peer.refuse(&request, -32601).await;
     });
     assert_eq!(refused.unwrap_err().code(), Some(-32601));
-    let mut news = session.news();
+    let mut news = session.updates();
     peer.says(&chunk("m", "Still here.", None)).await;
     within_timeout(news.next()).await.unwrap();
     assert_eq!(said(&session.transcript()), ["Agent: Still here."]);
@@ -96,10 +96,10 @@ async fn what_comes_before_a_session_is_named_is_kept() {
 async fn nobody_waits_for_a_session_of_a_connection_that_is_gone() {
     let (client, peer) = peer().await;
     drop(peer);
-    within_timeout(client.gone()).await;
+    within_timeout(client.closed()).await;
     let session = client.session(&"s".into());
-    assert!(matches!(within_timeout(session.idle()).await, Err(Error::Gone)));
-    assert!(within_timeout(session.news().next()).await.is_none());
+    assert!(matches!(within_timeout(session.idle()).await, Err(Error::Disconnected)));
+    assert!(within_timeout(session.updates().next()).await.is_none());
 }
 
 #[tokio::test]
@@ -107,13 +107,13 @@ async fn no_more_sessions_are_followed_than_somebody_can_have() {
     let (client, mut peer) = peer().await;
     let mut sessions: Vec<_> =
         (0..10_000).map(|number| client.session(&number.to_string().as_str().into())).collect();
-    assert!(matches!(within_timeout(client.session(&"s".into()).idle()).await, Err(Error::Unfollowed)));
+    assert!(matches!(within_timeout(client.session(&"s".into()).idle()).await, Err(Error::NotSubscribed)));
     assert!(matches!(within_timeout(client.join(&"s".into(), HERE.as_ref())).await, Err(Error::Busy)));
     assert!(matches!(within_timeout(client.new_session(HERE.as_ref())).await, Err(Error::Busy)));
     // One that nobody has makes room.
     sessions.pop();
     let session = client.session(&"s".into());
-    let mut news = session.news();
+    let mut news = session.updates();
     peer.says(&chunk("m", "One.", None)).await;
     within_timeout(news.next()).await.unwrap();
 }
@@ -136,13 +136,13 @@ async fn a_turn_ends_when_somebody_else_deletes_its_session() {
         let turn = within_timeout(other.prompt("say Well.\nsleep 60000")).await.unwrap();
         crate::knows(&session, |said| said.last().is_some_and(|line| line == "Agent: Well.")).await;
         within_timeout(session.delete()).await.unwrap();
-        let end = within_timeout(turn.end()).await.unwrap();
+        let end = within_timeout(turn.outcome()).await.unwrap();
         assert_eq!(reason(&end), "cancelled", "{version:?}: {end:?}");
         let refused = within_timeout(other.prompt("say More.")).await;
         let code = match refused {
             Err(error) => error.code(),
             // A prompt of version 1 is taken before it is answered.
-            Ok(turn) => within_timeout(turn.end()).await.unwrap().fields.get("error").and_then(|error| {
+            Ok(turn) => within_timeout(turn.outcome()).await.unwrap().fields.get("error").and_then(|error| {
                 parlor_client::Object::parse(error.raw()).ok()?.get("code")?.as_str().parse().ok()
             }),
         };

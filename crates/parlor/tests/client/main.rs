@@ -10,8 +10,8 @@ mod waiting;
 use std::path::Path;
 
 use parlor_client::{
-    Activity, Client, Connector, EntryId, Error, Hello, Prompt, Role, Session, Slot, State, Transcript,
-    Update, Version, Words,
+    Activity, Client, Connector, EntryId, Error, Hello, Prompt, Role, Session, Slot, State, TextDelta,
+    Transcript, Update, Version,
 };
 use parlor_testkit::programs;
 use parlor_testkit::server::{Server, TestDir};
@@ -60,7 +60,7 @@ fn said(transcript: &Transcript) -> Vec<String> {
 
 /// Waits until a session is known to be so.
 async fn knows(session: &Session, is_so: impl Fn(&[String]) -> bool) {
-    let mut news = session.news();
+    let mut news = session.updates();
     let wait = async {
         while !is_so(&said(&session.transcript())) {
             assert!(news.next().await.is_some(), "the connection is gone");
@@ -72,7 +72,7 @@ async fn knows(session: &Session, is_so: impl Fn(&[String]) -> bool) {
 
 async fn turn(session: &Session, text: &str) -> State {
     let turn = within_timeout(session.prompt(text)).await.unwrap();
-    within_timeout(turn.end()).await.unwrap()
+    within_timeout(turn.outcome()).await.unwrap()
 }
 
 fn reason(state: &State) -> String {
@@ -113,15 +113,15 @@ async fn news_come_once_and_make_up_the_transcript() {
     for args in AGENTS {
         let client = spawn(args).await;
         let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
-        let mut news = session.news();
+        let mut news = session.updates();
         let watching = tokio::spawn(async move {
             let mut text = String::new();
             loop {
                 let update = within_timeout(news.next()).await.unwrap();
-                match Words::of(&update).filter(|words| words.role == Role::Agent) {
+                match TextDelta::of(&update).filter(|words| words.role == Role::Agent) {
                     Some(words) => {
                         // What is all of a message is so once, when it begins.
-                        assert!(!words.is_all || text.is_empty());
+                        assert!(!words.replaces || text.is_empty());
                         text.push_str(&words.text);
                     }
                     None => {
@@ -148,7 +148,7 @@ async fn permissions_are_asked_for_and_given() {
     for args in AGENTS {
         let client = spawn(args).await;
         let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
-        let mut questions = client.questions();
+        let mut questions = client.requests();
         for (kind, chosen) in [("allow_once", "allow-once"), ("reject_once", "reject-once")] {
             let turn = session.prompt("ask Delete the notes");
             let (turn, question) = tokio::join!(within_timeout(turn), within_timeout(questions.next()));
@@ -156,9 +156,9 @@ async fn permissions_are_asked_for_and_given() {
             assert_eq!(question.method(), "session/request_permission");
             assert_eq!(question.session().as_ref(), Some(session.id()));
             assert_eq!(question.title().as_deref(), Some("Delete the notes"), "{:?}", question.params());
-            let choice = question.choices().into_iter().find(|choice| choice.kind == kind).unwrap();
-            question.choose(&choice).await;
-            within_timeout(turn.unwrap().end()).await.unwrap();
+            let choice = question.options().into_iter().find(|choice| choice.kind == kind).unwrap();
+            question.select(&choice).await;
+            within_timeout(turn.unwrap().outcome()).await.unwrap();
             let last = said(&session.transcript()).pop().unwrap();
             assert!(last.contains(chosen), "{args:?}: {last}");
         }
@@ -166,7 +166,7 @@ async fn permissions_are_asked_for_and_given() {
         let (turn, question) =
             tokio::join!(within_timeout(session.prompt("ask Again")), within_timeout(questions.next()));
         drop(question.unwrap());
-        within_timeout(turn.unwrap().end()).await.unwrap();
+        within_timeout(turn.unwrap().outcome()).await.unwrap();
     }
 }
 
@@ -177,7 +177,7 @@ async fn a_turn_is_cancelled() {
         let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         let prompt = within_timeout(session.prompt("say Well.\nsleep 60000")).await.unwrap();
         session.cancel().await.unwrap();
-        assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "cancelled", "{args:?}");
+        assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap()), "cancelled", "{args:?}");
     }
 }
 
@@ -186,18 +186,18 @@ async fn errors_are_told_apart() {
     let missing = connector().spawn("/nowhere/no-agent", &[""; 0]).await.unwrap_err();
     assert!(matches!(missing, Error::Connect(_)), "{missing}");
     let silent = within_timeout(connector().spawn("true", &[""; 0])).await.unwrap_err();
-    assert!(matches!(silent, Error::Gone), "{silent}");
+    assert!(matches!(silent, Error::Disconnected), "{silent}");
     let client = spawn(AGENTS[2]).await;
     let unknown = within_timeout(client.load(&"nobody".into(), HERE.as_ref())).await.unwrap_err();
     assert!(matches!(&unknown, Error::Rpc(error) if error.code() == -32002), "{unknown}");
     let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
     let crash = within_timeout(session.prompt("crash")).await;
     if let Ok(turn) = crash {
-        assert!(matches!(within_timeout(turn.end()).await, Err(Error::Gone)));
+        assert!(matches!(within_timeout(turn.outcome()).await, Err(Error::Disconnected)));
     }
-    within_timeout(client.gone()).await;
-    assert!(matches!(within_timeout(session.prompt("say Hello?")).await, Err(Error::Gone)));
-    assert!(within_timeout(client.questions().next()).await.is_none());
+    within_timeout(client.closed()).await;
+    assert!(matches!(within_timeout(session.prompt("say Hello?")).await, Err(Error::Disconnected)));
+    assert!(within_timeout(client.requests().next()).await.is_none());
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
     turn(&first, "say One.").await;
     for client in &clients {
         let watching = within_timeout(client.load(first.id(), HERE.as_ref())).await.unwrap();
-        let mut news = watching.news();
+        let mut news = watching.updates();
         let running = within_timeout(first.prompt("sleep 60000")).await.unwrap();
         while !matches!(within_timeout(news.next()).await.unwrap(), Update::State(state) if state.activity == Activity::Running)
         {
@@ -276,7 +276,7 @@ async fn the_turn_of_another_is_seen_to_begin_and_to_end() {
         let joining = within_timeout(client.load(first.id(), HERE.as_ref())).await.unwrap();
         assert_eq!(joining.transcript().state().unwrap().activity, Activity::Running);
         first.cancel().await.unwrap();
-        within_timeout(running.end()).await.unwrap();
+        within_timeout(running.outcome()).await.unwrap();
         within_timeout(watching.idle()).await.unwrap();
         // A turn of its own ends when it does, and as it did.
         assert_eq!(reason(&turn(&watching, "refuse").await), "refusal");
@@ -290,7 +290,7 @@ async fn a_session_is_forked_at_a_message() {
         let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         turn(&session, "say One.").await;
         let second = within_timeout(session.prompt("say Two.")).await.unwrap();
-        within_timeout(second.end()).await.unwrap();
+        within_timeout(second.outcome()).await.unwrap();
         let fork = within_timeout(session.fork(second.message(), HERE.as_ref())).await.unwrap();
         assert_eq!(said(&fork.transcript()), ["User: say One.", "Agent: One.", "User: say Two."]);
         let answer = session.read(|transcript| {
@@ -320,7 +320,7 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     let session = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
     turn(&session, "say One.").await;
     let watched = within_timeout(other.load(session.id(), HERE.as_ref())).await.unwrap();
-    let mut news = session.news();
+    let mut news = session.updates();
     // Lost in the middle of a message.
     let streaming = within_timeout(watched.prompt("stream 400 20 400")).await.unwrap();
     within_timeout(news.next()).await.unwrap();
@@ -328,10 +328,10 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     first.disconnect().await;
     while within_timeout(news.next()).await.is_some() {}
     let had = lost.transcript();
-    let mut missed = lost.news();
+    let mut missed = lost.updates();
     let (again, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let found = within_timeout(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
-    within_timeout(streaming.end()).await.unwrap();
+    within_timeout(streaming.outcome()).await.unwrap();
     within_timeout(found.idle()).await.unwrap();
     let expected = said(&watched.transcript());
     knows(&found, |said| said == expected).await;
@@ -339,7 +339,7 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     // The old handle knows it too, and was told what it had missed and nothing else.
     assert_eq!(said(&lost.transcript()), expected);
     while let Some(update) = missed.ready() {
-        let Some(words) = Words::of(&update).filter(|words| words.is_all) else { continue };
+        let Some(words) = TextDelta::of(&update).filter(|words| words.replaces) else { continue };
         assert!(had.get(&EntryId::Message(words.role, words.message)).is_none(), "{update:?}");
     }
 
@@ -347,7 +347,7 @@ async fn a_lost_connection_is_made_up_for_without_doubling() {
     let prompt = Prompt::from("say Once.").key("k1");
     for _ in 0..2 {
         let turn = within_timeout(found.prompt(prompt.clone())).await.unwrap();
-        within_timeout(turn.end()).await.unwrap();
+        within_timeout(turn.outcome()).await.unwrap();
     }
     let once = said(&found.transcript()).iter().filter(|line| *line == "Agent: Once.").count();
     assert_eq!(once, 1);
@@ -363,7 +363,7 @@ async fn a_lost_connection_to_an_agent_is_made_up_for_too() {
         let lost = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
         turn(&lost, "say One.").await;
         first.disconnect().await;
-        assert!(matches!(within_timeout(first.rejoin(&lost, HERE.as_ref())).await, Err(Error::Gone)));
+        assert!(matches!(within_timeout(first.rejoin(&lost, HERE.as_ref())).await, Err(Error::Disconnected)));
         let had = said(&lost.transcript());
         let again = spawn(&args).await;
         let found = within_timeout(again.rejoin(&lost, HERE.as_ref())).await.unwrap();
@@ -409,8 +409,20 @@ async fn a_turn_ends_as_it_did_however_late_one_looks() {
         let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
         let prompt = |text| within_timeout(session.prompt(text));
         let (first, second, third) = tokio::join!(prompt("say One."), prompt("refuse"), prompt("say Three."));
-        assert_eq!(reason(&within_timeout(third.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
-        assert_eq!(reason(&within_timeout(second.unwrap().end()).await.unwrap()), "refusal", "{version:?}");
-        assert_eq!(reason(&within_timeout(first.unwrap().end()).await.unwrap()), "end_turn", "{version:?}");
+        assert_eq!(
+            reason(&within_timeout(third.unwrap().outcome()).await.unwrap()),
+            "end_turn",
+            "{version:?}"
+        );
+        assert_eq!(
+            reason(&within_timeout(second.unwrap().outcome()).await.unwrap()),
+            "refusal",
+            "{version:?}"
+        );
+        assert_eq!(
+            reason(&within_timeout(first.unwrap().outcome()).await.unwrap()),
+            "end_turn",
+            "{version:?}"
+        );
     }
 }

@@ -11,7 +11,7 @@ use crate::{HERE, connector, knows, reason, said, start_server, turn};
 async fn begun(lines: &str) -> (Session, Peer) {
     let (client, mut peer) = peer().await;
     let session = client.session(&"s".into());
-    let mut news = session.news();
+    let mut news = session.updates();
     peer.says(lines).await;
     within_timeout(news.next()).await.unwrap();
     (session, peer)
@@ -21,7 +21,7 @@ async fn begun(lines: &str) -> (Session, Peer) {
 async fn a_session_without_numbers_is_told_anew_and_is_still_the_same() {
     let (lost, old) = begun(&chunk("m", "One.", None)).await;
     drop(old);
-    within_timeout(lost.client().gone()).await;
+    within_timeout(lost.client().closed()).await;
     let (again, mut peer) = peer().await;
     let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
@@ -37,7 +37,7 @@ async fn a_session_without_numbers_is_told_anew_and_is_still_the_same() {
         let lines = request.answer(r#"{"messageId":"u"}"#) + &prompt("u", "Three?", None);
         peer.says(&(lines + &idle("end_turn", None))).await;
     });
-    assert_eq!(reason(&within_timeout(turn.unwrap().end()).await.unwrap()), "end_turn");
+    assert_eq!(reason(&within_timeout(turn.unwrap().outcome()).await.unwrap()), "end_turn");
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn a_connection_that_is_not_followed_any_more_says_nothing() {
     // The old connection was half open: it comes to life again, and then it ends.
     old.says(&chunk("m", "One.", None)).await;
     drop(old);
-    within_timeout(lost.client().gone()).await;
+    within_timeout(lost.client().closed()).await;
     peer.says(&(chunk("n", "Two.", None) + &idle("end_turn", None))).await;
     assert_eq!(reason(&within_timeout(found.idle()).await.unwrap()), "end_turn");
     assert_eq!(said(&found.transcript()), ["Agent: One.", "Agent: Two."]);
@@ -96,7 +96,7 @@ async fn it_goes_on_after_the_last_change_that_was_told() {
     let lost = lost.unwrap();
     knows(&lost, |said| said == ["Agent: One, two"]).await;
     drop(old);
-    within_timeout(client.gone()).await;
+    within_timeout(client.closed()).await;
     let (again, mut peer) = peer().await;
     let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
@@ -171,9 +171,10 @@ async fn the_news_of_a_turn_are_its_news_after_it_was_told_anew() {
     });
     loaded.unwrap();
     peer.says(&(chunk("d", "4", None) + &idle("end_turn", None))).await;
-    assert_eq!(reason(&within_timeout(turn.end()).await.unwrap()), "end_turn");
-    let mut news = turn.news();
-    let words = std::iter::from_fn(|| news.ready()).filter_map(|update| parlor_client::Words::of(&update));
+    assert_eq!(reason(&within_timeout(turn.outcome()).await.unwrap()), "end_turn");
+    let mut news = turn.updates();
+    let words =
+        std::iter::from_fn(|| news.ready()).filter_map(|update| parlor_client::TextDelta::of(&update));
     assert_eq!(words.map(|words| words.text).collect::<Vec<_>>(), ["Four?", "4"]);
 }
 
@@ -181,7 +182,7 @@ async fn the_news_of_a_turn_are_its_news_after_it_was_told_anew() {
 async fn what_happens_before_it_goes_on_is_told_once() {
     let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
     drop(old);
-    within_timeout(lost.client().gone()).await;
+    within_timeout(lost.client().closed()).await;
     // The other connection takes part already.
     let (again, mut peer) = peer().await;
     let other = again.session(&"s".into());
@@ -194,14 +195,14 @@ async fn what_happens_before_it_goes_on_is_told_once() {
     });
     assert_eq!(said(&found.unwrap().transcript()), ["Agent: One, two."]);
     // What it knew itself is not told of any more.
-    assert!(matches!(within_timeout(other.idle()).await, Err(Error::Unfollowed)));
+    assert!(matches!(within_timeout(other.idle()).await, Err(Error::NotSubscribed)));
 }
 
 #[tokio::test]
 async fn where_it_cannot_go_on_all_is_told_anew() {
     let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
     drop(old);
-    within_timeout(lost.client().gone()).await;
+    within_timeout(lost.client().closed()).await;
     let (again, mut peer) = peer().await;
     let (found, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
@@ -219,14 +220,14 @@ async fn where_it_cannot_go_on_all_is_told_anew() {
 async fn a_session_that_cannot_be_joined_again_is_lost_and_known() {
     let (lost, old) = begun(&chunk("m", "One", Some(3))).await;
     drop(old);
-    within_timeout(lost.client().gone()).await;
+    within_timeout(lost.client().closed()).await;
     let (again, mut peer) = peer().await;
     let (refused, ()) = tokio::join!(within_timeout(again.rejoin(&lost, HERE.as_ref())), async {
         let request = peer.asked("session/resume").await;
         peer.refuse(&request, -32002).await;
     });
     assert_eq!(refused.unwrap_err().code(), Some(-32002));
-    assert!(matches!(within_timeout(lost.idle()).await, Err(Error::Unfollowed)));
+    assert!(matches!(within_timeout(lost.idle()).await, Err(Error::NotSubscribed)));
     assert_eq!(said(&lost.transcript()), ["Agent: One"]);
 }
 
@@ -244,14 +245,14 @@ async fn a_turn_of_version_1_ends_after_it_was_told_anew() {
         let turn = within_timeout(session.prompt(text)).await.unwrap();
         knows(&session, |said| said.len() == 2).await;
         if is_over {
-            within_timeout(turn.end()).await.unwrap();
+            within_timeout(turn.outcome()).await.unwrap();
         }
         within_timeout(first.disconnect()).await;
         let found = within_timeout(connect().await.rejoin(&session, HERE.as_ref())).await.unwrap();
         if !is_over {
             found.cancel().await.unwrap();
         }
-        within_timeout(turn.end()).await.unwrap();
+        within_timeout(turn.outcome()).await.unwrap();
     }
 }
 
@@ -266,7 +267,7 @@ async fn the_end_of_a_turn_that_nobody_knows_of_is_not_waited_for() {
     knows(&session, |said| said.len() == 2).await;
     within_timeout(first.disconnect()).await;
     let _found = within_timeout(crate::spawn(&args).await.rejoin(&session, HERE.as_ref())).await.unwrap();
-    assert!(matches!(within_timeout(turn.end()).await, Err(Error::Gone)));
+    assert!(matches!(within_timeout(turn.outcome()).await, Err(Error::Disconnected)));
 }
 
 #[tokio::test]
@@ -278,7 +279,7 @@ async fn a_turn_of_version_1_goes_on_while_its_session_is_told_anew() {
     let turn = within_timeout(session.prompt("say One.\nsleep 60000")).await.unwrap();
     knows(&session, |said| said.len() == 2).await;
     within_timeout(client.load(session.id(), HERE.as_ref())).await.unwrap();
-    let (end, ()) = tokio::join!(within_timeout(turn.end()), async { session.cancel().await.unwrap() });
+    let (end, ()) = tokio::join!(within_timeout(turn.outcome()), async { session.cancel().await.unwrap() });
     assert_eq!(reason(&end.unwrap()), "cancelled");
 }
 
@@ -290,7 +291,7 @@ async fn a_turn_ends_also_if_its_message_is_never_told() {
             let request = peer.asked("session/prompt").await;
             peer.says(&(request.answer(r#"{"messageId":"u"}"#) + &idle(reason_given, None))).await;
         });
-        assert_eq!(reason(&within_timeout(turn.unwrap().end()).await.unwrap()), reason_given);
+        assert_eq!(reason(&within_timeout(turn.unwrap().outcome()).await.unwrap()), reason_given);
     }
 }
 
@@ -306,8 +307,8 @@ async fn a_turn_that_waits_for_another_does_not_end_with_it() {
     });
     let (first, second) = (first.unwrap(), second.unwrap());
     peer.says(&(prompt("u", "Two?", None) + &idle("end_turn", None))).await;
-    assert_eq!(reason(&within_timeout(first.end()).await.unwrap()), "end_turn");
-    let (end, ()) = tokio::join!(within_timeout(second.end()), async {
+    assert_eq!(reason(&within_timeout(first.outcome()).await.unwrap()), "end_turn");
+    let (end, ()) = tokio::join!(within_timeout(second.outcome()), async {
         peer.says(&(prompt("v", "Three?", None) + &idle("refusal", None))).await;
     });
     assert_eq!(reason(&end.unwrap()), "refusal");

@@ -1,6 +1,6 @@
 //! Prompts that wait, and what is taken back.
 
-use parlor_client::{Activity, Client, Hello, Object, Questions, Role, Session, Slot, Update, Words};
+use parlor_client::{Activity, Client, Hello, Object, PeerRequests, Role, Session, Slot, TextDelta, Update};
 use parlor_json::elements;
 use parlor_testkit::server::Server;
 use parlor_testkit::wait::within_timeout;
@@ -15,7 +15,7 @@ async fn holds(session: &Session, count: usize) {
             elements(held.raw()).map(|held| held.len())
         })
     };
-    let mut news = session.news();
+    let mut news = session.updates();
     while held().unwrap_or(0) != count {
         within_timeout(news.next()).await.expect("the connection is there");
     }
@@ -26,9 +26,9 @@ async fn client(server: &Server) -> Client {
 }
 
 /// A session whose turn waits for permission, and another client of it. Both would answer.
-async fn blocked(server: &Server) -> (Session, Session, [Questions; 2]) {
+async fn blocked(server: &Server) -> (Session, Session, [PeerRequests; 2]) {
     let (first, other) = (client(server).await, client(server).await);
-    let asked = [first.questions(), other.questions()];
+    let asked = [first.requests(), other.requests()];
     let session = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
     let joined = within_timeout(other.load(session.id(), HERE.as_ref())).await.unwrap();
     within_timeout(session.prompt("ask Go on")).await.unwrap();
@@ -36,10 +36,10 @@ async fn blocked(server: &Server) -> (Session, Session, [Questions; 2]) {
 }
 
 /// Lets the turn go on, and looks at all that was asked.
-async fn goes_on(session: &Session, asked: &mut Questions, prompts: &[&str]) {
+async fn goes_on(session: &Session, asked: &mut PeerRequests, prompts: &[&str]) {
     let question = within_timeout(asked.next()).await.unwrap();
-    let choice = question.choices().remove(0);
-    question.choose(&choice).await;
+    let choice = question.options().remove(0);
+    question.select(&choice).await;
     within_timeout(session.prompt("say Last.")).await.unwrap();
     knows(session, |said| said.last().is_some_and(|line| line == "Agent: Last.")).await;
     let said = said(&session.transcript());
@@ -69,13 +69,13 @@ async fn prompts_are_taken_back_and_say_so() {
         within_timeout(other.prompt("say Kept.")),
         async {
             holds(&other, 2).await;
-            session.take_back().await.unwrap();
+            session.withdraw_prompts().await.unwrap();
             holds(&other, 1).await;
             goes_on(&session, &mut asked[0], &["ask Go on", "say Kept.", "say Last."]).await;
         }
     );
     assert_eq!(never.unwrap_err().code(), Some(-32800));
-    assert_eq!(reason(&within_timeout(kept.unwrap().end()).await.unwrap()), "end_turn");
+    assert_eq!(reason(&within_timeout(kept.unwrap().outcome()).await.unwrap()), "end_turn");
 }
 
 #[tokio::test]
@@ -116,14 +116,14 @@ async fn the_news_of_a_turn_are_all_of_it_and_no_more() {
         let session = within_timeout(spawn(args).await.new_session(HERE.as_ref())).await.unwrap();
         for n in 0..20 {
             let turn = within_timeout(session.prompt(format!("say {n}."))).await.unwrap();
-            let mut news = turn.news();
+            let mut news = turn.updates();
             let mut text = String::new();
             loop {
                 let update = within_timeout(news.next()).await.unwrap();
                 if matches!(&update, Update::State(state) if state.activity == Activity::Idle) {
                     break;
                 }
-                let words = Words::of(&update).filter(|words| words.role == Role::Agent);
+                let words = TextDelta::of(&update).filter(|words| words.role == Role::Agent);
                 text.extend(words.map(|words| words.text));
             }
             assert_eq!(text, format!("{n}."), "{args:?}");

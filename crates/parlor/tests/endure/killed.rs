@@ -60,7 +60,7 @@ impl Record {
             let Some(answer) = prompt.answer.take() else { continue };
             match client.wait(answer).unwrap() {
                 Ok(turn) => prompt.message = Some(turn.message().unwrap().clone()),
-                Err(Error::Gone) => {}
+                Err(Error::Disconnected) => {}
                 Err(error) => panic!("{}: {error}", prompt.text),
             }
         }

@@ -1,7 +1,7 @@
 use parlor_session::{Activity, EntryId, MessageId, Patch, Reading, Role, Target, Update, text_of};
 use tokio::sync::watch;
 
-use crate::known::Standing;
+use crate::replica::SubscriptionStatus;
 use crate::{Session, Turn};
 
 /// How much one piece of news has at most, unless a single block is longer.
@@ -10,18 +10,18 @@ const PIECE: usize = 1 << 20;
 /// The news of a session, each of them once. What comes faster than it is asked for is told as one.
 ///
 /// ```
-/// use parlor_client::{Activity, Role, Update, Words};
+/// use parlor_client::{Activity, Role, Update, TextDelta};
 ///
 /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
 /// # use example::*;
 /// # run(async {
 /// # let client = connect().await;
 /// # let session = client.new_session("/tmp".as_ref()).await?;
-/// let mut news = session.news();
+/// let mut news = session.updates();
 /// session.prompt("Hello!").await?;
 /// let mut said = String::new();
 /// while let Some(update) = news.next().await {
-///     match Words::of(&update).filter(|words| words.role == Role::Agent) {
+///     match TextDelta::of(&update).filter(|words| words.role == Role::Agent) {
 ///         Some(words) => said.push_str(&words.text),
 ///         None if matches!(&update, Update::State(state) if state.activity == Activity::Idle) => break,
 ///         None => {}
@@ -32,9 +32,9 @@ const PIECE: usize = 1 << 20;
 /// # });
 /// ```
 #[derive(Debug)]
-pub struct News {
+pub struct Updates {
     session: Session,
-    changed: watch::Receiver<(u64, Standing)>,
+    changed: watch::Receiver<(u64, SubscriptionStatus)>,
     reading: Option<Reading>,
     told: u64,
     /// Which transcript that is of.
@@ -48,7 +48,7 @@ pub struct News {
 /// The words of a piece of news.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Words {
+pub struct TextDelta {
     /// Who said them.
     pub role: Role,
     /// In which message.
@@ -56,10 +56,10 @@ pub struct Words {
     /// What was said: text, without pictures and the like.
     pub text: String,
     /// Whether this is all of the message so far, because it is new or was replaced; else it comes at its end.
-    pub is_all: bool,
+    pub replaces: bool,
 }
 
-impl News {
+impl Updates {
     /// The news of a session after a change, of the transcript that has the change.
     pub(crate) fn new(session: Session, (epoch, told): (u64, u64)) -> Self {
         let changed = session.shared().subscribe();
@@ -75,7 +75,7 @@ impl News {
     /// told.
     pub async fn next(&mut self) -> Option<Update> {
         while !self.is_over {
-            let more = self.changed.borrow_and_update().1 == Standing::Followed;
+            let more = self.changed.borrow_and_update().1 == SubscriptionStatus::Subscribed;
             if let Some(update) = self.ready() {
                 return Some(update);
             }
@@ -120,21 +120,21 @@ impl News {
     }
 }
 
-impl Words {
+impl TextDelta {
     /// The words of a message, if the news are such.
     ///
     /// ```
-    /// use parlor_client::{EntryId, Json, Role, Update, Words};
+    /// use parlor_client::{EntryId, Json, Role, Update, TextDelta};
     ///
     /// let item = Json::parse(r#"{"type":"text","text":"Hello"}"#).unwrap();
     /// let update = Update::Append { entry: EntryId::Message(Role::Agent, "m".into()), item, extra: None };
-    /// assert_eq!(Words::of(&update).unwrap().text, "Hello");
+    /// assert_eq!(TextDelta::of(&update).unwrap().text, "Hello");
     /// ```
     pub fn of(update: &Update) -> Option<Self> {
         match update {
             Update::Append { entry: EntryId::Message(role, message), item, .. } => {
                 let text = text_of(item.as_str()).unwrap_or_default().into_owned();
-                Some(Self { role: *role, message: message.clone(), text, is_all: false })
+                Some(Self { role: *role, message: message.clone(), text, replaces: false })
             }
             Update::Upsert { target: Target::Entry(EntryId::Message(role, message)), upsert } => {
                 let text = match &upsert.content {
@@ -142,7 +142,7 @@ impl Words {
                     Patch::Clear => String::new(),
                     Patch::Value(content) => content.to_text(),
                 };
-                Some(Self { role: *role, message: message.clone(), text, is_all: true })
+                Some(Self { role: *role, message: message.clone(), text, replaces: true })
             }
             Update::Append { .. }
             | Update::Upsert { .. }

@@ -18,23 +18,23 @@ use crate::driver::Command;
 /// # run(async {
 /// # let client = connect().await;
 /// # let session = client.new_session("/tmp".as_ref()).await?;
-/// let mut questions = client.questions();
+/// let mut questions = client.requests();
 /// tokio::spawn(async move {
 ///     while let Some(question) = questions.next().await {
-///         let allow = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
+///         let allow = question.options().into_iter().find(|choice| choice.kind == "allow_once");
 ///         match allow {
-///             Some(choice) => question.choose(&choice).await,
+///             Some(choice) => question.select(&choice).await,
 ///             None => question.decline().await,
 ///         }
 ///     }
 /// });
-/// let end = session.prompt("delete the notes").await?.end().await?;
+/// let end = session.prompt("delete the notes").await?.outcome().await?;
 /// assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
 /// # Ok(())
 /// # });
 /// ```
 #[derive(Debug)]
-pub struct Question {
+pub struct PeerRequest {
     id: RequestId,
     method: String,
     params: Object,
@@ -49,31 +49,31 @@ pub struct Question {
 /// What the agent wants to know, for who answers it. Each question goes to one of those who have this; while nobody does,
 /// all are declined at once. Those that wait are declined when the last one goes.
 ///
-/// It does not keep the connection open. There is an example at [`Question`].
+/// It does not keep the connection open. There is an example at [`PeerRequest`].
 #[derive(Debug)]
-pub struct Questions {
-    desk: Arc<Desk>,
+pub struct PeerRequests {
+    requests: Arc<Requests>,
 }
 
 /// Where questions wait for who answers them.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
-    pile: Mutex<Pile>,
+pub(crate) struct Requests {
+    queue: Mutex<RequestQueue>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Pile {
-    waiting: VecDeque<Question>,
+struct RequestQueue {
+    waiting: VecDeque<PeerRequest>,
     /// How many look at it.
-    lookers: usize,
+    consumers: usize,
     is_closed: bool,
 }
 
 /// One of the choices of a question for permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Choice {
+pub struct PermissionOption {
     /// What is answered with.
     pub id: JsonStr,
     /// What a person is shown; the id if it has no name.
@@ -82,60 +82,60 @@ pub struct Choice {
     pub kind: String,
 }
 
-impl Desk {
-    fn pile(&self) -> MutexGuard<'_, Pile> {
-        self.pile.lock().unwrap_or_else(PoisonError::into_inner)
+impl Requests {
+    fn queue(&self) -> MutexGuard<'_, RequestQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a question wait for an answer, if somebody looks; else it is dropped.
-    pub(crate) fn put(&self, question: Question) -> bool {
-        let mut pile = self.pile();
-        if pile.lookers == 0 {
+    pub(crate) fn put(&self, question: PeerRequest) -> bool {
+        let mut queue = self.queue();
+        if queue.consumers == 0 {
             return false;
         }
-        pile.waiting.push_back(question);
+        queue.waiting.push_back(question);
         self.changed.notify_one();
         true
     }
 
     /// A question wants no answer any more. Who has it already is told otherwise.
     pub(crate) fn withdraw(&self, id: &RequestId) {
-        let mut pile = self.pile();
-        let place = pile.waiting.iter().position(|question| question.id == *id);
-        let withdrawn = place.and_then(|place| pile.waiting.remove(place));
-        drop(pile);
+        let mut queue = self.queue();
+        let place = queue.waiting.iter().position(|question| question.id == *id);
+        let withdrawn = place.and_then(|place| queue.waiting.remove(place));
+        drop(queue);
         drop(withdrawn);
     }
 
     /// No more will come, and those that wait cannot be answered.
     pub(crate) fn close(&self) {
-        let mut pile = self.pile();
-        pile.is_closed = true;
-        let unanswered = std::mem::take(&mut pile.waiting);
-        drop(pile);
+        let mut queue = self.queue();
+        queue.is_closed = true;
+        let unanswered = std::mem::take(&mut queue.waiting);
+        drop(queue);
         drop(unanswered);
         self.changed.notify_waiters();
     }
 }
 
-impl Questions {
-    pub(crate) fn new(desk: Arc<Desk>) -> Self {
-        desk.pile().lookers += 1;
-        Self { desk }
+impl PeerRequests {
+    pub(crate) fn new(requests: Arc<Requests>) -> Self {
+        requests.queue().consumers += 1;
+        Self { requests }
     }
 
     /// The next question that wants an answer; `None` when the connection is gone.
-    pub async fn next(&mut self) -> Option<Question> {
+    pub async fn next(&mut self) -> Option<PeerRequest> {
         loop {
-            let mut changed = pin!(self.desk.changed.notified());
+            let mut changed = pin!(self.requests.changed.notified());
             // From here on it hears of what comes.
             changed.as_mut().enable();
             {
-                let mut pile = self.desk.pile();
-                if let Some(question) = pile.waiting.pop_front() {
+                let mut queue = self.requests.queue();
+                if let Some(question) = queue.waiting.pop_front() {
                     return Some(question);
                 }
-                if pile.is_closed {
+                if queue.is_closed {
                     return None;
                 }
             }
@@ -144,25 +144,26 @@ impl Questions {
     }
 }
 
-impl Drop for Questions {
+impl Drop for PeerRequests {
     fn drop(&mut self) {
-        let mut pile = self.desk.pile();
-        pile.lookers -= 1;
-        let unwanted = if pile.lookers == 0 { std::mem::take(&mut pile.waiting) } else { VecDeque::new() };
-        drop(pile);
+        let mut queue = self.requests.queue();
+        queue.consumers -= 1;
+        let unwanted =
+            if queue.consumers == 0 { std::mem::take(&mut queue.waiting) } else { VecDeque::new() };
+        drop(queue);
         // Each is declined as it goes.
         drop(unwanted);
     }
 }
 
-impl Choice {
+impl PermissionOption {
     /// The choices that the params of a question for permission offer. One without an id is none.
     ///
     /// ```
-    /// use parlor_client::{Choice, Json, Object};
+    /// use parlor_client::{PermissionOption, Json, Object};
     ///
     /// let params = Json::parse(r#"{"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"name":"No"}]}"#);
-    /// let choices = Choice::all_in(&Object::parse(params.unwrap().raw()).unwrap());
+    /// let choices = PermissionOption::all_in(&Object::parse(params.unwrap().raw()).unwrap());
     /// assert_eq!(choices.len(), 1);
     /// assert_eq!(choices[0].kind, "allow_once");
     /// ```
@@ -180,7 +181,7 @@ impl Choice {
     }
 }
 
-impl Question {
+impl PeerRequest {
     pub(crate) fn new(
         id: RequestId,
         method: String,
@@ -226,24 +227,24 @@ impl Question {
     }
 
     /// The choices, if it is a question for permission.
-    pub fn choices(&self) -> Vec<Choice> {
-        Choice::all_in(&self.params)
+    pub fn options(&self) -> Vec<PermissionOption> {
+        PermissionOption::all_in(&self.params)
     }
 
     /// Answers with a choice.
-    pub async fn choose(self, choice: &Choice) {
+    pub async fn select(self, choice: &PermissionOption) {
         let text = format!(r#"{{"outcome":{{"outcome":"selected","optionId":{}}}}}"#, choice.id.as_literal());
-        self.answer(object(&text)).await;
+        self.respond(object(&text)).await;
     }
 
     /// Answers that nothing is chosen, which mostly ends the turn.
     pub async fn cancel(self) {
         let cancelled = live::cancelled_answer(&self.method);
-        self.answer(Object::parse(cancelled.raw()).unwrap_or_default()).await;
+        self.respond(Object::parse(cancelled.raw()).unwrap_or_default()).await;
     }
 
     /// Answers with a result as the protocol has it.
-    pub async fn answer(mut self, result: Object) {
+    pub async fn respond(mut self, result: Object) {
         self.send(Ok(result)).await;
     }
 
@@ -254,7 +255,7 @@ impl Question {
 
     /// Waits until an answer is not wanted any more, because somebody else gave one or the agent went on; `false` if it is
     /// because the connection is gone.
-    pub async fn withdrawn(&mut self) -> bool {
+    pub async fn cancelled(&mut self) -> bool {
         match &mut self.withdrawn {
             Some(withdrawn) => withdrawn.wait_for(|withdrawn| *withdrawn).await.is_ok(),
             None => false,
@@ -272,7 +273,7 @@ impl Question {
     }
 }
 
-impl Drop for Question {
+impl Drop for PeerRequest {
     fn drop(&mut self) {
         // It goes first, so that it is seen to be gone by who is woken.
         if self.withdrawn.take().is_some() {

@@ -13,29 +13,29 @@ use tokio::sync::watch;
 use crate::Error;
 
 /// What is known of a session.
-pub(crate) struct Shared {
+pub(crate) struct SessionReplica {
     id: SessionId,
-    known: Mutex<Known>,
+    known: Mutex<ReplicaState>,
     /// The number of the last change here, and whether more can come.
-    changed: watch::Sender<(u64, Standing)>,
+    changed: watch::Sender<(u64, SubscriptionStatus)>,
 }
 
 /// Whether more can be learned of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum SubscriptionStatus {
     /// A connection tells of it.
-    Followed,
+    Subscribed,
     /// The connection that told of it is gone.
-    Gone,
+    Disconnected,
     /// No connection tells of it, for another reason.
-    Unfollowed,
+    NotSubscribed,
     /// This client closed or deleted it.
-    Left,
+    Closed,
 }
 
 /// One connection. Of a session only one of them tells.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Owner(Arc<()>);
+pub(crate) struct ConnectionToken(Arc<()>);
 
 /// What the answer to joining is preceded by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,17 +48,17 @@ pub(crate) enum Replay {
     All,
 }
 
-pub(crate) struct Known {
-    pub(crate) told: Told,
+pub(crate) struct ReplicaState {
+    pub(crate) told: SessionFold,
     /// How often all of it was told anew, so that the numbers began again.
     pub(crate) epoch: u64,
-    owner: Option<Owner>,
+    owner: Option<ConnectionToken>,
     joining: Option<Joining>,
 }
 
 /// What somebody was told of a session.
 #[derive(Clone)]
-pub(crate) struct Told {
+pub(crate) struct SessionFold {
     pub(crate) fold: Fold,
     /// The last change as a server of parlor's numbers it.
     server_seq: Option<u64>,
@@ -80,15 +80,15 @@ enum Joining {
     /// What has a number will be told again.
     Missed,
     /// All is told anew.
-    All(Box<Anew>),
+    All(Box<PendingReload>),
 }
 
 /// What is told anew, beside what is known.
-struct Anew {
+struct PendingReload {
     /// It counts when the answer is there.
-    told: Told,
+    told: SessionFold,
     /// What is known with all that comes meanwhile, if it was followed: it counts if the answer is an error.
-    otherwise: Option<Told>,
+    otherwise: Option<SessionFold>,
 }
 
 /// An update, as far as it was read.
@@ -100,7 +100,7 @@ enum Said<'a> {
 /// How many ends of turns are remembered for those who wait for one and are not woken at once.
 const ENDS: usize = 64;
 
-impl Told {
+impl SessionFold {
     fn nothing(id: &SessionId) -> Self {
         let fold = Fold::of_session(Dialect::V2, id.clone());
         Self { fold, server_seq: None, unread: None, ends: VecDeque::new(), prompted: None, is_noted: false }
@@ -158,7 +158,7 @@ impl Told {
     }
 }
 
-impl Told {
+impl SessionFold {
     /// Takes a state that a server noted for a client that is told none: its JSON. It tells whether a turn of others runs;
     /// one of this client's is told by its prompt, and better.
     fn note(&mut self, state: &str) {
@@ -172,27 +172,27 @@ impl Told {
     }
 }
 
-impl Known {
+impl ReplicaState {
     /// Whether a connection tells of the session.
-    pub(crate) fn is_told_by(&self, owner: &Owner) -> bool {
+    pub(crate) fn is_told_by(&self, owner: &ConnectionToken) -> bool {
         self.owner.as_ref().is_some_and(|own| Arc::ptr_eq(&own.0, &owner.0))
     }
 }
 
-impl Shared {
+impl SessionReplica {
     /// A session that a connection tells of.
-    pub(crate) fn followed(id: SessionId, owner: Owner) -> Self {
-        Self::new(id, Some(owner), Standing::Followed)
+    pub(crate) fn followed(id: SessionId, owner: ConnectionToken) -> Self {
+        Self::new(id, Some(owner), SubscriptionStatus::Subscribed)
     }
 
     /// A session that no connection tells of.
-    pub(crate) fn unfollowed(id: SessionId, standing: Standing) -> Self {
+    pub(crate) fn unfollowed(id: SessionId, standing: SubscriptionStatus) -> Self {
         Self::new(id, None, standing)
     }
 
-    fn new(id: SessionId, owner: Option<Owner>, standing: Standing) -> Self {
-        let told = Told::nothing(&id);
-        let known = Mutex::new(Known { told, epoch: 0, owner, joining: None });
+    fn new(id: SessionId, owner: Option<ConnectionToken>, standing: SubscriptionStatus) -> Self {
+        let told = SessionFold::nothing(&id);
+        let known = Mutex::new(ReplicaState { told, epoch: 0, owner, joining: None });
         Self { id, known, changed: watch::Sender::new((0, standing)) }
     }
 
@@ -200,12 +200,12 @@ impl Shared {
         &self.id
     }
 
-    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn known(&self) -> MutexGuard<'_, ReplicaState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hears of changes: the number of the last one, and whether more can come.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<(u64, Standing)> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<(u64, SubscriptionStatus)> {
         self.changed.subscribe()
     }
 
@@ -214,7 +214,7 @@ impl Shared {
     /// for many.
     pub(crate) fn take(
         &self,
-        by: &Owner,
+        by: &ConnectionToken,
         line: &str,
         update: Option<AgentUpdate<'_>>,
         server_seq: Option<u64>,
@@ -239,7 +239,7 @@ impl Shared {
     }
 
     /// Takes a state that a server noted, as JSON.
-    pub(crate) fn noted(&self, by: &Owner, state: &str) {
+    pub(crate) fn noted(&self, by: &ConnectionToken, state: &str) {
         let mut known = self.known();
         if known.is_told_by(by) && known.joining.is_none() {
             known.told.note(state);
@@ -247,16 +247,16 @@ impl Shared {
     }
 
     /// Tells who looks that there is something new, if this connection tells of the session.
-    pub(crate) fn tell(&self, by: &Owner) {
+    pub(crate) fn tell(&self, by: &ConnectionToken) {
         let known = self.known();
         if known.is_told_by(by) {
-            self.stands(&known, Standing::Followed);
+            self.stands(&known, SubscriptionStatus::Subscribed);
         }
     }
 
     /// A connection asks to be told of the session, and is the only one to tell from here on: what it asks for is what
     /// nobody told before. Gives that as the protocol has it.
-    pub(crate) fn join(&self, by: &Owner, replay: Replay) -> Result<Option<Json>, Error> {
+    pub(crate) fn join(&self, by: &ConnectionToken, replay: Replay) -> Result<Option<Json>, Error> {
         let mut known = self.known();
         let was_followed = known.is_told_by(by);
         if was_followed && known.joining.is_some() {
@@ -269,13 +269,13 @@ impl Shared {
             }
             (Replay::Missed, None) | (Replay::All, _) => {
                 let otherwise = was_followed.then(|| known.told.clone());
-                let anew = Box::new(Anew { told: Told::nothing(&self.id), otherwise });
+                let anew = Box::new(PendingReload { told: SessionFold::nothing(&self.id), otherwise });
                 (Joining::All(anew), Some(r#"{"type":"start"}"#.to_owned()))
             }
         };
         known.joining = Some(joining);
         known.owner = Some(by.clone());
-        self.stands(&known, Standing::Followed);
+        self.stands(&known, SubscriptionStatus::Subscribed);
         Ok(from.map(|from| Json::parse(from).expect("it is made of JSON")))
     }
 
@@ -285,7 +285,7 @@ impl Shared {
     }
 
     /// It was answered. What was told anew counts.
-    pub(crate) fn joined(&self, by: &Owner, answer: &Object) {
+    pub(crate) fn joined(&self, by: &ConnectionToken, answer: &Object) {
         let mut known = self.known();
         if !known.is_told_by(by) {
             return;
@@ -295,11 +295,11 @@ impl Shared {
             known.epoch += 1;
         }
         known.told.joined(answer);
-        self.stands(&known, Standing::Followed);
+        self.stands(&known, SubscriptionStatus::Subscribed);
     }
 
     /// It was refused. Who told of the session before goes on to; else nobody does.
-    pub(crate) fn refused(&self, by: &Owner) {
+    pub(crate) fn refused(&self, by: &ConnectionToken) {
         let mut known = self.known();
         if !known.is_told_by(by) {
             return;
@@ -312,12 +312,13 @@ impl Shared {
         if !is_followed {
             known.owner = None;
         }
-        let standing = if is_followed { Standing::Followed } else { Standing::Unfollowed };
+        let standing =
+            if is_followed { SubscriptionStatus::Subscribed } else { SubscriptionStatus::NotSubscribed };
         self.stands(&known, standing);
     }
 
     /// A connection tells no more of the session.
-    pub(crate) fn end(&self, by: &Owner, standing: Standing) {
+    pub(crate) fn end(&self, by: &ConnectionToken, standing: SubscriptionStatus) {
         let mut known = self.known();
         if known.is_told_by(by) {
             known.owner = None;
@@ -327,7 +328,7 @@ impl Shared {
     }
 
     /// Whether this connection tells of the session.
-    pub(crate) fn is_told_by(&self, owner: &Owner) -> bool {
+    pub(crate) fn is_told_by(&self, owner: &ConnectionToken) -> bool {
         self.known().is_told_by(owner)
     }
 
@@ -342,14 +343,14 @@ impl Shared {
         self.known().told.server_seq.is_some()
     }
 
-    fn stands(&self, known: &Known, standing: Standing) {
+    fn stands(&self, known: &ReplicaState, standing: SubscriptionStatus) {
         self.changed.send_replace((known.told.fold.transcript().seq(), standing));
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SessionReplica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A conversation is too long to be looked at in passing.
-        f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("SessionReplica").field("id", &self.id).finish_non_exhaustive()
     }
 }
