@@ -33,7 +33,7 @@ async fn turn(session: &Session, text: &str) {
 }
 
 fn last(session: &Session) -> String {
-    session.read(|transcript| transcript.entries().last().unwrap().body().content.to_text())
+    session.transcript().entries().last().unwrap().body().content.to_text()
 }
 
 #[tokio::test]

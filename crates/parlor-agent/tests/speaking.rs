@@ -202,7 +202,7 @@ async fn begin(server: &Server, version: Version) -> (Client, parlor_client::Ses
 
 async fn turn(session: &parlor_client::Session, text: &str) -> State {
     let turn = within_timeout(session.prompt(text)).await.unwrap();
-    within_timeout(turn.outcome()).await.unwrap()
+    within_timeout(turn.outcome()).await.unwrap().state
 }
 
 fn reason(state: &State) -> String {
@@ -221,7 +221,7 @@ fn said(transcript: &Transcript) -> Vec<String> {
 /// Waits until a session looks like this.
 async fn until(session: &parlor_client::Session, mut holds: impl FnMut(&Transcript) -> bool) {
     let mut news = session.updates();
-    while !session.read(&mut holds) {
+    while !holds(&session.transcript()) {
         within_timeout(news.next()).await.expect("the session goes on");
     }
 }
@@ -361,7 +361,7 @@ async fn a_form_is_filled_in_or_not() {
                 Some(answer) => question.respond(answer).await,
                 None => question.decline().await,
             }
-            assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap()), "end_turn");
+            assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "end_turn");
             assert_eq!(said(&session.transcript()).last().unwrap(), "Nobody says.");
         }
     }
@@ -435,7 +435,7 @@ async fn words_of_a_turn_that_is_over_are_said_and_those_of_a_cancelled_one_are_
     })
     .await;
     within_timeout(session.cancel()).await.unwrap();
-    assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap()), "cancelled");
+    assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "cancelled");
     let before = session.transcript().entries().len();
     agent.go.notify_one();
     turn(&session, "after").await;
@@ -470,7 +470,7 @@ async fn a_turn_that_is_cancelled_while_it_asks_says_nothing_more() {
         let prompt = within_timeout(session.prompt("ask")).await.unwrap();
         let question = within_timeout(questions.next()).await.unwrap();
         within_timeout(session.cancel()).await.unwrap();
-        assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap()), "cancelled");
+        assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "cancelled");
         drop(question);
     }
     assert_eq!(said(&session.transcript()), Vec::<String>::new());
@@ -495,7 +495,7 @@ async fn a_question_that_is_not_waited_for_is_taken_back_and_the_turn_goes_on() 
     let state = session.transcript().state().map(|state| format!("{:?}", state.activity));
     assert_eq!(state.as_deref(), Some("Running"));
     agent.go.notify_one();
-    assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap()), "end_turn");
+    assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "end_turn");
 }
 
 #[tokio::test]

@@ -1,35 +1,41 @@
 use std::collections::VecDeque;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
+use futures_core::Stream;
 use parlor_dialect::live;
-use parlor_json::{Json, JsonStr, Object};
-use parlor_session::SessionId;
+use parlor_json::{Json, JsonStr, Object, elements, text};
+use parlor_session::{SessionId, ToolCallId};
 use parlor_wire::{RequestId, RpcError, code};
 use tokio::sync::{Notify, mpsc, watch};
 
+use crate::PermissionOptionKind;
 use crate::driver::Command;
+use crate::replica::Position;
 
-/// Something that the agent wants to know. One that is dropped is declined.
+/// A request from the agent, such as one for permission. Dropping it declines it.
 ///
 /// ```
+/// use parlor_client::{PermissionOptionKind, StopReason};
+///
 /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
 /// # use example::*;
 /// # run(async {
 /// # let client = connect().await;
 /// # let session = client.new_session("/tmp".as_ref()).await?;
-/// let mut questions = client.requests();
+/// let mut requests = client.requests();
 /// tokio::spawn(async move {
-///     while let Some(question) = questions.next().await {
-///         let allow = question.options().into_iter().find(|choice| choice.kind == "allow_once");
-///         match allow {
-///             Some(choice) => question.select(&choice).await,
-///             None => question.decline().await,
+///     while let Some(request) = requests.next().await {
+///         let mut options = request.options().into_iter();
+///         match options.find(|option| option.kind == PermissionOptionKind::AllowOnce) {
+///             Some(option) => request.select(&option).await,
+///             None => request.decline().await,
 ///         }
 ///     }
 /// });
-/// let end = session.prompt("delete the notes").await?.outcome().await?;
-/// assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
+/// let outcome = session.prompt("delete the notes").await?.await?;
+/// assert_eq!(outcome.stop_reason, Some(StopReason::EndTurn));
 /// # Ok(())
 /// # });
 /// ```
@@ -38,83 +44,87 @@ pub struct PeerRequest {
     id: RequestId,
     method: String,
     params: Object,
-    answers: mpsc::WeakSender<Command>,
-    /// There until it is answered or dropped.
-    withdrawn: Option<watch::Receiver<bool>>,
-    given_up: Arc<Notify>,
-    /// Up to where its session was known when it was asked.
-    place: Option<(u64, u64)>,
+    commands: mpsc::WeakSender<Command>,
+    /// Whether the request was cancelled. `None` after the response.
+    cancelled: Option<watch::Receiver<bool>>,
+    abandoned: Arc<Notify>,
+    /// The last change of its session when the request arrived.
+    position: Option<Position>,
 }
 
-/// What the agent wants to know, for who answers it. Each question goes to one of those who have this; while nobody does,
-/// all are declined at once. Those that wait are declined when the last one goes.
+/// A stream of requests from the agent. Each request goes to one of these streams; while there is none, requests are declined
+/// at once, and when the last one is dropped, those in the queue are.
 ///
-/// It does not keep the connection open. There is an example at [`PeerRequest`].
+/// It ends when the connection is closed, and does not keep it open. [`PeerRequest`] has an example.
 #[derive(Debug)]
 pub struct PeerRequests {
     requests: Arc<Requests>,
 }
 
-/// Where questions wait for who answers them.
+/// Requests that wait for a consumer.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
-    queue: Mutex<RequestQueue>,
-    changed: Notify,
-}
+pub(crate) struct Requests(Mutex<RequestQueue>);
 
 #[derive(Debug, Default)]
 struct RequestQueue {
-    waiting: VecDeque<PeerRequest>,
-    /// How many look at it.
+    requests: VecDeque<PeerRequest>,
     consumers: usize,
+    /// The tasks that wait for a request.
+    wakers: Vec<Waker>,
     is_closed: bool,
 }
 
-/// One of the choices of a question for permission.
+/// One of the options of a permission request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PermissionOption {
-    /// What is answered with.
+    /// Its id.
     pub id: JsonStr,
-    /// What a person is shown; the id if it has no name.
+    /// Its name for people; the id if it has none.
     pub name: String,
-    /// What kind it is, such as `allow_once` or `reject_always`.
-    pub kind: String,
+    /// What selecting it means.
+    pub kind: PermissionOptionKind,
 }
 
 impl Requests {
     fn queue(&self) -> MutexGuard<'_, RequestQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a question wait for an answer, if somebody looks; else it is dropped.
-    pub(crate) fn put(&self, question: PeerRequest) -> bool {
+    /// Queues a request if there is a consumer; otherwise drops it and returns false.
+    pub(crate) fn push(&self, request: PeerRequest) -> bool {
         let mut queue = self.queue();
         if queue.consumers == 0 {
             return false;
         }
-        queue.waiting.push_back(question);
-        self.changed.notify_one();
+        queue.requests.push_back(request);
+        queue.wake();
         true
     }
 
-    /// A question wants no answer any more. Who has it already is told otherwise.
-    pub(crate) fn withdraw(&self, id: &RequestId) {
+    /// Removes a request that was cancelled, if it is still in the queue.
+    pub(crate) fn remove(&self, id: &RequestId) {
         let mut queue = self.queue();
-        let place = queue.waiting.iter().position(|question| question.id == *id);
-        let withdrawn = place.and_then(|place| queue.waiting.remove(place));
+        let index = queue.requests.iter().position(|request| request.id == *id);
+        let removed = index.and_then(|index| queue.requests.remove(index));
         drop(queue);
-        drop(withdrawn);
+        drop(removed);
     }
 
-    /// No more will come, and those that wait cannot be answered.
+    /// Ends the streams: the connection is closed, and what is in the queue cannot be answered.
     pub(crate) fn close(&self) {
         let mut queue = self.queue();
         queue.is_closed = true;
-        let unanswered = std::mem::take(&mut queue.waiting);
+        let unanswered = std::mem::take(&mut queue.requests);
+        queue.wake();
         drop(queue);
         drop(unanswered);
-        self.changed.notify_waiters();
+    }
+}
+
+impl RequestQueue {
+    fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
     }
 }
 
@@ -124,23 +134,27 @@ impl PeerRequests {
         Self { requests }
     }
 
-    /// The next question that wants an answer; `None` when the connection is gone.
+    /// The next request; `None` when the connection is closed. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<PeerRequest> {
-        loop {
-            let mut changed = pin!(self.requests.changed.notified());
-            // From here on it hears of what comes.
-            changed.as_mut().enable();
-            {
-                let mut queue = self.requests.queue();
-                if let Some(question) = queue.waiting.pop_front() {
-                    return Some(question);
-                }
-                if queue.is_closed {
-                    return None;
-                }
-            }
-            changed.await;
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for PeerRequests {
+    type Item = PeerRequest;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<PeerRequest>> {
+        let mut queue = self.requests.queue();
+        if let Some(request) = queue.requests.pop_front() {
+            return Poll::Ready(Some(request));
         }
+        if queue.is_closed {
+            return Poll::Ready(None);
+        }
+        if !queue.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            queue.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
     }
 }
 
@@ -148,36 +162,36 @@ impl Drop for PeerRequests {
     fn drop(&mut self) {
         let mut queue = self.requests.queue();
         queue.consumers -= 1;
-        let unwanted =
-            if queue.consumers == 0 { std::mem::take(&mut queue.waiting) } else { VecDeque::new() };
+        let unanswered =
+            if queue.consumers == 0 { std::mem::take(&mut queue.requests) } else { VecDeque::new() };
         drop(queue);
-        // Each is declined as it goes.
-        drop(unwanted);
+        // Each is declined as it is dropped.
+        drop(unanswered);
     }
 }
 
 impl PermissionOption {
-    /// The choices that the params of a question for permission offer. One without an id is none.
+    /// The options in the params of a permission request. Those without an id are left out.
     ///
     /// ```
-    /// use parlor_client::{PermissionOption, Json, Object};
+    /// use parlor_client::{Json, Object, PermissionOption, PermissionOptionKind};
     ///
     /// let params = Json::parse(r#"{"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"name":"No"}]}"#);
-    /// let choices = PermissionOption::all_in(&Object::parse(params.unwrap().raw()).unwrap());
-    /// assert_eq!(choices.len(), 1);
-    /// assert_eq!(choices[0].kind, "allow_once");
+    /// let options = PermissionOption::all_in(&Object::parse(params.unwrap().raw()).unwrap());
+    /// assert_eq!(options.len(), 1);
+    /// assert_eq!(options[0].kind, PermissionOptionKind::AllowOnce);
     /// ```
     pub fn all_in(params: &Object) -> Vec<Self> {
-        let list = params.get("options").and_then(|list| parlor_json::elements(list.raw()));
-        let choice = |option: &serde_json::value::RawValue| {
-            let option = Object::parse(option).ok()?;
+        let list = params.get("options").and_then(|list| elements(list.raw()));
+        let option = |raw| {
+            let option = Object::parse(raw).ok()?;
             let field = |name: &str| JsonStr::from_raw(option.get(name)?.raw());
             let id = field("optionId")?;
             let name = field("name").as_ref().unwrap_or(&id).to_text().into_owned();
-            let kind = field("kind").map(|kind| kind.to_text().into_owned()).unwrap_or_default();
+            let kind = PermissionOptionKind::from(&field("kind").unwrap_or_else(|| JsonStr::new("")));
             Some(Self { id, name, kind })
         };
-        list.unwrap_or_default().into_iter().filter_map(choice).collect()
+        list.unwrap_or_default().into_iter().filter_map(option).collect()
     }
 }
 
@@ -186,24 +200,24 @@ impl PeerRequest {
         id: RequestId,
         method: String,
         params: Object,
-        answers: mpsc::WeakSender<Command>,
-        withdrawn: watch::Receiver<bool>,
-        given_up: Arc<Notify>,
-        place: Option<(u64, u64)>,
+        commands: mpsc::WeakSender<Command>,
+        cancelled: watch::Receiver<bool>,
+        abandoned: Arc<Notify>,
+        position: Option<Position>,
     ) -> Self {
-        Self { id, method, params, answers, withdrawn: Some(withdrawn), given_up, place }
+        Self { id, method, params, commands, cancelled: Some(cancelled), abandoned, position }
     }
 
-    pub(crate) fn place(&self) -> Option<(u64, u64)> {
-        self.place
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.position
     }
 
-    /// What is asked, such as `session/request_permission`.
+    /// The method, such as `session/request_permission`.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// All that is said about it.
+    /// The params, in version 2 of the protocol.
     pub fn params(&self) -> &Object {
         &self.params
     }
@@ -213,81 +227,86 @@ impl PeerRequest {
         JsonStr::from_raw(self.params.get("sessionId")?.raw()).map(SessionId::from)
     }
 
-    /// What the permission is for: the title of the question, else of the tool call or whatever else it is about.
+    /// The title of the request, or else of the tool call or other subject that it is about.
     pub fn title(&self) -> Option<String> {
-        let text =
-            |holder: &Object| Some(JsonStr::from_raw(holder.get("title")?.raw())?.to_text().into_owned());
-        let member = |name: &str| Object::parse(self.params.get(name)?.raw()).ok();
-        let inside = |holder: Object| {
-            text(&holder).or_else(|| text(&Object::parse(holder.get("toolCall")?.raw()).ok()?))
-        };
-        text(&self.params)
-            .or_else(|| member("toolCall").and_then(|call| text(&call)))
-            .or_else(|| member("subject").and_then(inside))
+        let title = |holder: &Object| Some(text(holder.get("title")?.raw())?.into_owned());
+        let subject = member(&self.params, "subject").unwrap_or_default();
+        title(&self.params)
+            .or_else(|| title(&member(&self.params, "toolCall")?))
+            .or_else(|| title(&subject))
+            .or_else(|| title(&member(&subject, "toolCall")?))
     }
 
-    /// The choices, if it is a question for permission.
+    /// The tool call that it is about, which the session's transcript has.
+    pub fn tool_call_id(&self) -> Option<ToolCallId> {
+        let subject = member(&self.params, "subject").unwrap_or_default();
+        let call =
+            member(&self.params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or(subject);
+        JsonStr::from_raw(call.get("toolCallId")?.raw()).map(ToolCallId::from)
+    }
+
+    /// The options of a permission request.
     pub fn options(&self) -> Vec<PermissionOption> {
         PermissionOption::all_in(&self.params)
     }
 
-    /// Answers with a choice.
-    pub async fn select(self, choice: &PermissionOption) {
-        let text = format!(r#"{{"outcome":{{"outcome":"selected","optionId":{}}}}}"#, choice.id.as_literal());
-        self.respond(object(&text)).await;
+    /// Responds with one of the options.
+    pub async fn select(self, option: &PermissionOption) {
+        let text = format!(r#"{{"outcome":{{"outcome":"selected","optionId":{}}}}}"#, option.id.as_literal());
+        let json = Json::parse(text).expect("it is made of JSON");
+        self.respond(Object::parse(json.raw()).expect("it is an object")).await;
     }
 
-    /// Answers that nothing is chosen, which mostly ends the turn.
+    /// Responds that the user selected nothing. Most agents end the turn then.
     pub async fn cancel(self) {
         let cancelled = live::cancelled_answer(&self.method);
         self.respond(Object::parse(cancelled.raw()).unwrap_or_default()).await;
     }
 
-    /// Answers with a result as the protocol has it.
+    /// Responds with a result as the protocol has it.
     pub async fn respond(mut self, result: Object) {
         self.send(Ok(result)).await;
     }
 
-    /// Answers that this client cannot say: others may be asked.
+    /// Responds that this client does not handle the request. A server may ask other clients.
     pub async fn decline(mut self) {
         self.send(Err(declined())).await;
     }
 
-    /// Waits until an answer is not wanted any more, because somebody else gave one or the agent went on; `false` if it is
-    /// because the connection is gone.
+    /// Waits until no response is wanted because another client responded or the agent cancelled the request. Returns false if
+    /// the connection is closed.
     pub async fn cancelled(&mut self) -> bool {
-        match &mut self.withdrawn {
-            Some(withdrawn) => withdrawn.wait_for(|withdrawn| *withdrawn).await.is_ok(),
+        match &mut self.cancelled {
+            Some(cancelled) => cancelled.wait_for(|cancelled| *cancelled).await.is_ok(),
             None => false,
         }
     }
 
     async fn send(&mut self, result: Result<Object, RpcError>) {
-        let (Some(answers), Some(question)) = (self.answers.upgrade(), self.withdrawn.clone()) else {
+        let (Some(commands), Some(cancelled)) = (self.commands.upgrade(), self.cancelled.clone()) else {
             return;
         };
-        if let Ok(room) = answers.reserve().await {
-            self.withdrawn = None;
-            room.send(Command::Answer { id: self.id.clone(), result, question });
+        if let Ok(permit) = commands.reserve().await {
+            self.cancelled = None;
+            permit.send(Command::Respond { id: self.id.clone(), result, cancelled });
         }
     }
 }
 
 impl Drop for PeerRequest {
     fn drop(&mut self) {
-        // It goes first, so that it is seen to be gone by who is woken.
-        if self.withdrawn.take().is_some() {
-            self.given_up.notify_one();
+        // The receiver goes first, so that the connection's task sees that it is gone.
+        if self.cancelled.take().is_some() {
+            self.abandoned.notify_one();
         }
     }
 }
 
-/// What is answered where nothing can be.
+/// The error response to requests that nobody handles.
 pub(crate) fn declined() -> RpcError {
-    RpcError::new(code::METHOD_NOT_FOUND, "this client cannot be asked this")
+    RpcError::new(code::METHOD_NOT_FOUND, "this client does not handle the request")
 }
 
-fn object(text: &str) -> Object {
-    let json = Json::parse(text).expect("it is made of JSON");
-    Object::parse(json.raw()).expect("it is an object")
+fn member(holder: &Object, name: &str) -> Option<Object> {
+    Object::parse(holder.get(name)?.raw()).ok()
 }

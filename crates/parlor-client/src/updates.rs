@@ -1,130 +1,181 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_util::stream::{StreamExt, unfold};
 use parlor_session::{Activity, EntryId, MessageId, Patch, Reading, Role, Target, Update, text_of};
 use tokio::sync::watch;
 
-use crate::replica::SubscriptionStatus;
-use crate::{Session, Turn};
+use crate::replica::{Position, ReplicaState, SubscriptionStatus};
+use crate::{Error, Session};
 
-/// How much one piece of news has at most, unless a single block is longer.
-const PIECE: usize = 1 << 20;
+/// The size of one update at most, unless a single content block is longer.
+const MAX_UPDATE: usize = 1 << 20;
 
-/// The news of a session, each of them once. What comes faster than it is asked for is told as one.
+/// A stream whose state is on the heap, so that it can be moved and polled anywhere.
+pub(crate) type BoxStream<T> = Pin<Box<dyn Stream<Item = T> + Send + Sync>>;
+
+/// A stream of what `next` returns. After `None` it returns `None` again.
+pub(crate) fn stream<S, T, F>(state: S, next: impl FnMut(S) -> F + Send + Sync + 'static) -> BoxStream<T>
+where
+    S: Send + Sync + 'static,
+    T: 'static,
+    F: Future<Output = Option<(T, S)>> + Send + Sync + 'static,
+{
+    Box::pin(unfold(state, next).fuse())
+}
+
+/// A stream of the updates of a session, each of them once. Updates that arrive faster than they are read are merged.
+///
+/// It ends when the connection receives no more updates of the session and all were read.
 ///
 /// ```
-/// use parlor_client::{Activity, Role, Update, TextDelta};
+/// use parlor_client::{Activity, Role, TextDelta, Update};
 ///
 /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
 /// # use example::*;
 /// # run(async {
 /// # let client = connect().await;
 /// # let session = client.new_session("/tmp".as_ref()).await?;
-/// let mut news = session.updates();
+/// let mut updates = session.updates();
 /// session.prompt("Hello!").await?;
-/// let mut said = String::new();
-/// while let Some(update) = news.next().await {
-///     match TextDelta::of(&update).filter(|words| words.role == Role::Agent) {
-///         Some(words) => said.push_str(&words.text),
+/// let mut text = String::new();
+/// while let Some(update) = updates.next().await {
+///     match TextDelta::of(&update).filter(|delta| delta.role == Role::Agent) {
+///         Some(delta) => text.push_str(&delta.text),
 ///         None if matches!(&update, Update::State(state) if state.activity == Activity::Idle) => break,
 ///         None => {}
 ///     }
 /// }
-/// assert_eq!(said, "Hello!");
+/// assert_eq!(text, "Hello!");
 /// # Ok(())
 /// # });
 /// ```
-#[derive(Debug)]
 pub struct Updates {
-    session: Session,
-    changed: watch::Receiver<(u64, SubscriptionStatus)>,
-    reading: Option<Reading>,
-    told: u64,
-    /// Which transcript that is of.
-    epoch: u64,
-    /// The turn that they are limited to.
-    turn: Option<Turn>,
-    /// Whether the turn has ended and all of it was told.
-    is_over: bool,
-}
-
-/// The words of a piece of news.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TextDelta {
-    /// Who said them.
-    pub role: Role,
-    /// In which message.
-    pub message: MessageId,
-    /// What was said: text, without pictures and the like.
-    pub text: String,
-    /// Whether this is all of the message so far, because it is new or was replaced; else it comes at its end.
-    pub replaces: bool,
+    stream: BoxStream<Update>,
 }
 
 impl Updates {
-    /// The news of a session after a change, of the transcript that has the change.
-    pub(crate) fn new(session: Session, (epoch, told): (u64, u64)) -> Self {
-        let changed = session.shared().subscribe();
-        Self { session, changed, reading: None, told, epoch, turn: None, is_over: false }
+    /// The updates after a position.
+    pub(crate) fn new(session: Session, after: Position) -> Self {
+        let stream = stream(Cursor::new(session, after), |mut cursor| async {
+            loop {
+                let status = cursor.status();
+                if let Some(update) = cursor.read_all() {
+                    return Some((update, cursor));
+                }
+                cursor.changed(status).await.ok()?;
+            }
+        });
+        Self { stream }
     }
 
-    /// The news of one turn, the last of which is the state in which it ended.
-    pub(crate) fn of_turn(session: Session, from: (u64, u64), turn: Turn) -> Self {
-        Self { turn: Some(turn), ..Self::new(session, from) }
-    }
-
-    /// The next piece of news; `None` when no connection tells of the session any more or the turn has ended, and all was
-    /// told.
+    /// The next update; `None` after the last. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Update> {
-        while !self.is_over {
-            let more = self.changed.borrow_and_update().1 == SubscriptionStatus::Subscribed;
-            if let Some(update) = self.ready() {
+        std::future::poll_fn(|cx| self.stream.as_mut().poll_next(cx)).await
+    }
+}
+
+impl Stream for Updates {
+    type Item = Update;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Update>> {
+        self.stream.as_mut().poll_next(cx)
+    }
+}
+
+impl std::fmt::Debug for Updates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Updates").finish_non_exhaustive()
+    }
+}
+
+/// A position in the updates of a session.
+pub(crate) struct Cursor {
+    session: Session,
+    changes: watch::Receiver<SubscriptionStatus>,
+    position: Position,
+    replay: Option<Reading>,
+}
+
+impl Cursor {
+    pub(crate) fn new(session: Session, position: Position) -> Self {
+        let changes = session.replica().subscribe();
+        Self { session, changes, position, replay: None }
+    }
+
+    /// Whether more updates can arrive. To be asked before reading, so that none is missed by [`changed`](Self::changed).
+    pub(crate) fn status(&mut self) -> SubscriptionStatus {
+        *self.changes.borrow_and_update()
+    }
+
+    /// Waits for a change, if more can arrive.
+    pub(crate) async fn changed(&mut self, status: SubscriptionStatus) -> Result<(), Error> {
+        match status.error() {
+            Some(error) => Err(error),
+            None => self.changes.changed().await.map_err(|_| Error::Disconnected),
+        }
+    }
+
+    fn read_all(&mut self) -> Option<Update> {
+        let replica = Arc::clone(self.session.replica());
+        let state = replica.state();
+        // A transcript that was reloaded is read from its beginning.
+        self.read(&state, u64::MAX, |_| 0)
+    }
+
+    /// The next update up to a change. `restart` gives the change after which a reloaded transcript is read.
+    pub(crate) fn read(
+        &mut self,
+        state: &ReplicaState,
+        last: u64,
+        restart: impl FnOnce(&ReplicaState) -> u64,
+    ) -> Option<Update> {
+        let transcript = state.fold.transcript();
+        if state.epoch != self.position.epoch {
+            self.position = Position { epoch: state.epoch, seq: restart(state) };
+            self.replay = None;
+        }
+        let last = last.min(transcript.seq());
+        loop {
+            let replay = self.replay.get_or_insert_with(|| Reading::new(self.position.seq, last));
+            if let Some(update) = replay.next(transcript, MAX_UPDATE) {
                 return Some(update);
             }
-            if !more || self.changed.changed().await.is_err() {
+            self.position.seq = replay.upto();
+            self.replay = None;
+            if self.position.seq >= last {
                 return None;
-            }
-        }
-        None
-    }
-
-    /// The next piece of news that is there already.
-    pub fn ready(&mut self) -> Option<Update> {
-        if self.is_over {
-            return None;
-        }
-        let known = self.session.shared().known();
-        let transcript = known.told.fold.transcript();
-        // A transcript that began anew is told anew.
-        if known.epoch != self.epoch {
-            self.epoch = known.epoch;
-            self.told = 0;
-            self.reading = None;
-        }
-        // Another turn may have begun since: what it changed is not looked at.
-        let end = self.turn.as_ref().and_then(|turn| turn.ended(&known)?.ok());
-        let last = end.as_ref().map_or(transcript.seq(), |(seq, _)| *seq);
-        loop {
-            let reading = self.reading.get_or_insert_with(|| Reading::new(self.told, last));
-            match reading.next(transcript, PIECE) {
-                Some(Update::State(state)) if self.turn.is_some() && state.activity == Activity::Idle => {}
-                Some(update) => return Some(update),
-                None => {
-                    self.told = reading.upto();
-                    self.reading = None;
-                    if self.told >= last {
-                        self.is_over = end.is_some();
-                        return end.map(|(_, state)| Update::State(state));
-                    }
-                }
             }
         }
     }
 }
 
+/// Whether an update says that the session is idle.
+pub(crate) fn is_idle(update: &Update) -> bool {
+    matches!(update, Update::State(state) if state.activity == Activity::Idle)
+}
+
+/// The text that an update adds to a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TextDelta {
+    /// Whose message it is.
+    pub role: Role,
+    /// The id of the message.
+    pub message: MessageId,
+    /// The text, without images and other content.
+    pub text: String,
+    /// Whether this is the whole text of the message, because it is new or was replaced. Otherwise it is appended.
+    pub replaces: bool,
+}
+
 impl TextDelta {
-    /// The words of a message, if the news are such.
+    /// The text in an update, if the update is about the content of a message.
     ///
     /// ```
-    /// use parlor_client::{EntryId, Json, Role, Update, TextDelta};
+    /// use parlor_client::{EntryId, Json, Role, TextDelta, Update};
     ///
     /// let item = Json::parse(r#"{"type":"text","text":"Hello"}"#).unwrap();
     /// let update = Update::Append { entry: EntryId::Message(Role::Agent, "m".into()), item, extra: None };

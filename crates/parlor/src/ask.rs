@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::select_all;
+use parlor_client::PermissionOptionKind::{self, AllowAlways, AllowOnce, RejectAlways, RejectOnce};
 use parlor_client::{Object, PeerRequest, PermissionOption};
 use parlor_session::Transcript;
 use rustix::termios::{QueueSelector, tcflush};
@@ -97,8 +98,8 @@ impl Decider {
     /// The choice that needs no person.
     fn choice(self, choices: &[PermissionOption]) -> Option<&PermissionOption> {
         match self {
-            Self::Yes => of_kind(choices, "allow"),
-            Self::No => of_kind(choices, "reject"),
+            Self::Yes => of_kind(choices, &[AllowOnce, AllowAlways]),
+            Self::No => of_kind(choices, &[RejectOnce, RejectAlways]),
             Self::Person | Self::Nobody => None,
         }
     }
@@ -270,7 +271,7 @@ impl Questions {
             About::Permission(request, choices) => {
                 request.write(&mut err)?;
                 for (place, choice) in choices.iter().enumerate() {
-                    let key = key_of(choices, place).map_or(' ', |(key, _)| key);
+                    let key = key_of(choices, place).unwrap_or(' ');
                     writeln!(err, "  {} {key}  {}", place + 1, crate::render::safe(&choice.name))?;
                 }
                 write!(err, "Answer (1-{}): ", choices.len())?;
@@ -282,14 +283,14 @@ impl Questions {
 }
 
 /// The keys that stand for kinds of choices.
-const KEYS: [(char, &str); 4] =
-    [('y', "allow_once"), ('a', "allow_always"), ('n', "reject_once"), ('N', "reject_always")];
+const KEYS: [(char, PermissionOptionKind); 4] =
+    [('y', AllowOnce), ('a', AllowAlways), ('n', RejectOnce), ('N', RejectAlways)];
 
 /// The key of a choice: it stands for the first of its kind.
-fn key_of(choices: &[PermissionOption], place: usize) -> Option<(char, &'static str)> {
+fn key_of(choices: &[PermissionOption], place: usize) -> Option<char> {
     let kind = &choices.get(place)?.kind;
     let is_first = choices.iter().position(|choice| choice.kind == *kind) == Some(place);
-    KEYS.into_iter().find(|(_, of)| of == kind).filter(|_| is_first)
+    KEYS.iter().find(|(_, of)| of == kind).filter(|_| is_first).map(|(key, _)| *key)
 }
 
 /// The choice that was typed, by its number or its key.
@@ -313,9 +314,11 @@ fn declined() -> Object {
 }
 
 /// The first choice that allows or rejects, once rather than always.
-fn of_kind<'a>(choices: &'a [PermissionOption], kind: &str) -> Option<&'a PermissionOption> {
-    let find = |kind: String| choices.iter().find(|choice| choice.kind == kind);
-    find(format!("{kind}_once")).or_else(|| find(format!("{kind}_always")))
+fn of_kind<'a>(
+    choices: &'a [PermissionOption],
+    kinds: &[PermissionOptionKind],
+) -> Option<&'a PermissionOption> {
+    kinds.iter().find_map(|kind| choices.iter().find(|choice| choice.kind == *kind))
 }
 
 impl Typed {
@@ -386,7 +389,7 @@ mod tests {
         for typed in ["", "0", "5", "a", "yes", "-1"] {
             assert_eq!(chosen(&choices, typed), None, "{typed}");
         }
-        let keys: Vec<_> = (0..4).map(|place| key_of(&choices, place).map(|(key, _)| key)).collect();
+        let keys: Vec<_> = (0..4).map(|place| key_of(&choices, place)).collect();
         assert_eq!(keys, [Some('y'), None, Some('n'), Some('N')]);
     }
 

@@ -71,7 +71,7 @@ impl Holder {
             .map_err(|error| refused(&error))?;
         let took = begun.elapsed();
         let mut news = joined.updates_since(0);
-        while let Some(update) = news.ready() {
+        while let Some(update) = news.next().now_or_never().flatten() {
             self.heard.news(&update);
         }
         self.session = Some((joined, news));
@@ -110,7 +110,7 @@ impl Holder {
         let Self { runtime, session, heard, .. } = self;
         let (session, news) = session.as_mut().ok_or_else(no_session)?;
         runtime.block_on(session.idle()).map_err(|error| refused(&error))?;
-        while let Some(update) = news.ready() {
+        while let Some(update) = news.next().now_or_never().flatten() {
             heard.news(&update);
         }
         Ok(())

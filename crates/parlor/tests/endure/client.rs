@@ -97,7 +97,7 @@ impl Client {
     /// Sends a prompt and reads until its turn has ended: how it did.
     pub(crate) fn turn(&self, text: &str) -> State {
         let turn = self.prompt(text).unwrap();
-        self.wait(turn.outcome()).unwrap()
+        self.wait(turn.outcome()).unwrap().state
     }
 
     /// How many clients the server has.
@@ -124,7 +124,7 @@ impl Client {
     pub(crate) fn until(&self, holds: impl Fn(&Transcript) -> bool) {
         let mut news = self.session().updates();
         self.wait(async {
-            while !self.session().read(&holds) {
+            while !holds(&self.session().transcript()) {
                 assert!(news.next().await.is_some(), "the server is gone");
             }
         });
@@ -141,15 +141,13 @@ impl Client {
     }
 
     pub(crate) fn shown(&self) -> Shown {
-        self.session().read(|transcript| Shown {
-            messages: messages(transcript).collect(),
-            state: transcript.state().cloned(),
-        })
+        let transcript = self.session().transcript();
+        Shown { messages: messages(&transcript).collect(), state: transcript.state().cloned() }
     }
 
     /// All that the agent said, one message after the other.
     pub(crate) fn said(&self) -> String {
-        self.session().read(said)
+        said(&self.session().transcript())
     }
 }
 

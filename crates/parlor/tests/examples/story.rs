@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use parlor_client::{Client, Connector, Hello, Session, SessionId, Version as Spoken};
+use parlor_client::{Client, Connector, Hello, PermissionOptionKind, Session, SessionId, Version as Spoken};
 use parlor_testkit::programs::example;
 use parlor_testkit::wait::within_timeout;
 use tempfile::TempDir;
@@ -17,7 +17,11 @@ async fn join(client: Client, session: &str, cwd: &Path, prompt: Option<&str>) -
     let mut asked = client.requests();
     let allow = tokio::spawn(async move {
         while let Some(question) = asked.next().await {
-            let choice = question.options().into_iter().find(|choice| choice.kind == "allow_once").unwrap();
+            let choice = question
+                .options()
+                .into_iter()
+                .find(|choice| choice.kind == PermissionOptionKind::AllowOnce)
+                .unwrap();
             question.select(&choice).await;
         }
     });

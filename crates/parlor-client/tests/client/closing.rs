@@ -1,4 +1,4 @@
-//! Sessions that are closed and deleted, here and elsewhere: nobody waits for what cannot come.
+//! Sessions that this client or another one closes or deletes: no call waits forever.
 
 use parlor_client::{Error, Hello, Session, Version};
 use parlor_testkit::server::Server;
@@ -6,30 +6,30 @@ use parlor_testkit::wait::within_timeout;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
-use crate::peer::{chunk, peer};
-use crate::{HERE, connector, reason, said, start_server, turn};
+use crate::peer::{chunk, fill, peer};
+use crate::{CWD, connector, lines_of, start_server, stop_reason, turn};
 
 #[tokio::test]
-async fn who_waits_learns_that_the_session_was_left() {
+async fn waiting_calls_fail_when_the_session_is_closed_or_deleted() {
     for method in ["session/close", "session/delete"] {
         let (client, mut peer) = peer().await;
         let session = client.session(&"s".into());
         let (turn, ()) = tokio::join!(within_timeout(session.prompt("Hello?")), async {
-            let request = peer.asked("session/prompt").await;
-            peer.answer(&request, r#"{"messageId":"u"}"#).await;
+            let request = peer.expect_request("session/prompt").await;
+            peer.respond(&request, r#"{"messageId":"u"}"#).await;
         });
         let turn = turn.unwrap();
-        let mut news = session.updates();
+        let mut updates = session.updates();
         let leaving =
             async { if method == "session/close" { session.close().await } else { session.delete().await } };
         let (end, idle, update, left, ()) = tokio::join!(
             within_timeout(turn.outcome()),
             within_timeout(session.idle()),
-            within_timeout(news.next()),
+            within_timeout(updates.next()),
             within_timeout(leaving),
             async {
-                let request = peer.asked(method).await;
-                peer.answer(&request, "{}").await;
+                let request = peer.expect_request(method).await;
+                peer.respond(&request, "{}").await;
             }
         );
         left.unwrap();
@@ -40,60 +40,60 @@ async fn who_waits_learns_that_the_session_was_left() {
 }
 
 #[tokio::test]
-async fn a_session_that_may_not_be_deleted_goes_on() {
+async fn a_refused_delete_keeps_the_subscription() {
     let (client, mut peer) = peer().await;
     let session = client.session(&"s".into());
     let (refused, ()) = tokio::join!(within_timeout(session.delete()), async {
-        let request = peer.asked("session/delete").await;
-        peer.refuse(&request, -32601).await;
+        let request = peer.expect_request("session/delete").await;
+        peer.respond_error(&request, -32601).await;
     });
     assert_eq!(refused.unwrap_err().code(), Some(-32601));
-    let mut news = session.updates();
-    peer.says(&chunk("m", "Still here.", None)).await;
-    within_timeout(news.next()).await.unwrap();
-    assert_eq!(said(&session.transcript()), ["Agent: Still here."]);
+    let mut updates = session.updates();
+    peer.send(&chunk("m", "Still here.", None)).await;
+    within_timeout(updates.next()).await.unwrap();
+    assert_eq!(lines_of(&session.transcript()), ["Agent: Still here."]);
 }
 
 #[tokio::test]
-async fn what_comes_after_a_session_was_left_is_not_kept() {
+async fn updates_after_a_close_are_dropped() {
     let (client, mut peer) = peer().await;
     let session = client.session(&"s".into());
     let (left, ()) = tokio::join!(within_timeout(session.close()), async {
-        let request = peer.asked("session/close").await;
-        peer.says(&(request.answer("{}") + &chunk("m", "Too late.", None))).await;
+        let request = peer.expect_request("session/close").await;
+        peer.send(&(request.response("{}") + &chunk("m", "Too late.", None))).await;
     });
     left.unwrap();
-    let (joined, ()) = tokio::join!(within_timeout(client.join(session.id(), HERE.as_ref())), async {
-        let request = peer.asked("session/resume").await;
-        peer.says(&(chunk("n", "Two.", None) + &request.answer("{}"))).await;
+    let (joined, ()) = tokio::join!(within_timeout(client.join(session.id(), CWD.as_ref())), async {
+        let request = peer.expect_request("session/resume").await;
+        peer.send(&(chunk("n", "Two.", None) + &request.response("{}"))).await;
     });
-    assert_eq!(said(&joined.unwrap().transcript()), ["Agent: Two."]);
+    assert_eq!(lines_of(&joined.unwrap().transcript()), ["Agent: Two."]);
 }
 
 #[tokio::test]
-async fn what_comes_before_a_session_is_named_is_kept() {
+async fn early_updates_are_kept_until_a_response_names_their_session() {
     let (client, mut peer) = peer().await;
     let params = parlor_client::Object::default();
     let (answer, ()) = tokio::join!(within_timeout(client.call("x/new", &params)), async {
-        let request = peer.asked("x/new").await;
-        let lines = chunk("m", "One", None) + &request.answer(r#"{"sessionId":"s"}"#);
-        peer.says(&(lines + &chunk("m", ", two", None))).await;
+        let request = peer.expect_request("x/new").await;
+        let lines = chunk("m", "One", None) + &request.response(r#"{"sessionId":"s"}"#);
+        peer.send(&(lines + &chunk("m", ", two", None))).await;
     });
     answer.unwrap();
     let session = client.session(&"s".into());
-    crate::knows(&session, |said| said == ["Agent: One, two"]).await;
+    crate::wait_for_transcript(&session, |said| said == ["Agent: One, two"]).await;
     within_timeout(client.disconnect()).await;
 
     let (client, mut peer) = crate::peer::peer().await;
-    let (session, ()) = tokio::join!(within_timeout(client.new_session(HERE.as_ref())), async {
-        let request = peer.asked("session/new").await;
-        peer.says(&(chunk("m", "One", None) + &request.answer(r#"{"sessionId":"s"}"#))).await;
+    let (session, ()) = tokio::join!(within_timeout(client.new_session(CWD.as_ref())), async {
+        let request = peer.expect_request("session/new").await;
+        peer.send(&(chunk("m", "One", None) + &request.response(r#"{"sessionId":"s"}"#))).await;
     });
-    assert_eq!(said(&session.unwrap().transcript()), ["Agent: One"]);
+    assert_eq!(lines_of(&session.unwrap().transcript()), ["Agent: One"]);
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_session_of_a_connection_that_is_gone() {
+async fn a_session_of_a_closed_connection_fails_at_once() {
     let (client, peer) = peer().await;
     drop(peer);
     within_timeout(client.closed()).await;
@@ -103,58 +103,61 @@ async fn nobody_waits_for_a_session_of_a_connection_that_is_gone() {
 }
 
 #[tokio::test]
-async fn no_more_sessions_are_followed_than_somebody_can_have() {
+async fn the_number_of_tracked_sessions_is_limited() {
     let (client, mut peer) = peer().await;
     let mut sessions: Vec<_> =
         (0..10_000).map(|number| client.session(&number.to_string().as_str().into())).collect();
     assert!(matches!(within_timeout(client.session(&"s".into()).idle()).await, Err(Error::NotSubscribed)));
-    assert!(matches!(within_timeout(client.join(&"s".into(), HERE.as_ref())).await, Err(Error::Busy)));
-    assert!(matches!(within_timeout(client.new_session(HERE.as_ref())).await, Err(Error::Busy)));
-    // One that nobody has makes room.
+    assert!(matches!(within_timeout(client.join(&"s".into(), CWD.as_ref())).await, Err(Error::Busy)));
+    assert!(matches!(within_timeout(client.new_session(CWD.as_ref())).await, Err(Error::Busy)));
+    // A session without a handle makes room.
     sessions.pop();
     let session = client.session(&"s".into());
-    let mut news = session.updates();
-    peer.says(&chunk("m", "One.", None)).await;
-    within_timeout(news.next()).await.unwrap();
+    let mut updates = session.updates();
+    peer.send(&chunk("m", "One.", None)).await;
+    within_timeout(updates.next()).await.unwrap();
 }
 
-/// Two clients of one session, the second of this version.
+/// Two clients of one session, the second with this version.
 async fn two(server: &Server, version: Version) -> (Session, Session) {
     let (first, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
     let connector = connector().only(version);
     let (second, _) = within_timeout(connector.socket(&server.socket(), &Hello::new())).await.unwrap();
-    let session = within_timeout(first.new_session(HERE.as_ref())).await.unwrap();
-    let joined = within_timeout(second.load(session.id(), HERE.as_ref())).await.unwrap();
+    let session = within_timeout(first.new_session(CWD.as_ref())).await.unwrap();
+    let joined = within_timeout(second.load(session.id(), CWD.as_ref())).await.unwrap();
     (session, joined)
 }
 
 #[tokio::test]
-async fn a_turn_ends_when_somebody_else_deletes_its_session() {
+async fn a_turn_ends_when_another_client_deletes_the_session() {
     for version in [Version::V1, Version::V2] {
         let server = start_server();
         let (session, other) = two(&server, version).await;
         let turn = within_timeout(other.prompt("say Well.\nsleep 60000")).await.unwrap();
-        crate::knows(&session, |said| said.last().is_some_and(|line| line == "Agent: Well.")).await;
+        crate::wait_for_transcript(&session, |said| said.last().is_some_and(|line| line == "Agent: Well."))
+            .await;
         within_timeout(session.delete()).await.unwrap();
         let end = within_timeout(turn.outcome()).await.unwrap();
-        assert_eq!(reason(&end), "cancelled", "{version:?}: {end:?}");
+        assert_eq!(stop_reason(&end), "cancelled", "{version:?}: {end:?}");
         let refused = within_timeout(other.prompt("say More.")).await;
         let code = match refused {
             Err(error) => error.code(),
-            // A prompt of version 1 is taken before it is answered.
-            Ok(turn) => within_timeout(turn.outcome()).await.unwrap().fields.get("error").and_then(|error| {
-                parlor_client::Object::parse(error.raw()).ok()?.get("code")?.as_str().parse().ok()
-            }),
+            // A prompt of version 1 is accepted before its response.
+            Ok(turn) => {
+                within_timeout(turn.outcome()).await.unwrap().state.fields.get("error").and_then(|error| {
+                    parlor_client::Object::parse(error.raw()).ok()?.get("code")?.as_str().parse().ok()
+                })
+            }
         };
         assert_eq!(code, Some(-32002), "{version:?}");
     }
 }
 
 #[tokio::test]
-async fn who_was_not_told_all_of_a_session_learns_that_it_was_deleted() {
+async fn a_load_fails_when_the_session_is_deleted_meanwhile() {
     let server = start_server();
     let (client, _) = within_timeout(connector().socket(&server.socket(), &Hello::new())).await.unwrap();
-    let session = within_timeout(client.new_session(HERE.as_ref())).await.unwrap();
+    let session = within_timeout(client.new_session(CWD.as_ref())).await.unwrap();
     turn(&session, "stream 4000 1000").await;
 
     let slow = UnixStream::connect(server.socket()).await.unwrap();
@@ -165,7 +168,7 @@ async fn who_was_not_told_all_of_a_session_learns_that_it_was_deleted() {
     let load = format!(r#"{{"jsonrpc":"2.0","id":2,"method":"session/resume","params":{params}}}"#);
     write.write_all(format!("{}{hello}\n{load}\n", Hello::new().to_line()).as_bytes()).await.unwrap();
     let mut lines = BufReader::new(read).lines();
-    // It has begun to be told, and reads on only when the session is gone.
+    // The replay has begun; the client reads on after the session was deleted.
     while !within_timeout(lines.next_line()).await.unwrap().unwrap().contains("session/update") {}
     within_timeout(session.delete()).await.unwrap();
     loop {
@@ -175,4 +178,11 @@ async fn who_was_not_told_all_of_a_session_learns_that_it_was_deleted() {
             break;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_disconnects_from_a_peer_that_does_not_read() {
+    let (client, _peer) = peer().await;
+    fill(&client).await;
+    within_timeout(client.disconnect()).await;
 }
