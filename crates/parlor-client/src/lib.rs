@@ -97,6 +97,11 @@ pub use values::{
     PermissionOptionKind, StopReason, ToolCall, ToolCallLocation, ToolCallStatus, ToolKind, TurnOutcome,
 };
 
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
