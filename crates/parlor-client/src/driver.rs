@@ -492,6 +492,8 @@ impl Driver {
     }
 
     fn on_peer_request(&mut self, id: &RequestId, method: &str, params: Option<&RawValue>) {
+        // Updates that arrived before the request are visible before it.
+        self.announce();
         let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
         // A request replaces an open one with the same id: there can be only one response.
         self.cancel_peer_request(id);

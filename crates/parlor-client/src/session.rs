@@ -6,6 +6,7 @@ use parlor_session::{Activity, MessageId, SessionId, State};
 
 use crate::driver::{Command, Purpose};
 use crate::replica::{Position, ReplicaState, SessionReplica, Snapshot};
+use crate::updates::wait;
 use crate::{Client, Error, Losses, Turn, Updates};
 
 /// A handle of a session. All clones share one transcript, which the connection keeps up to date.
@@ -173,17 +174,7 @@ impl Session {
 
     /// Waits until `find` finds something in the state.
     pub(crate) async fn wait_for<T>(&self, find: impl Fn(&ReplicaState) -> Option<T>) -> Result<T, Error> {
-        let mut changes = self.replica.subscribe();
-        loop {
-            let status = *changes.borrow_and_update();
-            if let Some(found) = find(&self.replica.state()) {
-                return Ok(found);
-            }
-            if let Some(error) = status.error() {
-                return Err(error);
-            }
-            changes.changed().await.map_err(|_| Error::Disconnected)?;
-        }
+        wait(&mut self.replica.subscribe(), || find(&self.replica.state())).await
     }
 
     fn params(&self) -> Object {

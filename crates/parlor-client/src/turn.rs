@@ -1,13 +1,13 @@
 use std::future::IntoFuture;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use parlor_session::{Activity, Entry, EntryId, MessageId, Role, State, Transcript, Update};
+use tokio::sync::watch;
 
-use crate::replica::{Position, ReplicaState};
-use crate::updates::{BoxStream, Cursor, is_idle, stream};
+use crate::replica::{Position, ReplicaState, SubscriptionStatus};
+use crate::updates::{BoxStream, Cursor, is_idle, stream, wait};
 use crate::{Error, PeerRequest, Session, TurnOutcome};
 
 /// A turn that the agent has accepted: a stream of its updates, the last item of which is its outcome. Awaiting it waits for
@@ -68,6 +68,7 @@ struct AcceptedPrompt {
 struct TurnCursor {
     prompt: AcceptedPrompt,
     cursor: Cursor,
+    changes: watch::Receiver<SubscriptionStatus>,
     is_over: bool,
 }
 
@@ -78,9 +79,10 @@ impl Turn {
         accepted: Position,
         is_next: bool,
     ) -> Self {
+        let changes = session.replica().subscribe();
         let cursor = Cursor::new(session.clone(), accepted);
         let prompt = AcceptedPrompt { session, message_id, accepted, is_next };
-        let events = TurnCursor { prompt: prompt.clone(), cursor, is_over: false };
+        let events = TurnCursor { prompt: prompt.clone(), cursor, changes, is_over: false };
         Self { prompt, events: stream(events, TurnCursor::next) }
     }
 
@@ -138,26 +140,18 @@ impl std::fmt::Debug for Turn {
 
 impl TurnCursor {
     async fn next(mut self) -> Option<(Result<TurnEvent, Error>, Self)> {
-        while !self.is_over {
-            let status = self.cursor.status();
-            let event = match self.read() {
-                Some(event) => event,
-                None => match self.cursor.changed(status).await {
-                    Ok(()) => continue,
-                    Err(error) => Err(error),
-                },
-            };
-            self.is_over = !matches!(event, Ok(TurnEvent::Update(_)));
-            return Some((event, self));
+        if self.is_over {
+            return None;
         }
-        None
+        let Self { prompt, cursor, changes, .. } = &mut self;
+        let event = wait(changes, || Self::read(prompt, cursor)).await.flatten();
+        self.is_over = !matches!(event, Ok(TurnEvent::Update(_)));
+        Some((event, self))
     }
 
     /// The next event that has arrived. Changes after the end of the turn belong to others.
-    fn read(&mut self) -> Option<Result<TurnEvent, Error>> {
-        let Self { prompt, cursor, .. } = self;
-        let replica = Arc::clone(prompt.session.replica());
-        let state = replica.state();
+    fn read(prompt: &AcceptedPrompt, cursor: &mut Cursor) -> Option<Result<TurnEvent, Error>> {
+        let state = prompt.session.replica().state();
         let end = prompt.end(&state);
         let last = end.as_ref().and_then(|end| end.as_ref().ok()).map_or(u64::MAX, |(seq, _)| *seq);
         while let Some(update) = cursor.read(&state, last, |state| prompt.start(state)) {

@@ -1,4 +1,5 @@
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -59,21 +60,18 @@ pub struct Updates {
 impl Updates {
     /// The updates after a position.
     pub(crate) fn new(session: Session, after: Position) -> Self {
-        let stream = stream(Cursor::new(session, after), |mut cursor| async {
-            loop {
-                let status = cursor.status();
-                if let Some(update) = cursor.read_all() {
-                    return Some((update, cursor));
-                }
-                cursor.changed(status).await.ok()?;
-            }
+        let changes = session.replica().subscribe();
+        let state = (Cursor::new(session, after), changes);
+        let stream = stream(state, |(mut cursor, mut changes)| async {
+            let update = wait(&mut changes, || cursor.read_all()).await.ok()?;
+            Some((update, (cursor, changes)))
         });
         Self { stream }
     }
 
     /// The next update; `None` after the last. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Update> {
-        std::future::poll_fn(|cx| self.stream.as_mut().poll_next(cx)).await
+        poll_fn(|cx| self.stream.as_mut().poll_next(cx)).await
     }
 }
 
@@ -94,28 +92,35 @@ impl std::fmt::Debug for Updates {
 /// A position in the updates of a session.
 pub(crate) struct Cursor {
     session: Session,
-    changes: watch::Receiver<SubscriptionStatus>,
     position: Position,
     replay: Option<Reading>,
 }
 
+/// Waits until `find` finds something or no more changes can arrive. `find` is called with each poll, so that what a replica has
+/// is found also before its change is announced.
+pub(crate) async fn wait<T>(
+    changes: &mut watch::Receiver<SubscriptionStatus>,
+    mut find: impl FnMut() -> Option<T>,
+) -> Result<T, Error> {
+    loop {
+        let status = *changes.borrow_and_update();
+        let mut changed = pin!(changes.changed());
+        let found = poll_fn(|cx| match (find(), status.error()) {
+            (Some(found), _) => Poll::Ready(Some(Ok(found))),
+            (None, Some(error)) => Poll::Ready(Some(Err(error))),
+            (None, None) => {
+                changed.as_mut().poll(cx).map(|changed| changed.err().map(|_| Err(Error::Disconnected)))
+            }
+        });
+        if let Some(found) = found.await {
+            return found;
+        }
+    }
+}
+
 impl Cursor {
     pub(crate) fn new(session: Session, position: Position) -> Self {
-        let changes = session.replica().subscribe();
-        Self { session, changes, position, replay: None }
-    }
-
-    /// Whether more updates can arrive. To be asked before reading, so that none is missed by [`changed`](Self::changed).
-    pub(crate) fn status(&mut self) -> SubscriptionStatus {
-        *self.changes.borrow_and_update()
-    }
-
-    /// Waits for a change, if more can arrive.
-    pub(crate) async fn changed(&mut self, status: SubscriptionStatus) -> Result<(), Error> {
-        match status.error() {
-            Some(error) => Err(error),
-            None => self.changes.changed().await.map_err(|_| Error::Disconnected),
-        }
+        Self { session, position, replay: None }
     }
 
     fn read_all(&mut self) -> Option<Update> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt};
 use parlor_client::{
     Client, EntryId, Error, Object, PeerRequest, PermissionOptionKind, Role, Session, StopReason, TextDelta,
     ToolCall, ToolCallStatus, ToolKind, Turn, TurnEvent, code,
@@ -131,6 +131,23 @@ async fn each_request_goes_to_one_of_the_streams() {
     };
     let (one, two, ()) = tokio::join!(collect(&mut one), collect(&mut two), requests);
     assert_eq!(one + two, 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn updates_before_a_request_are_readable_when_it_is_delivered() {
+    for _ in 0..100 {
+        let (client, mut peer) = peer().await;
+        let session = client.session(&"s".into());
+        let (mut updates, mut requests) = (session.updates(), client.requests());
+        // The stream waits already.
+        assert!(updates.next().now_or_never().is_none());
+        let request = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x/y\",\"params\":{}}\n";
+        let later = chunk("n", "More.", None).repeat(100);
+        peer.send(&(chunk("m", "One.", None) + request + &later)).await;
+        within_timeout(requests.next()).await.unwrap();
+        let update = updates.next().now_or_never().flatten().expect("an update");
+        assert_eq!(TextDelta::of(&update).unwrap().text, "One.");
+    }
 }
 
 #[tokio::test]
