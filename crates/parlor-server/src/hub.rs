@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
 pub(crate) use parlor_engine::no_session;
-use parlor_engine::{ClientCall, Event};
+use parlor_engine::{ClientCall, Event, SessionData};
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
@@ -20,7 +20,6 @@ use crate::agent::{BoundAgent, Registry};
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents};
 use crate::connection;
-use crate::json;
 use crate::losses::LossCounts;
 use crate::process::Watcher;
 use crate::resident::Resident;
@@ -352,14 +351,10 @@ impl Shared {
 
     /// The agent of a session: by its name, or by the command that it was begun with.
     pub(crate) fn config_of(&self, row: &SessionRow) -> Option<AgentConfig> {
-        let data = json::object(
-            parlor_json::Json::parse(row.data.clone()).ok().as_ref().map(parlor_json::Json::raw),
-        );
-        if let Some(command) = data.get("command").and_then(|list| parlor_json::elements(list.raw())) {
-            let words = command.into_iter().map(|word| Some(JsonStr::from_raw(word)?.to_text().into_owned()));
-            return Some(AgentConfig::new(row.agent.clone(), words.collect::<Option<_>>()?));
+        match SessionData::of(row).command {
+            Some(command) => Some(AgentConfig::new(row.agent.clone(), command)),
+            None => self.registry.agents.get(&row.agent).cloned(),
         }
-        self.registry.agents.get(&row.agent).cloned()
     }
 
     pub(crate) fn note_peer(&self, session: &SessionId, peer: &Peer) {

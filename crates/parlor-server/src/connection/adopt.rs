@@ -109,16 +109,14 @@ async fn adopt(
     let now = session::now();
     let mut data = begin::data(client, params, agent.about.dialect);
     if matches!(&client.peer.agent, Some(AgentChoice::Command(command)) if *command != config.command) {
-        data.remove("command");
+        data.command = None;
     }
-    if !is_placed {
-        data.set(parlor_engine::UNPLACED, json::json("true"));
-    }
+    data.is_cwd_unconfirmed = !is_placed;
     let row = SessionRow {
         cwd,
         created_at: listed.as_ref().map_or(now, |row| row.created_at).max(1),
         active_at: now,
-        data: data.to_json().as_str().to_owned(),
+        data: data.to_text(),
         ..row
     };
     let mut lines = Vec::with_capacity(replay.len() + 1);

@@ -17,7 +17,7 @@ use crate::config::AgentConfig;
 use crate::hub::{AgentChoice, Shared};
 use crate::json;
 use crate::session::{self, Message};
-use crate::stored::StoredSession;
+use crate::stored::{SessionData, StoredSession};
 
 /// The agent that a client asked for.
 pub(super) fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {
@@ -173,7 +173,7 @@ async fn try_new(
         active_at: now,
         archived: false,
         busy: false,
-        data: data(client, params, agent.about.dialect).to_json().as_str().to_owned(),
+        data: data(client, params, agent.about.dialect).to_text(),
     };
     let opened =
         StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
@@ -192,18 +192,15 @@ async fn try_new(
 }
 
 /// What has to be known to give the session to an agent again.
-pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> Object {
+pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> SessionData {
     params.remove("cwd");
     params.remove("_meta");
-    let mut data = Object::default();
-    data.set("params", params.to_json());
-    data.set("dialect", json::string(client.dialect().name()));
-    data.set("agentDialect", json::string(agent.name()));
-    if let Some(AgentChoice::Command(command)) = &client.peer.agent {
-        let words: Vec<_> = command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
-        data.set("command", json::json(format!("[{}]", words.join(","))));
-    }
-    data
+    let command = match &client.peer.agent {
+        Some(AgentChoice::Command(command)) => Some(command.clone()),
+        Some(AgentChoice::Named(_)) | None => None,
+    };
+    let (params_dialect, agent_dialect) = (Some(client.dialect()), Some(agent));
+    SessionData { params, params_dialect, agent_dialect, command, ..SessionData::default() }
 }
 
 /// The agent for a client, started if it does not run. Who waits no more does not keep it from starting.
