@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use futures_util::stream::{StreamExt, unfold};
-use parlor_session::{Activity, EntryId, MessageId, Patch, Reading, Role, Target, Update, text_of};
+use parlor_session::{Activity, EntryId, MessageId, Patch, ReplayCursor, Role, Target, Update, text_of};
 use tokio::sync::watch;
 
 use crate::replica::{Position, ReplicaState, SubscriptionStatus};
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Updates {
 pub(crate) struct Cursor {
     session: Session,
     position: Position,
-    replay: Option<Reading>,
+    replay: Option<ReplayCursor>,
 }
 
 /// Waits until `find` finds something or no more changes can arrive. `find` is called with each poll, so that what a replica has
@@ -144,7 +144,7 @@ impl Cursor {
         }
         let last = last.min(transcript.seq());
         loop {
-            let replay = self.replay.get_or_insert_with(|| Reading::new(self.position.seq, last));
+            let replay = self.replay.get_or_insert_with(|| ReplayCursor::new(self.position.seq, last));
             if let Some(update) = replay.next(transcript, MAX_UPDATE) {
                 return Some(update);
             }
