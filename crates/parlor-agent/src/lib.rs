@@ -24,7 +24,7 @@
 //! let (read, write) = tokio::io::split(server.connect());
 //! let client = parlor_client::Connector::new("example", "1").over(read, write).await.unwrap();
 //! let session = client.new_session("/tmp".as_ref()).await.unwrap();
-//! session.prompt("Hello!").await.unwrap().end().await.unwrap();
+//! session.prompt("Hello!").await.unwrap().outcome().await.unwrap();
 //! assert_eq!(session.transcript().entries()[1].body().content.to_text(), "Hello!");
 //! # Ok::<_, parlor_agent::ServeError>(())
 //! # }).unwrap();

@@ -137,7 +137,7 @@ impl Server {
     ///
     /// let connector = parlor_client::Connector::new("example", "1");
     /// let client = connector.url(&format!("ws://{address}/acp"), Some("secret")).await?;
-    /// assert_eq!(client.version(), 2);
+    /// assert_eq!(client.version(), parlor_client::Version::V2);
     /// server.stop().await;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// # }).unwrap();

@@ -29,11 +29,11 @@ async fn client(server: &Server) -> Client {
 
 async fn turn(session: &Session, text: &str) {
     let turn = within_timeout(session.prompt(text)).await.unwrap();
-    within_timeout(turn.end()).await.unwrap();
+    within_timeout(turn.outcome()).await.unwrap();
 }
 
 fn last(session: &Session) -> String {
-    session.read(|transcript| transcript.entries().last().unwrap().body().content.to_text())
+    session.transcript().entries().last().unwrap().body().content.to_text()
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn one_server_at_a_time_has_a_file_of_sessions() {
     assert!(why.contains("sessions.db") && why.contains("another process"), "{why}");
     // The first one is none the worse for it.
     within_timeout(session.cancel()).await.unwrap();
-    within_timeout(running.end()).await.unwrap();
+    within_timeout(running.outcome()).await.unwrap();
 
     let nowhere = Server::of(Echo("a", "1")).store(directory.path().join("no/such/place")).start().await;
     assert!(nowhere.unwrap_err().to_string().contains("no/such/place"));
@@ -117,7 +117,7 @@ async fn a_server_that_has_ended_serves_nobody() {
     turn(&session, "one").await;
     server.stop().await;
     let refused = within_timeout(session.prompt("two")).await;
-    assert!(matches!(refused, Err(Error::Rpc(_) | Error::Gone)), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Rpc(_) | Error::Disconnected)), "{refused:?}");
     assert!(within_timeout(client.new_session("/tmp".as_ref())).await.is_err());
 }
 

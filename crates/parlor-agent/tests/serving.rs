@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use parlor_agent::{Agent, Choice, Failure, Info, Json, Server, Step, Stop, Turn};
 use parlor_client::{
-    Client, Connector, EntryId, MessageId, Object, Role, Session, Slot, State, Transcript, Version,
+    Client, Connector, EntryId, MessageId, Object, PermissionOptionKind, Role, Session, Slot, State,
+    Transcript, Version,
 };
 use parlor_testkit::wait::within_timeout;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -99,7 +100,7 @@ async fn client(server: &Server, version: Version) -> Client {
 
 async fn turn(session: &Session, text: &str) -> State {
     let turn = within_timeout(session.prompt(text)).await.unwrap();
-    within_timeout(turn.end()).await.unwrap()
+    within_timeout(turn.outcome()).await.unwrap().state
 }
 
 fn reason(state: &State) -> String {
@@ -147,12 +148,12 @@ async fn all_that_an_agent_says_reaches_clients_of_both_versions() {
     for version in VERSIONS {
         let client = client(&server, version).await;
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
-        let mut questions = client.questions();
+        let mut questions = client.requests();
         let (worked, ()) = tokio::join!(turn(&session, "work now"), async {
             let question = within_timeout(questions.next()).await.unwrap();
-            let choice = question.choices()[0].clone();
-            assert_eq!(choice.kind, "allow_once");
-            question.choose(&choice).await;
+            let choice = question.options()[0].clone();
+            assert_eq!(choice.kind, PermissionOptionKind::AllowOnce);
+            question.select(&choice).await;
         });
         assert_eq!(reason(&worked), "end_turn");
         let transcript = session.transcript();
@@ -202,12 +203,12 @@ async fn a_cancelled_turn_is_dropped_and_what_was_begun_ends() {
         let client = client(&server, version).await;
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         let waiting = within_timeout(session.prompt("wait")).await.unwrap();
-        let mut news = session.news_since(0);
+        let mut news = session.updates_since(0);
         while !said(&session.transcript()).contains(&"Agent: Waiting.".to_owned()) {
             within_timeout(news.next()).await.unwrap();
         }
         session.cancel().await.unwrap();
-        assert_eq!(reason(&within_timeout(waiting.end()).await.unwrap()), "cancelled");
+        assert_eq!(reason(&within_timeout(waiting.outcome()).await.unwrap().state), "cancelled");
         let shown = said(&session.transcript());
         let call = shown.iter().find(|line| line.starts_with("tool")).unwrap();
         assert!(call.ends_with("\"cancelled\"") || call.ends_with("\"failed\""), "{call}");
@@ -236,7 +237,7 @@ async fn prompts_wait_for_each_other() {
         within_timeout(all_prompts_arrived)
     );
     for turn in [first, second, third] {
-        assert_eq!(reason(&within_timeout(turn.unwrap().end()).await.unwrap()), "end_turn");
+        assert_eq!(reason(&within_timeout(turn.unwrap().outcome()).await.unwrap().state), "end_turn");
     }
     assert_eq!(
         said(&session.transcript()),
@@ -350,7 +351,7 @@ async fn two_clients_are_in_one_session() {
     let session = within_timeout(one.new_session("/tmp".as_ref())).await.unwrap();
     let joined = within_timeout(two.load(session.id(), "/tmp".as_ref())).await.unwrap();
     turn(&session, "hello").await;
-    let mut news = joined.news_since(0);
+    let mut news = joined.updates_since(0);
     while said(&joined.transcript()) != ["User: hello", "Agent: hello"] {
         within_timeout(news.next()).await.unwrap();
     }
@@ -364,7 +365,7 @@ async fn nothing_of_a_stream_is_lost_doubled_or_out_of_order() {
         let client = client(&server, version).await;
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         assert_eq!(reason(&turn(&session, "stream").await), "end_turn");
-        let text = session.read(|transcript| transcript.entries()[1].body().content.to_text());
+        let text = session.transcript().entries()[1].body().content.to_text();
         assert!(text == whole, "{version:?}: {} of {} bytes", text.len(), whole.len());
     }
 }

@@ -202,7 +202,7 @@ async fn begin(server: &Server, version: Version) -> (Client, parlor_client::Ses
 
 async fn turn(session: &parlor_client::Session, text: &str) -> State {
     let turn = within_timeout(session.prompt(text)).await.unwrap();
-    within_timeout(turn.end()).await.unwrap()
+    within_timeout(turn.outcome()).await.unwrap().state
 }
 
 fn reason(state: &State) -> String {
@@ -220,8 +220,8 @@ fn said(transcript: &Transcript) -> Vec<String> {
 
 /// Waits until a session looks like this.
 async fn until(session: &parlor_client::Session, mut holds: impl FnMut(&Transcript) -> bool) {
-    let mut news = session.news();
-    while !session.read(&mut holds) {
+    let mut news = session.updates();
+    while !holds(&session.transcript()) {
         within_timeout(news.next()).await.expect("the session goes on");
     }
 }
@@ -342,14 +342,14 @@ async fn a_form_is_filled_in_or_not() {
     let server = Server::of(Speaker::default()).start().await.unwrap();
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
-        let mut questions = client.questions();
+        let mut questions = client.requests();
         let prompt = within_timeout(session.prompt("form")).await.unwrap();
         let question = within_timeout(questions.next()).await.unwrap();
         let mut answer = Object::default();
         answer.set("action", Json::parse(r#""accept""#).unwrap());
         answer.set("content", Json::parse(r#"{"n":3}"#).unwrap());
-        question.answer(answer).await;
-        within_timeout(prompt.end()).await.unwrap();
+        question.respond(answer).await;
+        within_timeout(prompt.outcome()).await.unwrap();
         assert_eq!(said(&session.transcript()), [r#"{"n":3}"#], "{version:?}");
 
         let mut declined = Object::default();
@@ -358,10 +358,10 @@ async fn a_form_is_filled_in_or_not() {
             let prompt = within_timeout(session.prompt("form")).await.unwrap();
             let question = within_timeout(questions.next()).await.unwrap();
             match answer {
-                Some(answer) => question.answer(answer).await,
+                Some(answer) => question.respond(answer).await,
                 None => question.decline().await,
             }
-            assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "end_turn");
+            assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "end_turn");
             assert_eq!(said(&session.transcript()).last().unwrap(), "Nobody says.");
         }
     }
@@ -372,14 +372,14 @@ async fn an_agent_may_speak_first() {
     let server = Server::of(Speaker { greets: true, ..Speaker::default() }).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
-        let mut questions = client.questions();
+        let mut questions = client.requests();
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         says(&session, "Welcome.").await;
         // It may ask as well, and know what was said.
         let mut answer = Object::default();
         answer.set("action", Json::parse(r#""accept""#).unwrap());
         answer.set("content", Json::parse(r#"{"name":"Ada"}"#).unwrap());
-        within_timeout(questions.next()).await.unwrap().answer(answer).await;
+        within_timeout(questions.next()).await.unwrap().respond(answer).await;
         says(&session, r#"1: {"name":"Ada"}"#).await;
         turn(&session, "hello").await;
         assert_eq!(said(&session.transcript()), ["Welcome.", r#"1: {"name":"Ada"}"#, "hello"]);
@@ -435,7 +435,7 @@ async fn words_of_a_turn_that_is_over_are_said_and_those_of_a_cancelled_one_are_
     })
     .await;
     within_timeout(session.cancel()).await.unwrap();
-    assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "cancelled");
+    assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "cancelled");
     let before = session.transcript().entries().len();
     agent.go.notify_one();
     turn(&session, "after").await;
@@ -464,13 +464,13 @@ async fn a_turn_that_is_cancelled_while_it_asks_says_nothing_more() {
     let agent = Speaker::default();
     let server = Server::of(agent.clone()).start().await.unwrap();
     let (client, session) = begin(&server, Version::V2).await;
-    let mut questions = client.questions();
+    let mut questions = client.requests();
     let rounds = 100;
     for _ in 0..rounds {
         let prompt = within_timeout(session.prompt("ask")).await.unwrap();
         let question = within_timeout(questions.next()).await.unwrap();
         within_timeout(session.cancel()).await.unwrap();
-        assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "cancelled");
+        assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "cancelled");
         drop(question);
     }
     assert_eq!(said(&session.transcript()), Vec::<String>::new());
@@ -486,16 +486,16 @@ async fn a_question_that_is_not_waited_for_is_taken_back_and_the_turn_goes_on() 
     let agent = Speaker::default();
     let server = Server::of(agent.clone()).start().await.unwrap();
     let (client, session) = begin(&server, Version::V2).await;
-    let mut questions = client.questions();
+    let mut questions = client.requests();
     let prompt = within_timeout(session.prompt("impatient")).await.unwrap();
     let mut question = within_timeout(questions.next()).await.unwrap();
     agent.go.notify_one();
-    within_timeout(question.withdrawn()).await;
+    within_timeout(question.cancelled()).await;
     says(&session, "I do not wait.").await;
     let state = session.transcript().state().map(|state| format!("{:?}", state.activity));
     assert_eq!(state.as_deref(), Some("Running"));
     agent.go.notify_one();
-    assert_eq!(reason(&within_timeout(prompt.end()).await.unwrap()), "end_turn");
+    assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "end_turn");
 }
 
 #[tokio::test]
@@ -503,13 +503,13 @@ async fn a_question_names_the_tool_that_it_is_about() {
     let server = Server::of(Speaker::default()).start().await.unwrap();
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
-        let mut questions = client.questions();
+        let mut questions = client.requests();
         let prompt = within_timeout(session.prompt("ask")).await.unwrap();
         let question = within_timeout(questions.next()).await.unwrap();
         assert!(question.params().to_json().as_str().contains(r#""title":"Ask""#), "{version:?}");
-        let choice = question.choices()[0].clone();
-        question.choose(&choice).await;
-        within_timeout(prompt.end()).await.unwrap();
+        let choice = question.options()[0].clone();
+        question.select(&choice).await;
+        within_timeout(prompt.outcome()).await.unwrap();
     }
 }
 

@@ -1,4 +1,4 @@
-// An agent for the examples of the documentation, and a client of it. It says what it is told, and asks before it deletes.
+// The agent of the documentation's examples, and a client of it. It echoes prompts, and asks for permission to delete.
 
 pub use parlor_agent::Server;
 use parlor_agent::{Agent, Choice as Offer, Failure, Stop, Turn};
@@ -21,7 +21,7 @@ impl Agent for Example {
 
 /// The streams of a connection to the agent.
 pub async fn streams() -> (impl tokio::io::AsyncRead + Send + Unpin, impl tokio::io::AsyncWrite + Send + Unpin) {
-    // It is there as long as the example runs.
+    // It runs as long as the example.
     let server = Box::leak(Box::new(Server::of(Example).start().await.unwrap()));
     tokio::io::split(server.connect())
 }

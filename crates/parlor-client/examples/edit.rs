@@ -1,4 +1,4 @@
-//! Edits an earlier message: the conversation goes on from there in a session of its own, and the first one stays.
+//! Edits an earlier message: a fork continues from there, and the first session stays.
 //!
 //! ```text
 //! cargo run -p parlor-client --example edit -- parlor acp
@@ -22,19 +22,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let cwd = env::current_dir()?;
 
     let session = client.new_session(&cwd).await?;
-    session.prompt("say My name is Ada.").await?.end().await?;
-    let question = session.prompt("say Four, I think.").await?;
-    question.end().await?;
+    session.prompt("say My name is Ada.").await?.await?;
+    let turn = session.prompt("say Four, I think.").await?;
+    turn.outcome().await?;
     print("as it was", &session);
 
-    // A fork holds everything up to a message and that message itself. So the place to edit a question from is what was
-    // said before it. (Nothing was before the first: for that one a new session does it.)
-    let message = question.message().ok_or("the agent does not name its messages")?;
+    // A fork has everything up to a message, and that message. So a message is edited by a fork at the one before it. (The
+    // first has none before it: that takes a new session.)
+    let message = turn.message_id().ok_or("the agent gives no ids to messages")?;
     let fork = match before(&session, message) {
         Some(earlier) => session.fork(Some(&earlier), &cwd).await?,
         None => client.new_session(&cwd).await?,
     };
-    fork.prompt("say Five, I am sure.").await?.end().await?;
+    fork.prompt("say Five, I am sure.").await?.await?;
     print("edited", &fork);
     Ok(())
 }
@@ -50,13 +50,12 @@ async fn connect(args: &[String]) -> Result<Client, Box<dyn Error>> {
 
 /// The last message before the user's message of this id.
 fn before(session: &Session, id: &MessageId) -> Option<MessageId> {
-    session.read(|transcript| {
-        let ids = transcript.entries().iter().map(parlor_client::Entry::id);
-        let earlier = ids.take_while(|entry| !matches!(entry, EntryId::Message(Role::User, it) if it == id));
-        earlier
-            .filter_map(|entry| if let EntryId::Message(_, id) = entry { Some(id.clone()) } else { None })
-            .last()
-    })
+    let transcript = session.transcript();
+    let ids = transcript.entries().iter().map(parlor_client::Entry::id);
+    let earlier = ids.take_while(|entry| !matches!(entry, EntryId::Message(Role::User, it) if it == id));
+    earlier
+        .filter_map(|entry| if let EntryId::Message(_, id) = entry { Some(id.clone()) } else { None })
+        .last()
 }
 
 /// Prints the messages of a session.

@@ -1,8 +1,8 @@
-//! A client that starts an agent, prompts it, and prints the words as they come: the one of the guide.
+//! A client that starts an agent, prompts it, and prints the text as it arrives: the one of the guide.
 
-#![expect(clippy::print_stdout, reason = "it prints what the agent says")]
+#![expect(clippy::print_stdout, reason = "it prints the agent's text")]
 
-use parlor_client::{Connector, Error, Role, Update, Words};
+use parlor_client::{Connector, Error, Role, TextDelta, TurnEvent};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -13,28 +13,19 @@ async fn main() -> Result<(), Error> {
     let client = Connector::new("my-client", "0.1.0").spawn(program, &args.collect::<Vec<_>>()).await?;
     let session = client.new_session(&std::env::temp_dir()).await?;
 
-    let mut news = session.news();
-    let turn = session.prompt("Hello!").await?;
-    let end = loop {
-        tokio::select! {
-            Some(update) = news.next() => show(&update),
-            end = turn.end() => break end?,
+    let mut turn = session.prompt("Hello!").await?;
+    while let Some(event) = turn.next().await {
+        match event? {
+            TurnEvent::Update(update) => {
+                if let Some(delta) = TextDelta::of(&update).filter(|delta| delta.role == Role::Agent) {
+                    print!("{}", delta.text);
+                }
+            }
+            TurnEvent::Ended(outcome) => println!("\nended: {:?}", outcome.stop_reason),
         }
-    };
-    // What came together with the end.
-    while let Some(update) = news.ready() {
-        show(&update);
     }
-    println!("\nended: {:?}", end.stop_reason);
 
-    // The session always knows all that was said, in order, each message under its id.
-    session.read(|transcript| println!("{} entries", transcript.entries().len()));
+    // The transcript has everything, in order, each message under its id.
+    println!("{} entries", session.transcript().entries().len());
     Ok(())
-}
-
-/// Prints what the agent says.
-fn show(update: &Update) {
-    if let Some(words) = Words::of(update).filter(|words| words.role == Role::Agent) {
-        print!("{}", words.text);
-    }
 }

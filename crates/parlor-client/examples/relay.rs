@@ -1,9 +1,9 @@
 //! Makes any agent of version 1 one of version 2: `relay PROGRAM [ARGUMENT]...` is used in its place.
 //!
-//! What cannot be said in the other version is named on standard error. A line may be as long as it likes here;
-//! `parlor_wire::Lines` has limits.
+//! What the other version cannot express is reported on standard error. Lines have no size limit here; `parlor_wire::Lines`
+//! has one.
 
-#![expect(clippy::print_stderr, reason = "what is lost is reported there")]
+#![expect(clippy::print_stderr, reason = "losses are reported there")]
 
 use std::{env, io, process::Stdio};
 
@@ -37,6 +37,6 @@ async fn main() -> io::Result<()> {
         }
         to_client.flush().await?;
     }
-    // Whoever is left is not waited for.
+    // The agent is not waited for.
     std::process::exit(0)
 }

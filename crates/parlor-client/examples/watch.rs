@@ -1,10 +1,10 @@
-//! Starts an agent, prompts it, and prints what happens while it happens.
+//! Starts an agent, prompts it, and prints the turn as it happens.
 //!
 //! ```text
 //! cargo run -p parlor-client --example watch -- "Hello!" my-agent --its-option
 //! ```
 //!
-//! It works the same with agents of version 1 and 2 of the protocol, whether they give their messages ids or not.
+//! It works the same with agents of versions 1 and 2 of the protocol, whether they give ids to messages or not.
 
 #![expect(clippy::print_stdout, reason = "it prints a transcript")]
 
@@ -12,7 +12,9 @@ use std::env;
 use std::error::Error;
 use std::io::Write;
 
-use parlor_client::{Connector, EntryId, JsonStr, Questions, Role, Target, Update, Words};
+use parlor_client::{
+    Connector, EntryId, PeerRequests, PermissionOptionKind, Role, TextDelta, ToolCall, TurnEvent, Update,
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -24,34 +26,29 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Connector::new("watch", "0.1.0").spawn(program, &args).await?;
     let session = client.new_session(&env::current_dir()?).await?;
-    tokio::spawn(allow(client.questions()));
+    tokio::spawn(allow(client.requests()));
 
-    // From here on everything is told once.
-    let mut news = session.news();
     let mut screen = Screen::default();
-    let turn = session.prompt(text).await?;
-    let end = loop {
-        tokio::select! {
-            Some(update) = news.next() => screen.show(&update),
-            end = turn.end() => break end?,
+    let mut turn = session.prompt(text).await?;
+    while let Some(event) = turn.next().await {
+        match event? {
+            TurnEvent::Update(update) => screen.show(&update),
+            TurnEvent::Ended(outcome) => {
+                screen.begin("", None);
+                println!("{}", outcome.stop_reason.map(|reason| reason.to_string()).unwrap_or_default());
+            }
         }
-    };
-    // What came together with the end.
-    while let Some(update) = news.ready() {
-        screen.show(&update);
     }
-    screen.begin("", None);
-    println!("{}", end.stop_reason.map(|reason| reason.to_text().into_owned()).unwrap_or_default());
     Ok(())
 }
 
-/// Allows everything that is asked, once. A client for people asks them.
-async fn allow(mut questions: Questions) {
-    while let Some(question) = questions.next().await {
-        let choice = question.choices().into_iter().find(|choice| choice.kind == "allow_once");
-        match choice {
-            Some(choice) => question.choose(&choice).await,
-            None => question.decline().await,
+/// Allows everything, once. A client for people asks them.
+async fn allow(mut requests: PeerRequests) {
+    while let Some(request) = requests.next().await {
+        let mut options = request.options().into_iter();
+        match options.find(|option| option.kind == PermissionOptionKind::AllowOnce) {
+            Some(option) => request.select(&option).await,
+            None => request.decline().await,
         }
     }
 }
@@ -64,32 +61,30 @@ struct Screen {
 
 impl Screen {
     fn show(&mut self, update: &Update) {
-        if let Some(words) = Words::of(update) {
-            let name = match words.role {
+        if let Some(delta) = TextDelta::of(update) {
+            let name = match delta.role {
                 Role::User => "you",
                 Role::Agent => "agent",
                 Role::Thought => "thought",
             };
-            // Words go on with their message, or begin it, or say it anew.
-            let entry = EntryId::Message(words.role, words.message);
-            if words.is_all || self.open.as_ref() != Some(&entry) {
+            // The text continues its message, or is a new message or a new version of one.
+            let entry = EntryId::Message(delta.role, delta.message);
+            if delta.replaces || self.open.as_ref() != Some(&entry) {
                 self.begin(name, Some(entry));
             }
-            print!("{}", words.text);
-        } else if let Update::Upsert { target: Target::Entry(entry @ EntryId::ToolCall(_)), upsert } = update
-        {
-            if self.open.as_ref() != Some(entry) {
-                self.begin("tool", Some(entry.clone()));
+            print!("{}", delta.text);
+        } else if let Some(call) = ToolCall::of_update(update) {
+            let entry = EntryId::ToolCall(call.id().clone());
+            if self.open.as_ref() != Some(&entry) {
+                self.begin("tool", Some(entry));
             }
-            for value in ["title", "status"].iter().filter_map(|name| upsert.fields.get(name)) {
-                let text = JsonStr::from_raw(value.raw());
-                print!("{} ", text.as_ref().map(JsonStr::to_text).unwrap_or_default());
-            }
+            call.title().iter().for_each(|title| print!("{title} "));
+            call.status().iter().for_each(|status| print!("{status} "));
         }
         let _ = std::io::stdout().flush();
     }
 
-    /// Something else comes now: a line between, and who it is from.
+    /// Begins an entry: an empty line and its heading.
     fn begin(&mut self, name: &str, entry: Option<EntryId>) {
         if self.open.is_some() {
             println!("\n");

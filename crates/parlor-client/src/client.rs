@@ -2,22 +2,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parlor_dialect::Dialect;
-use parlor_json::{Json, JsonStr, Object, string_literal};
+use parlor_json::{Json, JsonStr, Object, elements, string_literal, text};
 use parlor_session::SessionId;
+use tokio::sync::broadcast;
 
-use crate::connection::Heard;
+use crate::connection::Shared;
 use crate::driver::{Command, Purpose};
-use crate::known::{Owner, Replay};
-use crate::losses::{Ledger, Losses};
-use crate::question::{Desk, Questions};
-use crate::sessions::{Joined, Sessions};
-use crate::{Connection, Error, Session};
+use crate::replica::{ConnectionToken, Replay};
+use crate::subscriptions::JoinTarget;
+use crate::{Connection, Error, Losses, Notifications, PeerRequests, Session, Version};
 
 /// How many sessions a list may have, and in how many pages. A longer one is an error.
 const MAX_LISTED: usize = 100_000;
 const MAX_PAGES: usize = 10_000;
 
-/// A connection to an agent, or to a server of parlor's. Clones share it; it ends with the last of them.
+/// A connection to an agent or a parlor server. Clones share it; it closes with the last of them and of their sessions.
 ///
 /// ```
 /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
@@ -25,9 +24,9 @@ const MAX_PAGES: usize = 10_000;
 /// # run(async {
 /// # let client = connect().await;
 /// let session = client.new_session("/tmp".as_ref()).await?;
-/// session.prompt("Hello!").await?.end().await?;
+/// session.prompt("Hello!").await?.await?;
 /// session.set_title("A greeting").await?;
-/// // Anybody can join it later, and is told all of it.
+/// // Any client can load it later.
 /// let listed = client.list(None).await?.remove(0);
 /// assert_eq!(listed.title.as_deref(), Some("A greeting"));
 /// let loaded = client.load(&listed.id, "/tmp".as_ref()).await?;
@@ -38,81 +37,79 @@ const MAX_PAGES: usize = 10_000;
 #[derive(Debug, Clone)]
 pub struct Client {
     connection: Connection,
-    desk: Arc<Desk>,
-    sessions: Sessions,
-    ledger: Ledger,
-    info: Arc<Info>,
+    shared: Shared,
+    peer: Arc<Peer>,
 }
 
-/// Who the other side is.
+/// What the peer reported of itself.
 #[derive(Debug)]
-struct Info {
-    dialect: Dialect,
-    answer: Object,
+struct Peer {
+    version: Version,
+    info: Object,
 }
 
-/// A session that could be joined.
+/// A session in the list of an agent or a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct SessionInfo {
     /// Its id.
     pub id: SessionId,
     /// Its title.
     pub title: Option<String>,
-    /// Where it works.
+    /// Its working directory.
     pub cwd: String,
-    /// When something last happened in it.
+    /// When it last changed.
     pub updated_at: Option<String>,
-    /// All that is said of it.
-    pub all: Object,
+    /// All members, as the peer sent them.
+    pub fields: Object,
 }
 
 impl Client {
-    /// Says who is there.
-    pub(crate) async fn begin(
-        (connection, heard): (Connection, Heard),
+    /// Initializes the protocol on a connection.
+    pub(crate) async fn initialize(
+        (connection, shared): (Connection, Shared),
         params: &Object,
-        dialect: Dialect,
+        version: Version,
     ) -> Result<Self, Error> {
-        let answer = connection.call("initialize", params).await?;
-        let info = Arc::new(Info { dialect, answer });
-        let Heard { desk, sessions, ledger } = heard;
-        Ok(Self { connection, desk, sessions, ledger, info })
+        let info = connection.call("initialize", params).await?;
+        tracing::debug!(parent: shared.subscriptions.connection.span(), "initialized");
+        Ok(Self { connection, shared, peer: Arc::new(Peer { version, info }) })
     }
 
-    /// What the other side said of itself, in the words of version 2.
+    /// The peer's response to `initialize`, in version 2 of the protocol.
     pub fn info(&self) -> &Object {
-        &self.info.answer
+        &self.peer.info
     }
 
-    /// The protocol version that the other side speaks.
-    pub fn version(&self) -> u16 {
-        self.info.dialect.version()
+    /// The version of the protocol that the peer uses.
+    pub fn version(&self) -> Version {
+        self.peer.version
     }
 
-    /// Begins a session that works in a directory.
+    /// Creates a session with a working directory.
     pub async fn new_session(&self, cwd: &Path) -> Result<Session, Error> {
-        let answer = self.connection.ask("session/new", &place(None, cwd), Purpose::Begin).await?;
-        let shared = answer.session.ok_or(Error::Odd("a session without an id"))?;
-        Ok(Session::new(self.clone(), shared))
+        let params = session_params(None, cwd);
+        let response = self.connection.request("session/new", &params, Purpose::NewSession).await?;
+        let replica = response.session.ok_or(Error::Protocol("the new session has no id"))?;
+        Ok(Session::new(self.clone(), replica))
     }
 
-    /// Joins a session, and is told what comes from here on and nothing that was.
+    /// Subscribes to a session without its history.
     pub async fn join(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        self.join_as(Joined::Named(id.clone()), cwd, Replay::Nothing).await
+        self.subscribe(JoinTarget::Id(id.clone()), cwd, Replay::Nothing).await
     }
 
-    /// Joins a session and is told all of it. Until then it is known as it was: a load that is refused changes nothing. One
-    /// session is loaded once at a time, else it is [`Error::Busy`].
+    /// Subscribes to a session and loads its history. The transcript stays as it was until all of it has arrived, also if the
+    /// peer refuses. While one load of a session is in flight, another one fails with [`Error::Busy`].
     pub async fn load(&self, id: &SessionId, cwd: &Path) -> Result<Session, Error> {
-        self.join_as(Joined::Named(id.clone()), cwd, Replay::All).await
+        self.subscribe(JoinTarget::Id(id.clone()), cwd, Replay::All).await
     }
 
-    /// Goes on with a session whose connection was lost, where it was lost. Nothing is told twice: a server of parlor's
-    /// is asked for what came meanwhile, any other for all of it anew.
+    /// Subscribes to a session whose connection was lost, and receives what was missed: a parlor server replays that, any
+    /// other peer the whole history. Nothing is applied twice.
     ///
-    /// The session is one with the lost one: both show what is told from here on. What the lost connection may still say
-    /// of it does not count any more.
+    /// The returned handle and the lost one share a transcript. Updates that the lost connection may still deliver are
+    /// ignored.
     ///
     /// ```
     /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
@@ -125,49 +122,49 @@ impl Client {
     /// # };
     /// let client = connect().await?;
     /// let session = client.new_session("/tmp".as_ref()).await?;
-    /// session.prompt("Hello!").await?.end().await?;
+    /// session.prompt("Hello!").await?.await?;
     /// client.disconnect().await;
     ///
-    /// let again = connect().await?;
-    /// let session = again.rejoin(&session, "/tmp".as_ref()).await?;
-    /// session.prompt("Still there?").await?.end().await?;
+    /// let client = connect().await?;
+    /// let session = client.rejoin(&session, "/tmp".as_ref()).await?;
+    /// session.prompt("Still there?").await?.await?;
     /// assert_eq!(session.transcript().entries().len(), 4);
     /// # Ok(())
     /// # });
     /// ```
     pub async fn rejoin(&self, lost: &Session, cwd: &Path) -> Result<Session, Error> {
-        let shared = lost.shared();
-        if shared.is_told_by(self.owner()) {
-            return Ok(Session::new(self.clone(), Arc::clone(shared)));
+        let replica = lost.replica();
+        if replica.is_owned_by(self.token()) {
+            return Ok(Session::new(self.clone(), Arc::clone(replica)));
         }
-        let join = |replay| self.join_as(Joined::Lost(Arc::clone(shared)), cwd, replay);
-        // Version 1 knows no place to go on from.
-        if self.info.dialect != Dialect::V1 && shared.is_numbered() {
-            match join(Replay::Missed).await {
-                // The session may have been made anew, or its server be another.
+        let subscribe = |replay| self.subscribe(JoinTarget::Replica(Arc::clone(replica)), cwd, replay);
+        // Version 1 has no partial replay.
+        if self.version() != Version::V1 && replica.is_resumable() {
+            match subscribe(Replay::Missed).await {
+                // The session may have been replaced, or the server be another.
                 Err(Error::Rpc(error)) if error.code() == parlor_wire::code::INVALID_PARAMS => {}
                 outcome => return outcome,
             }
         }
-        join(Replay::All).await
+        subscribe(Replay::All).await
     }
 
-    async fn join_as(&self, joined: Joined, cwd: &Path, replay: Replay) -> Result<Session, Error> {
-        let params = place(Some(joined.id()), cwd);
-        let answer = self.connection.join(params, joined, replay).await?;
-        let shared = answer.session.ok_or(Error::Odd("an answer without a session"))?;
-        Ok(Session::new(self.clone(), shared))
+    async fn subscribe(&self, target: JoinTarget, cwd: &Path, replay: Replay) -> Result<Session, Error> {
+        let params = session_params(Some(target.id()), cwd);
+        let response = self.connection.join(params, target, replay).await?;
+        let replica = response.session.ok_or(Error::Protocol("the response has no session"))?;
+        Ok(Session::new(self.clone(), replica))
     }
 
-    /// A session that this connection takes part in already, because the answer to a [call](Self::call) named it, or that
-    /// only [`delete`](Session::delete) and the like are wanted of. Nothing is asked: what is known is what was told since
-    /// it was named or asked for. Nobody tells of it if the connection is gone, or follows 10,000 that somebody has.
+    /// A handle of a session that this connection is subscribed to already, because the response to a [call](Self::call) named
+    /// it, or that is only to be [deleted](Session::delete) and the like. Sends nothing. The handle gets no updates if the
+    /// connection is closed or tracks 10,000 sessions already.
     pub fn session(&self, id: &SessionId) -> Session {
-        Session::new(self.clone(), self.sessions.follow(id))
+        Session::new(self.clone(), self.shared.subscriptions.track(id))
     }
 
-    /// The sessions that could be joined, the latest first.
-    pub async fn list(&self, cwd: Option<&Path>) -> Result<Vec<Listed>, Error> {
+    /// The sessions of the peer, of all pages, the latest first.
+    pub async fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, Error> {
         let mut listed = Vec::new();
         let mut params = Object::default();
         if let Some(cwd) = cwd {
@@ -175,37 +172,41 @@ impl Client {
         }
         for _ in 0..MAX_PAGES {
             let page = self.call("session/list", &params).await?;
-            let sessions = page.get("sessions").and_then(|list| parlor_json::elements(list.raw()));
-            let sessions = sessions.ok_or(Error::Odd("a list without sessions"))?;
-            let read = sessions.into_iter().filter_map(|session| Listed::read(Object::parse(session).ok()?));
-            listed.extend(read);
+            let sessions = page.get("sessions").and_then(|list| elements(list.raw()));
+            let sessions = sessions.ok_or(Error::Protocol("the list has no sessions"))?;
+            listed
+                .extend(sessions.into_iter().filter_map(|raw| SessionInfo::decode(Object::parse(raw).ok()?)));
             match page.get("nextCursor").filter(|next| !next.is_null()) {
                 Some(next) if listed.len() < MAX_LISTED => params.set("cursor", next.clone()),
                 Some(_) => break,
                 None => return Ok(listed),
             }
         }
-        Err(Error::Odd("a list without end"))
+        Err(Error::Protocol("the list has too many pages or sessions"))
     }
 
-    /// What the agent wants to know from here on. Who answers asks for it before the first prompt: while nobody has it,
-    /// every question is declined at once, and only others who take part in the session can answer it. There is an example
-    /// at [`Question`](crate::Question).
-    pub fn questions(&self) -> Questions {
-        Questions::new(Arc::clone(&self.desk))
+    /// The requests that the agent sends from here on. To be called before the first prompt: while no such stream exists,
+    /// requests are declined at once, and only other clients of the session can answer them.
+    pub fn requests(&self) -> PeerRequests {
+        PeerRequests::new(Arc::clone(&self.shared.requests))
     }
 
-    /// What could not be read of what the other side said, and what could not be said to it in its version of the
-    /// protocol. What is wrong with the updates of one session says [`Session::unread`].
+    /// The notifications that arrive from here on and are no session updates, such as those of protocol extensions.
+    pub fn notifications(&self) -> Notifications {
+        let sender = self.shared.notifications.upgrade();
+        Notifications::new(sender.as_ref().map(broadcast::Sender::subscribe), self.shared.losses.clone())
+    }
+
+    /// The messages of this connection that could not be decoded or delivered, or not be expressed in the peer's version of
+    /// the protocol. [`Session::losses`] has the updates of one session.
     pub fn losses(&self) -> Losses {
-        self.ledger.read()
+        self.shared.losses.read()
     }
 
-    /// Asks anything that the protocol has, in the words of version 2. A call that is dropped before its answer takes back
-    /// what was asked.
+    /// Sends any request, in version 2 of the protocol, and waits for the result. Dropping the future cancels the request.
     ///
     /// ```
-    /// use parlor_client::Object;
+    /// use parlor_client::{Object, code};
     ///
     /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
     /// # use example::*;
@@ -214,7 +215,7 @@ impl Client {
     /// let page = client.call("session/list", &Object::default()).await?;
     /// assert_eq!(page.get("sessions").unwrap().as_str(), "[]");
     /// let unknown = client.call("_example/unknown", &Object::default()).await.unwrap_err();
-    /// assert_eq!(unknown.code(), Some(-32601));
+    /// assert_eq!(unknown.code(), Some(code::METHOD_NOT_FOUND));
     /// # Ok(())
     /// # });
     /// ```
@@ -222,58 +223,54 @@ impl Client {
         self.connection.call(method, params).await
     }
 
-    /// Says anything that wants no answer.
+    /// Sends any notification, in version 2 of the protocol.
     pub async fn notify(&self, method: &str, params: &Object) -> Result<(), Error> {
-        self.send(Command::Notify { method: method.to_owned(), params: params.clone() }).await
+        let command = Command::Notify { method: method.to_owned(), params: params.clone() };
+        self.connection.send(command).await
     }
 
-    /// Ends the connection, also for all clones. Sessions that were followed can be looked at and
-    /// [joined again](Self::rejoin) with another one.
+    /// Closes the connection, also for all clones. Transcripts can still be read, and sessions
+    /// [rejoined](Self::rejoin) on another connection.
     pub async fn disconnect(&self) {
-        self.connection.leave();
-        self.gone().await;
+        self.connection.close();
+        self.closed().await;
     }
 
-    /// Waits until the connection is gone.
-    pub async fn gone(&self) {
-        self.connection.gone().await;
+    /// Waits until the connection is closed.
+    pub async fn closed(&self) {
+        self.connection.closed().await;
     }
 
-    pub(crate) fn owner(&self) -> &Owner {
-        &self.sessions.owner
+    pub(crate) fn token(&self) -> &ConnectionToken {
+        &self.shared.subscriptions.connection
     }
 
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
     }
-
-    pub(crate) async fn send(&self, command: Command) -> Result<(), Error> {
-        self.connection.send(command).await
-    }
 }
 
-impl Listed {
-    fn read(all: Object) -> Option<Self> {
-        let text = |name: &str| Some(JsonStr::from_raw(all.get(name)?.raw())?.to_text().into_owned());
-        let id = JsonStr::from_raw(all.get("sessionId")?.raw())?.into();
+impl SessionInfo {
+    fn decode(fields: Object) -> Option<Self> {
+        let field = |name: &str| Some(text(fields.get(name)?.raw())?.into_owned());
         Some(Self {
-            id,
-            title: text("title"),
-            cwd: text("cwd").unwrap_or_default(),
-            updated_at: text("updatedAt"),
-            all,
+            id: JsonStr::from_raw(fields.get("sessionId")?.raw())?.into(),
+            title: field("title"),
+            cwd: field("cwd").unwrap_or_default(),
+            updated_at: field("updatedAt"),
+            fields,
         })
     }
 }
 
-/// The session that an answer names.
-pub(crate) fn session_in(answer: &Object) -> Result<SessionId, Error> {
-    let id = answer.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
-    id.map(SessionId::from).ok_or(Error::Odd("a session without an id"))
+/// The session that a response names.
+pub(crate) fn session_in(result: &Object) -> Result<SessionId, Error> {
+    let id = result.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
+    id.map(SessionId::from).ok_or(Error::Protocol("the session has no id"))
 }
 
-/// Where a session is and works.
-fn place(session: Option<&SessionId>, cwd: &Path) -> Object {
+/// The params of requests that open a session.
+fn session_params(session: Option<&SessionId>, cwd: &Path) -> Object {
     let mut params = Object::default();
     if let Some(session) = session {
         params.set("sessionId", session.as_json());
@@ -283,8 +280,8 @@ fn place(session: Option<&SessionId>, cwd: &Path) -> Object {
     params
 }
 
-/// What a client says of itself, in the words of version 2.
-pub(crate) fn initialize(name: &str, version: &str, capabilities: &Object) -> Object {
+/// The params of `initialize`, in version 2 of the protocol.
+pub(crate) fn initialize_params(name: &str, version: &str, capabilities: &Object) -> Object {
     let text = format!(
         r#"{{"protocolVersion":2,"info":{{"name":{},"version":{}}},"capabilities":{},"_meta":{{"parlor/seq":true,"parlor/events":true}}}}"#,
         string_literal(name),
@@ -293,4 +290,13 @@ pub(crate) fn initialize(name: &str, version: &str, capabilities: &Object) -> Ob
     );
     let json = Json::parse(text).expect("it is made of JSON");
     Object::parse(json.raw()).expect("it is an object")
+}
+
+impl Version {
+    pub(crate) fn dialect(self) -> Dialect {
+        match self {
+            Self::V1 => Dialect::V1,
+            Self::V2 => Dialect::V2,
+        }
+    }
 }

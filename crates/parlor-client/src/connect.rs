@@ -4,7 +4,7 @@ use std::path::Path;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
 
-use parlor_dialect::{Dialect, live};
+use parlor_dialect::live;
 use parlor_json::{Json, Object};
 use parlor_wire::hello::{Hello, Welcome};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,16 +18,16 @@ use {
     tokio_tungstenite::{MaybeTlsStream, WebSocketStream},
 };
 
-use crate::client::initialize;
-use crate::connection::greet;
-use crate::program::start;
+use crate::client::initialize_params;
+use crate::connection::open_socket;
+use crate::process;
 use crate::transport::Transport;
 use crate::{Client, Connection, Error, Version};
 
-/// How to connect, and who is there.
+/// Opens connections, with the name and the capabilities of a client.
 ///
-/// The other side is asked for version 2 of the protocol first. One that speaks version 1 is connected to again in its own
-/// version, and translated: a [`Client`] is the same with both.
+/// It tries version 2 of the protocol first. If the peer uses version 1, it connects again and translates: a [`Client`] is the
+/// same for both.
 ///
 /// ```
 /// use parlor_client::{Connector, Error, Hello, Json, Version};
@@ -39,13 +39,13 @@ use crate::{Client, Connection, Error, Version};
 /// let form = Json::parse(r#"{"form":{}}"#).unwrap();
 /// let connector = Connector::new("example", "1.0").capability("elicitation", form);
 /// let client = connector.over(read, write).await?;
-/// assert_eq!(client.version(), 2);
+/// assert_eq!(client.version(), Version::V2);
 ///
-/// // A program that cannot be started, and a server that is not there.
-/// let nothing = connector.spawn("/nowhere/agent", &["--stdio"]).await;
-/// assert!(matches!(nothing, Err(Error::Connect(_))));
-/// let nobody = connector.only(Version::V1).socket("/nowhere/parlor.sock".as_ref(), &Hello::new()).await;
-/// assert!(matches!(nobody, Err(Error::Connect(_))));
+/// // A program that does not exist, and a socket that does not exist.
+/// let missing = connector.spawn("/nowhere/agent", &["--stdio"]).await;
+/// assert!(matches!(missing, Err(Error::Connect(_))));
+/// let missing = connector.only(Version::V1).socket("/nowhere/parlor.sock".as_ref(), &Hello::new()).await;
+/// assert!(matches!(missing, Err(Error::Connect(_))));
 /// # Ok(())
 /// # });
 /// ```
@@ -58,27 +58,27 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A client of this name and version.
+    /// A connector for a client of this name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: name.into(), version: version.into(), only: None, capabilities: Object::default() }
     }
 
-    /// Speaks this version and no other.
+    /// Uses this version and no other.
     #[must_use]
     pub fn only(mut self, version: Version) -> Self {
         self.only = Some(version);
         self
     }
 
-    /// What the client can do, as version 2 of the protocol has it, such as `elicitation`.
+    /// Declares a capability of the client, as version 2 of the protocol has it, such as `elicitation`.
     #[must_use]
     pub fn capability(mut self, name: &str, value: Json) -> Self {
         self.capabilities.set(name, value);
         self
     }
 
-    /// Starts a program and talks to its standard streams. What it writes to standard error goes where this process's
-    /// does. It gets a process group of its own and ends with the client, and with it all that is in the group.
+    /// Starts an agent and connects to its standard streams. It inherits standard error. It runs in a process group of its
+    /// own, all of which is ended with the connection.
     pub async fn spawn<A: AsRef<OsStr>>(
         &self,
         program: impl AsRef<OsStr>,
@@ -92,24 +92,26 @@ impl Connector {
         .await
     }
 
-    /// Starts a program in a way of one's own. It is started again if it turns out to speak another version.
+    /// Starts an agent with a command that the caller makes. It is started again if it uses version 1.
     pub async fn spawn_with(&self, command: impl Fn() -> Command) -> Result<Client, Error> {
-        let connected = self.connect(|| ready(start(command()).map(|transport| Some((transport, ())))));
+        let connected =
+            self.connect(|| ready(process::spawn(command()).map(|transport| Some((transport, ())))));
         connected.await.map(|(client, ())| client)
     }
 
-    /// Connects to the Unix socket of a server of parlor's. `hello` says which agent is wanted, and what to start it with.
+    /// Connects to the Unix socket of a parlor server. `hello` selects the agent, and has what to start it with.
     pub async fn socket(&self, path: &Path, hello: &Hello) -> Result<(Client, Welcome), Error> {
-        self.connect(|| async { greet(path, hello).await.map(Some) }).await
+        self.connect(|| async { open_socket(path, hello).await.map(Some) }).await
     }
 
-    /// Connects to a `ws://` address, with a token if it wants one; with the feature `tls` also to a `wss://` one.
+    /// Connects to a `ws://` address, with an access token if the server requires one; with the feature `tls` also to a
+    /// `wss://` address.
     #[cfg(feature = "websocket")]
     pub async fn url(&self, url: &str, token: Option<&str>) -> Result<Client, Error> {
         use tokio_tungstenite::tungstenite::client::IntoClientRequest;
         use tokio_tungstenite::tungstenite::http::HeaderValue;
 
-        let trouble = |error: tungstenite::Error| {
+        let connect_error = |error: tungstenite::Error| {
             if let tungstenite::Error::Io(error) = error {
                 Error::Connect(error)
             } else {
@@ -117,21 +119,21 @@ impl Connector {
             }
         };
         let connected = self.connect(|| async {
-            let mut request = url.into_client_request().map_err(trouble)?;
+            let mut request = url.into_client_request().map_err(connect_error)?;
             if let Some(token) = token {
                 let value = HeaderValue::try_from(format!("Bearer {token}"))
-                    .map_err(|_| Error::Odd("a token that cannot be sent"))?;
+                    .map_err(|_| Error::Protocol("the token is no header value"))?;
                 request.headers_mut().insert("authorization", value);
             }
             let limit = Some(parlor_wire::DEFAULT_LINE_LIMIT);
             let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
-            let (socket, _) = dial(request, config).await.map_err(trouble)?;
+            let (socket, _) = dial(request, config).await.map_err(connect_error)?;
             Ok(Some((Transport::over_websocket(socket), ())))
         });
         connected.await.map(|(client, ())| client)
     }
 
-    /// Talks over any two streams. There is only one of them, so the version is the one that was asked for, or 2.
+    /// Connects over two byte streams. They cannot be opened again, so the version is the one that was asked for, or 2.
     pub async fn over<R, W>(&self, read: R, write: W) -> Result<Client, Error>
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -139,36 +141,35 @@ impl Connector {
     {
         let mut streams = Some((read, write));
         let connected = self.connect(|| {
-            let over = streams.take().map(|(read, write)| (Transport::over(read, write).0, ()));
+            let over = streams.take().map(|(read, write)| (Transport::over("stream", read, write).0, ()));
             ready(over.map(Ok).transpose())
         });
         connected.await.map(|(client, ())| client)
     }
 
-    /// Connects, if need be again in the other version, unless there is nothing to be opened again. What else comes of
-    /// opening is handed on.
+    /// Connects, and again in version 1 if version 2 fails and `open` can open another transport. Returns also what else
+    /// `open` returned.
     async fn connect<T, F>(&self, mut open: impl FnMut() -> F) -> Result<(Client, T), Error>
     where
         F: Future<Output = Result<Option<(Transport, T)>, Error>>,
     {
-        let dialects = match self.only {
-            Some(Version::V1) => &[Dialect::V1][..],
-            Some(Version::V2) => &[Dialect::V2],
-            None => &[Dialect::V2, Dialect::V1],
-        };
-        let params = initialize(&self.name, &self.version, &self.capabilities);
-        let mut last = Error::Odd("an agent of neither version");
-        for &dialect in dialects {
-            let Some((transport, besides)) = open().await? else { break };
-            match Client::begin(Connection::start(transport, dialect), &params, dialect).await {
-                Ok(client) if dialect == Dialect::V1 || live::speaks_v2(client.info()) => {
-                    return Ok((client, besides));
+        let versions = self.only.map_or_else(|| vec![Version::V2, Version::V1], |version| vec![version]);
+        let params = initialize_params(&self.name, &self.version, &self.capabilities);
+        let mut last = Error::Protocol("the peer uses neither version");
+        for version in versions {
+            let Some((transport, opened)) = open().await? else { break };
+            let connection = Connection::start(transport, version.dialect());
+            match Client::initialize(connection, &params, version).await {
+                Ok(client) if version == Version::V1 || live::speaks_v2(client.info()) => {
+                    return Ok((client, opened));
                 }
                 Ok(_) => {
-                    last = Error::Refused("it speaks version 1 of the protocol: ask for that".to_owned());
+                    last = Error::Refused(
+                        "it uses version 1 of the protocol, and this connection version 2".to_owned(),
+                    );
                 }
-                // Some agents answer an unknown version with an error, or end.
-                Err(error @ (Error::Rpc(_) | Error::Gone)) => last = error,
+                // Some agents respond to an unknown version with an error, or exit.
+                Err(error @ (Error::Rpc(_) | Error::Disconnected)) => last = error,
                 Err(error) => return Err(error),
             }
         }
@@ -176,7 +177,7 @@ impl Connector {
     }
 }
 
-/// What opening a WebSocket comes to.
+/// An open WebSocket, or why there is none.
 #[cfg(feature = "websocket")]
 type Dialled = Result<(WebSocketStream<MaybeTlsStream<TcpStream>>, Response), tungstenite::Error>;
 
@@ -184,13 +185,15 @@ type Dialled = Result<(WebSocketStream<MaybeTlsStream<TcpStream>>, Response), tu
 #[cfg(feature = "tls")]
 async fn dial(request: Request, config: WebSocketConfig) -> Dialled {
     let mut roots = rustls::RootCertStore::empty();
-    // One that cannot be read is trusted by nobody.
+    // Certificates that cannot be parsed are not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    // Named, because a program may have more than one.
+    // Chosen here, because a program may have several.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let tls =
-        tls.expect("it has the versions that it says").with_root_certificates(roots).with_no_client_auth();
+    let tls = tls
+        .expect("the provider supports the default versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
     let tls = Some(tokio_tungstenite::Connector::Rustls(Arc::new(tls)));
     tokio_tungstenite::connect_async_tls_with_config(request, Some(config), false, tls).await
 }
@@ -207,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// A place where somebody listens who does not answer, and its `wss://` address.
+    /// A listener that does not respond, and its `wss://` address.
     async fn listener() -> (TcpListener, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("wss://{}/acp", listener.local_addr().unwrap());
@@ -216,16 +219,16 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[tokio::test]
-    async fn a_wss_address_is_spoken_to_in_tls() {
+    async fn a_wss_address_is_connected_to_with_tls() {
         use tokio::io::AsyncReadExt;
 
         let (listener, url) = listener().await;
         let connecting = tokio::spawn(async move { Connector::new("test", "1").url(&url, None).await });
         let (mut theirs, _) = listener.accept().await.unwrap();
-        let mut beginning = [0; 2];
-        theirs.read_exact(&mut beginning).await.unwrap();
-        // A handshake record of TLS.
-        assert_eq!(beginning, [0x16, 0x03]);
+        let mut start = [0; 2];
+        theirs.read_exact(&mut start).await.unwrap();
+        // A TLS handshake record.
+        assert_eq!(start, [0x16, 0x03]);
         drop(theirs);
         let error = connecting.await.unwrap().unwrap_err();
         assert!(matches!(error, Error::Connect(_)), "{error}");

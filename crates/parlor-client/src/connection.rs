@@ -6,27 +6,32 @@ use parlor_json::Object;
 use parlor_wire::hello::{Hello, Welcome};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
+use tracing::Instrument;
 
 use crate::Error;
-use crate::driver::{Answer, Command, Driver, Purpose, Reply};
-use crate::known::Replay;
-use crate::losses::Ledger;
-use crate::question::Desk;
-use crate::sessions::{Joined, Sessions};
+use crate::driver::{Command, Driver, Purpose, Reply, Response};
+use crate::losses::LossLog;
+use crate::notifications::Notification;
+use crate::peer_request::Requests;
+use crate::replica::Replay;
+use crate::subscriptions::{JoinTarget, Subscriptions};
 use crate::transport::Transport;
 
-/// How many commands wait for the connection.
-const COMMANDS: usize = 64;
+/// How many commands wait for the connection's task.
+const MAX_COMMANDS: usize = 64;
 
-/// The longest answer to a greeting.
-const WELCOME_LIMIT: u64 = 64 << 10;
+/// How many notifications wait for each stream of them.
+const MAX_NOTIFICATIONS: usize = 1024;
 
-/// A connection to a server of parlor's on which the protocol has not begun. Clones share it; it ends with the last of
-/// them.
+/// The size limit of a server's response to a hello.
+const MAX_WELCOME: u64 = 64 << 10;
+
+/// A connection to a parlor server on which the protocol has not been initialized. Clones share it; it closes with the last
+/// of them.
 ///
-/// A server answers some calls without it, such as `_parlor/status`, `_parlor/agents` and `_parlor/search`. Who begins may
-/// have an agent started; who only wants to know something should not.
+/// A server answers some calls without initialization, such as `_parlor/status`, `_parlor/agents` and `_parlor/search`.
+/// Initialization may start an agent, which a client that only queries the server does not need.
 ///
 /// ```no_run
 /// use parlor_client::{Connection, Hello, Object};
@@ -41,123 +46,139 @@ const WELCOME_LIMIT: u64 = 64 << 10;
 #[derive(Debug, Clone)]
 pub struct Connection {
     commands: mpsc::Sender<Command>,
-    /// Wakes the connection's task when somebody does not wait any more.
-    given_up: Arc<Notify>,
-    /// Ends the connection when it is told to, and when nobody has it any more: also if no command is taken.
-    leave: Arc<watch::Sender<bool>>,
-    gone: watch::Receiver<bool>,
+    /// Wakes the connection's task when the future of a call or a peer request was dropped.
+    abandoned: Arc<Notify>,
+    /// Closes the connection when it is set, and when its last clone is dropped: also while no command is taken.
+    close: Arc<watch::Sender<bool>>,
+    closed: watch::Receiver<bool>,
 }
 
-/// What a connection hears by itself.
-#[derive(Debug)]
-pub(crate) struct Heard {
-    pub(crate) desk: Arc<Desk>,
-    pub(crate) sessions: Sessions,
-    pub(crate) ledger: Ledger,
+/// What a connection's task shares with its clients.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) losses: LossLog,
+    /// Weak, so that streams of notifications end with the connection.
+    pub(crate) notifications: broadcast::WeakSender<Notification>,
 }
 
-/// An answer that somebody waits for.
-struct Waiting<'a> {
-    answer: oneshot::Receiver<Result<Answer, Error>>,
-    is_over: bool,
-    given_up: &'a Notify,
+/// A call that waits for its response.
+struct PendingCall<'a> {
+    response: oneshot::Receiver<Result<Response, Error>>,
+    is_done: bool,
+    abandoned: &'a Notify,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
-            // Closed first, so that it is seen to be by who is woken.
-            self.answer.close();
-            self.given_up.notify_one();
+        if !self.is_done {
+            // Closed first, so that the connection's task sees it when it is woken.
+            self.response.close();
+            self.abandoned.notify_one();
         }
     }
 }
 
 impl Connection {
-    /// Connects to the Unix socket of a server of parlor's, and greets.
+    /// Connects to the Unix socket of a parlor server.
     pub async fn socket(path: &Path, hello: &Hello) -> Result<(Self, Welcome), Error> {
-        let (transport, welcome) = greet(path, hello).await?;
+        let (transport, welcome) = open_socket(path, hello).await?;
         Ok((Self::start(transport, Dialect::V2).0, welcome))
     }
 
-    /// Asks, and waits for the answer. A call that is dropped before takes back what was asked.
+    /// Sends a request and waits for the result. Dropping the future cancels the request.
     pub async fn call(&self, method: &str, params: &Object) -> Result<Object, Error> {
-        self.ask(method, params, Purpose::Call).await.map(|answer| answer.result)
+        self.request(method, params, Purpose::Call).await.map(|response| response.result)
     }
 
-    /// Waits until the connection is gone.
-    pub async fn gone(&self) {
-        let _ = self.gone.clone().wait_for(|gone| *gone).await;
+    /// Waits until the connection is closed.
+    pub async fn closed(&self) {
+        let _ = self.closed.clone().wait_for(|closed| *closed).await;
     }
 
-    /// Ends the connection, whoever has it.
-    pub(crate) fn leave(&self) {
-        self.leave.send_replace(true);
+    /// Closes the connection for all clones.
+    pub(crate) fn close(&self) {
+        self.close.send_replace(true);
     }
 
-    /// Puts a task in front of a transport. An agent of version 1 is translated.
-    pub(crate) fn start(transport: Transport, dialect: Dialect) -> (Self, Heard) {
-        let (commands, receiver) = mpsc::channel(COMMANDS);
-        let (leave, left) = watch::channel(false);
-        let (desk, ledger) = (Arc::new(Desk::default()), Ledger::default());
-        let (gone_sender, gone) = watch::channel(false);
-        let given_up = Arc::new(Notify::new());
-        let sessions = Sessions::default();
-        let translator = (dialect != Dialect::V2).then(|| Translator::relay(dialect, Dialect::V2));
+    /// Starts the task of a connection. A peer of version 1 is translated.
+    pub(crate) fn start(transport: Transport, dialect: Dialect) -> (Self, Shared) {
+        let span = tracing::info_span!("connection", transport = transport.kind, version = dialect.version());
+        let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
+        let (close, close_requested) = watch::channel(false);
+        let (closed_sender, closed) = watch::channel(false);
+        let notifications = broadcast::Sender::new(MAX_NOTIFICATIONS);
+        let abandoned = Arc::new(Notify::new());
+        let shared = Shared {
+            requests: Arc::default(),
+            subscriptions: Subscriptions::new(span.clone()),
+            losses: LossLog::default(),
+            notifications: notifications.downgrade(),
+        };
         let driver = Driver::new(
             transport,
-            translator,
+            (dialect != Dialect::V2).then(|| Translator::relay(dialect, Dialect::V2)),
             (receiver, commands.downgrade()),
-            Arc::clone(&given_up),
-            sessions.clone(),
-            (Arc::clone(&desk), ledger.clone()),
-            (left, gone_sender),
+            Arc::clone(&abandoned),
+            shared.clone(),
+            notifications,
+            (close_requested, closed_sender),
         );
-        tokio::spawn(driver.run());
-        (Self { commands, given_up, leave: Arc::new(leave), gone }, Heard { desk, sessions, ledger })
+        tokio::spawn(driver.run().instrument(span));
+        (Self { commands, abandoned, close: Arc::new(close), closed }, shared)
     }
 
-    /// Asks for a purpose.
-    pub(crate) async fn ask(&self, method: &str, params: &Object, purpose: Purpose) -> Result<Answer, Error> {
+    /// Sends a request, the response to which takes effect as `purpose` says.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        params: &Object,
+        purpose: Purpose,
+    ) -> Result<Response, Error> {
         let (method, params) = (method.to_owned(), params.clone());
-        self.answer(|reply| Command::Ask { method, params, purpose, reply }).await
+        self.response(|reply| Command::Request { method, params, purpose, reply }).await
     }
 
     /// Joins a session.
-    pub(crate) async fn join(&self, params: Object, joined: Joined, replay: Replay) -> Result<Answer, Error> {
-        self.answer(|reply| Command::Join { params, joined, replay, reply }).await
+    pub(crate) async fn join(
+        &self,
+        params: Object,
+        target: JoinTarget,
+        replay: Replay,
+    ) -> Result<Response, Error> {
+        self.response(|reply| Command::Join { params, target, replay, reply }).await
     }
 
-    /// The answer to a command.
-    async fn answer(&self, command: impl FnOnce(Reply) -> Command) -> Result<Answer, Error> {
-        let (reply, answer) = oneshot::channel();
+    async fn response(&self, command: impl FnOnce(Reply) -> Command) -> Result<Response, Error> {
+        let (reply, response) = oneshot::channel();
         self.send(command(reply)).await?;
-        let mut waiting = Waiting { answer, is_over: false, given_up: &self.given_up };
-        let outcome = (&mut waiting.answer).await;
-        waiting.is_over = true;
-        outcome.unwrap_or(Err(Error::Gone))
+        let mut call = PendingCall { response, is_done: false, abandoned: &self.abandoned };
+        let outcome = (&mut call.response).await;
+        call.is_done = true;
+        outcome.unwrap_or(Err(Error::Disconnected))
     }
 
     pub(crate) async fn send(&self, command: Command) -> Result<(), Error> {
-        self.commands.send(command).await.map_err(|_| Error::Gone)
+        self.commands.send(command).await.map_err(|_| Error::Disconnected)
     }
 }
 
-/// Connects to the Unix socket of a server and says hello.
-pub(crate) async fn greet(path: &Path, hello: &Hello) -> Result<(Transport, Welcome), Error> {
+/// Connects to the Unix socket of a server and exchanges hello and welcome.
+pub(crate) async fn open_socket(path: &Path, hello: &Hello) -> Result<(Transport, Welcome), Error> {
     let stream = UnixStream::connect(path).await.map_err(Error::Connect)?;
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
-    write.write_all(hello.to_line().as_bytes()).await.map_err(|_| Error::Gone)?;
+    write.write_all(hello.to_line().as_bytes()).await.map_err(|_| Error::Disconnected)?;
     let mut line = String::new();
-    let read_line = (&mut read).take(WELCOME_LIMIT).read_line(&mut line).await;
+    let read_line = (&mut read).take(MAX_WELCOME).read_line(&mut line).await;
     if !read_line.is_ok_and(|length| length > 0) {
-        return Err(Error::Gone);
+        return Err(Error::Disconnected);
     }
     let welcome: Welcome = serde_json::from_str(&line)
-        .map_err(|error| Error::Refused(format!("its greeting cannot be read: {error}")))?;
+        .map_err(|error| Error::Refused(format!("its welcome cannot be decoded: {error}")))?;
     match welcome.error {
-        Some(why) => Err(Error::Refused(why)),
-        None => Ok((Transport::over(read, write).0, welcome)),
+        Some(reason) => Err(Error::Refused(reason)),
+        None => Ok((Transport::over("socket", read, write).0, welcome)),
     }
 }

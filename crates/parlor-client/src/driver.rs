@@ -1,4 +1,4 @@
-//! The task that reads what comes, and writes what is asked.
+//! The task of a connection: it reads what arrives, and writes what clients send.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,51 +6,53 @@ use std::time::Duration;
 
 use parlor_dialect::live::{self, AgentUpdate};
 use parlor_dialect::{Dialect, Side, Translator};
-use parlor_json::{JsonStr, Members, Object};
+use parlor_json::{Json, JsonStr, Members, Object, elements};
 use parlor_session::SessionId;
 use parlor_wire::{
-    Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
+    Asked, Batches, Body, CANCEL_REQUEST, Incoming, Outcome, RequestId, RpcError, cancel_line, cancel_target,
     code, parse, write,
 };
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::client::session_in;
-use crate::known::{Replay, Shared, Standing};
-use crate::losses::Ledger;
-use crate::question::{Desk, Question, declined};
-use crate::sessions::{Joined, Sessions};
-use crate::transport::{AT_ONCE, Came, Transport};
+use crate::connection::Shared;
+use crate::notifications::Notification;
+use crate::peer_request::{PeerRequest, declined};
+use crate::replica::{Position, Replay, SessionReplica, SubscriptionStatus};
+use crate::subscriptions::JoinTarget;
+use crate::transport::{MAX_LINES_PER_READ, Received, Transport};
 
-/// How many requests may be without an answer.
-const MAX_ASKED: usize = 1000;
+/// How many requests may be in flight.
+const MAX_IN_FLIGHT: usize = 1000;
 
-/// How many lines wait for the connection before no more is taken from those who ask.
-const MAX_WAITING: usize = 256;
+/// How many lines wait for the transport before no more commands are taken.
+const MAX_QUEUED: usize = 256;
 
-/// How many lines wait for the connection before no more is read: a peer that asks and does not listen has to wait.
-const MAX_OWED: usize = 4096;
+/// How many lines wait for the transport before nothing more is read: a peer that sends requests and reads no responses has
+/// to wait.
+const MAX_QUEUED_RESPONSES: usize = 4096;
 
-/// How long what waits is written still when nobody is left to speak.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long queued lines are written after the last client is dropped.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many questions are without an answer. One more is declined.
-const MAX_QUESTIONS: usize = 1000;
+/// How many requests of the peer may be without a response. One more is declined.
+const MAX_PEER_REQUESTS: usize = 1000;
 
-/// What a client wants done.
+/// What a client asks of the task.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Ask {
+    Request {
         method: String,
         params: Object,
         purpose: Purpose,
         reply: Reply,
     },
-    /// A session is joined. From where on it is told is said when it is known.
+    /// Joins a session. The task adds the replay to the params.
     Join {
         params: Object,
-        joined: Joined,
+        target: JoinTarget,
         replay: Replay,
         reply: Reply,
     },
@@ -58,383 +60,392 @@ pub(crate) enum Command {
         method: String,
         params: Object,
     },
-    Answer {
+    Respond {
         id: RequestId,
         result: Result<Object, RpcError>,
-        /// Kept, because a question that nobody has any more is declined.
-        question: watch::Receiver<bool>,
+        /// Kept until here, because a request whose receiver is dropped is declined.
+        cancelled: watch::Receiver<bool>,
     },
-    /// The prompts of a session that have no answer are taken back.
-    TakeBack(SessionId),
+    /// Cancels the prompts of a session that have no response.
+    WithdrawPrompts(SessionId),
 }
 
-/// What a request is for, so that its answer is seen where it stands among the updates.
+/// What a request is for: its response takes effect where it stands among the updates.
 #[derive(Debug)]
 pub(crate) enum Purpose {
     /// Anything.
     Call,
-    /// A session that the answer names.
-    Begin,
-    /// To be told of a session from here on.
-    Join(Arc<Shared>),
-    /// A turn of a session.
-    Prompt(Arc<Shared>),
-    /// To be told of a session no more, whatever the answer is.
-    Close(Arc<Shared>),
-    /// That a session is no more.
-    Delete(Arc<Shared>),
+    /// To create a session, which the response names.
+    NewSession,
+    /// To subscribe to a session.
+    Join(Arc<SessionReplica>),
+    /// To prompt.
+    Prompt(Arc<SessionReplica>),
+    /// To end the subscription, whatever the response is.
+    Close(Arc<SessionReplica>),
+    /// To delete a session.
+    Delete(Arc<SessionReplica>),
 }
 
-/// Who waits for an answer.
-pub(crate) type Reply = oneshot::Sender<Result<Answer, Error>>;
+/// Where a response goes.
+pub(crate) type Reply = oneshot::Sender<Result<Response, Error>>;
 
-/// What was answered.
+/// A successful response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) result: Object,
     /// The session that it is about.
-    pub(crate) session: Option<Arc<Shared>>,
-    /// Up to where that was known when the answer came.
-    pub(crate) place: (u64, u64),
-    /// Whether it is to a prompt, and nothing is to end before its turn.
+    pub(crate) session: Option<Arc<SessionReplica>>,
+    /// The last change of the session when the response arrived.
+    pub(crate) position: Position,
+    /// Whether it accepts a prompt whose turn is the next to end.
     pub(crate) is_next: bool,
 }
 
-/// A request without an answer.
+/// A request in flight.
 struct Request {
     reply: Reply,
     purpose: Purpose,
-    is_taken_back: bool,
+    is_cancelled: bool,
 }
 
-/// What comes next.
-enum Next {
-    Came(Option<Vec<Came>>),
+enum Event {
+    Received(Option<Vec<Received>>),
     Command(Option<Command>),
-    GivenUp,
-    Left,
+    Abandoned,
+    CloseRequested,
 }
 
 pub(crate) struct Driver {
     transport: Transport,
-    /// Between this client, which speaks version 2, and an agent that does not.
+    /// Translates between version 2, which clients use, and that of the peer.
     translator: Option<Translator>,
     commands: mpsc::Receiver<Command>,
-    commander: mpsc::WeakSender<Command>,
-    given_up: Arc<Notify>,
-    waiting: VecDeque<String>,
-    asked: Asked<Request>,
-    sessions: Sessions,
-    /// The session that the last update was about, as long as those who look at it do not know.
-    updated: Option<Arc<Shared>>,
-    desk: Arc<Desk>,
-    ledger: Ledger,
-    /// The questions without an answer, and who is told when none is wanted any more.
-    open: HashMap<RequestId, watch::Sender<bool>>,
-    /// Says when nobody has the connection any more, or somebody ends it.
-    left: watch::Receiver<bool>,
-    gone: watch::Sender<bool>,
+    command_sender: mpsc::WeakSender<Command>,
+    abandoned: Arc<Notify>,
+    send_queue: VecDeque<String>,
+    in_flight: Asked<Request>,
+    shared: Shared,
+    notifications: broadcast::Sender<Notification>,
+    /// The session of the last update, until its changes are announced.
+    updated: Option<Arc<SessionReplica>>,
+    /// The requests of the peer that have no response, with what tells their handlers that they were cancelled.
+    peer_requests: HashMap<RequestId, watch::Sender<bool>>,
+    close_requested: watch::Receiver<bool>,
+    closed: watch::Sender<bool>,
 }
 
 impl Driver {
     pub(crate) fn new(
         transport: Transport,
         translator: Option<Translator>,
-        (commands, commander): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
-        given_up: Arc<Notify>,
-        sessions: Sessions,
-        (desk, ledger): (Arc<Desk>, Ledger),
-        (left, gone): (watch::Receiver<bool>, watch::Sender<bool>),
+        (commands, command_sender): (mpsc::Receiver<Command>, mpsc::WeakSender<Command>),
+        abandoned: Arc<Notify>,
+        shared: Shared,
+        notifications: broadcast::Sender<Notification>,
+        (close_requested, closed): (watch::Receiver<bool>, watch::Sender<bool>),
     ) -> Self {
         Self {
             transport,
             translator,
             commands,
-            commander,
-            given_up,
-            waiting: VecDeque::new(),
-            asked: Asked::new(MAX_ASKED),
-            sessions,
+            command_sender,
+            abandoned,
+            send_queue: VecDeque::new(),
+            in_flight: Asked::new(MAX_IN_FLIGHT),
+            shared,
+            notifications,
             updated: None,
-            desk,
-            ledger,
-            open: HashMap::new(),
-            left,
-            gone,
+            peer_requests: HashMap::new(),
+            close_requested,
+            closed,
         }
     }
 
     pub(crate) async fn run(mut self) {
+        tracing::debug!("opened");
         loop {
-            let next = tokio::select! {
-                came = self.transport.incoming.recv(), if self.waiting.len() + AT_ONCE <= MAX_OWED => {
-                    Next::Came(came)
+            let queued = self.send_queue.len();
+            let event = tokio::select! {
+                received = self.transport.incoming.recv(), if queued + MAX_LINES_PER_READ <= MAX_QUEUED_RESPONSES => {
+                    Event::Received(received)
                 }
-                room = self.transport.outgoing.reserve(), if !self.waiting.is_empty() => {
-                    let Ok(room) = room else { break };
-                    if let Some(line) = self.waiting.pop_front() {
-                        room.send(line);
+                permit = self.transport.outgoing.reserve(), if queued > 0 => {
+                    let Ok(permit) = permit else { break };
+                    if let Some(line) = self.send_queue.pop_front() {
+                        permit.send(line);
                     }
                     continue;
                 }
-                command = self.commands.recv(), if self.waiting.len() < MAX_WAITING => Next::Command(command),
-                () = self.given_up.notified() => Next::GivenUp,
-                _ = self.left.wait_for(|left| *left) => Next::Left,
+                command = self.commands.recv(), if queued < MAX_QUEUED => Event::Command(command),
+                () = self.abandoned.notified() => Event::Abandoned,
+                _ = self.close_requested.wait_for(|close| *close) => Event::CloseRequested,
             };
-            match next {
-                Next::Came(Some(all)) => {
-                    all.into_iter().for_each(|came| self.came(came));
-                    self.tell();
+            match event {
+                Event::Received(Some(received)) => {
+                    received.into_iter().for_each(|received| self.on_received(received));
+                    self.announce();
                 }
-                Next::Came(None) => break,
-                Next::Command(Some(command)) => self.command(command),
-                Next::GivenUp => self.give_up(),
-                Next::Command(None) | Next::Left => {
+                Event::Received(None) => break,
+                Event::Command(Some(command)) => self.on_command(command),
+                Event::Abandoned => self.on_abandoned(),
+                Event::Command(None) | Event::CloseRequested => {
                     self.commands.close();
                     while let Ok(command) = self.commands.try_recv() {
-                        self.command(command);
+                        self.on_command(command);
                     }
-                    self.give_up();
-                    let _ = tokio::time::timeout(GRACE, self.flush()).await;
+                    self.on_abandoned();
+                    let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.drain()).await;
                     break;
                 }
             }
         }
-        self.gone.send_replace(true);
-        self.desk.close();
-        for (_, request) in self.asked.drain() {
-            let _ = request.reply.send(Err(Error::Gone));
+        tracing::debug!("closed");
+        self.closed.send_replace(true);
+        self.shared.requests.close();
+        for (_, request) in self.in_flight.drain() {
+            let _ = request.reply.send(Err(Error::Disconnected));
         }
-        self.sessions.end();
+        self.shared.subscriptions.disconnect();
     }
 
-    /// Writes what waits: nobody is left to speak.
-    async fn flush(&mut self) {
-        for line in self.waiting.drain(..) {
+    /// Writes the queued lines.
+    async fn drain(&mut self) {
+        for line in self.send_queue.drain(..) {
             let _ = self.transport.outgoing.send(line).await;
         }
     }
 
-    fn command(&mut self, command: Command) {
+    fn on_command(&mut self, command: Command) {
         match command {
-            // Given up before it was asked.
-            Command::Ask { reply, .. } | Command::Join { reply, .. } if reply.is_closed() => {}
-            Command::Ask { method, params, purpose, reply } => self.ask(&method, &params, purpose, reply),
-            Command::Join { mut params, joined, replay, reply } => match self.sessions.join(joined, replay) {
-                Ok((session, from)) => {
-                    if let Some(from) = from {
-                        params.set("replayFrom", from);
+            // The caller has dropped the future already.
+            Command::Request { reply, .. } | Command::Join { reply, .. } if reply.is_closed() => {}
+            Command::Request { method, params, purpose, reply } => {
+                self.send_request(&method, &params, purpose, reply);
+            }
+            Command::Join { mut params, target, replay, reply } => {
+                match self.shared.subscriptions.begin_join(target, replay) {
+                    Ok((session, from)) => {
+                        if let Some(from) = from {
+                            params.set("replayFrom", from);
+                        }
+                        self.send_request("session/resume", &params, Purpose::Join(session), reply);
                     }
-                    self.ask("session/resume", &params, Purpose::Join(session), reply);
+                    Err(error) => drop(reply.send(Err(error))),
                 }
-                Err(error) => drop(reply.send(Err(error))),
-            },
+            }
             Command::Notify { method, params } => {
-                self.say(&write::notification(&method, Some(params.to_json().raw())));
+                self.send(&write::notification(&method, Some(params.to_json().raw())));
             }
-            // Its id may be that of another by now.
-            Command::Answer { question, .. } if *question.borrow() => {}
-            Command::Answer { id, result, question } => {
-                self.answer(&id, result);
-                drop(question);
+            // Another request may have its id by now.
+            Command::Respond { cancelled, .. } if *cancelled.borrow() => {}
+            Command::Respond { id, result, cancelled } => {
+                self.respond(&id, result);
+                drop(cancelled);
             }
-            Command::TakeBack(session) => {
-                self.take_back(|request| {
-                    matches!(&request.purpose, Purpose::Prompt(prompted) if *prompted.id() == session)
-                });
-            }
+            Command::WithdrawPrompts(session) => self.cancel_requests(
+                |request| matches!(&request.purpose, Purpose::Prompt(prompted) if *prompted.id() == session),
+            ),
         }
     }
 
-    fn ask(&mut self, method: &str, params: &Object, purpose: Purpose, reply: Reply) {
-        if matches!(purpose, Purpose::Begin) && self.sessions.is_full() {
+    fn send_request(&mut self, method: &str, params: &Object, purpose: Purpose, reply: Reply) {
+        if matches!(purpose, Purpose::NewSession) && self.shared.subscriptions.is_full() {
             return drop(reply.send(Err(Error::Busy)));
         }
-        match self.asked.ask(Request { reply, purpose, is_taken_back: false }) {
-            Ok(id) => self.say(&write::request(&id, method, Some(params.to_json().raw()))),
-            Err(full) => self.answered(full.refused, Err(Error::Busy)),
+        match self.in_flight.ask(Request { reply, purpose, is_cancelled: false }) {
+            Ok(id) => self.send(&write::request(&id, method, Some(params.to_json().raw()))),
+            Err(full) => self.on_response(full.refused, Err(Error::Busy)),
         }
     }
 
-    /// Whether an answer is to come that may name a session.
-    fn may_name(asked: &mut Asked<Request>) -> bool {
-        asked.iter_mut().any(|(_, request)| matches!(request.purpose, Purpose::Call | Purpose::Begin))
+    /// Whether a response in flight may name a session.
+    fn may_name_session(in_flight: &mut Asked<Request>) -> bool {
+        in_flight
+            .iter_mut()
+            .any(|(_, request)| matches!(request.purpose, Purpose::Call | Purpose::NewSession))
     }
 
-    /// A request was answered: what that means for the session that it is about.
-    fn answered(&mut self, request: Request, outcome: Result<Object, Error>) {
-        // What was said before it is known before it.
-        self.tell();
+    /// Applies a response to its session, and hands it to the caller.
+    fn on_response(&mut self, request: Request, outcome: Result<Object, Error>) {
+        // Updates that arrived before the response are visible before it.
+        self.announce();
+        let subscriptions = &self.shared.subscriptions;
+        let connection = &subscriptions.connection;
         let mut is_next = false;
         let session = match (request.purpose, &outcome) {
-            (Purpose::Call | Purpose::Begin, Err(_)) => None,
-            // It takes part in a session that the answer names.
-            (Purpose::Call, Ok(result)) => session_in(result).ok().map(|id| self.sessions.follow(&id)),
-            (Purpose::Begin, Ok(result)) => session_in(result).ok().map(|id| {
-                let session = self.sessions.follow(&id);
-                session.joined(&self.sessions.owner, result);
+            (Purpose::Call | Purpose::NewSession, Err(_)) => None,
+            // The connection is subscribed to a session that a response names.
+            (Purpose::Call, Ok(result)) => session_in(result).ok().map(|id| subscriptions.track(&id)),
+            (Purpose::NewSession, Ok(result)) => session_in(result).ok().map(|id| {
+                let session = subscriptions.track(&id);
+                session.complete_join(connection, result);
                 session
             }),
             (Purpose::Join(session), Ok(result)) => {
-                session.joined(&self.sessions.owner, result);
+                session.complete_join(connection, result);
                 Some(session)
             }
             (Purpose::Join(session), Err(_)) => {
-                session.refused(&self.sessions.owner);
+                session.fail_join(connection);
                 Some(session)
             }
             (Purpose::Prompt(session), outcome) => {
-                is_next = outcome.is_ok() && session.prompted();
+                is_next = outcome.is_ok() && session.on_prompt_accepted();
                 Some(session)
             }
             (Purpose::Close(session), _) => {
-                session.end(&self.sessions.owner, Standing::Left);
+                session.unsubscribe(connection, SubscriptionStatus::Closed);
                 Some(session)
             }
             (Purpose::Delete(session), outcome) => {
                 // It may have been deleted already.
                 let code = outcome.as_ref().err().and_then(Error::code);
                 if outcome.is_ok() || code == Some(code::RESOURCE_NOT_FOUND) {
-                    session.end(&self.sessions.owner, Standing::Left);
+                    session.unsubscribe(connection, SubscriptionStatus::Closed);
                 }
                 Some(session)
             }
         };
-        if let Some(session) = session.as_ref().filter(|session| !session.is_told_by(&self.sessions.owner)) {
-            self.sessions.forget(session);
+        if let Some(session) = session.as_ref().filter(|session| !session.is_owned_by(connection)) {
+            subscriptions.forget(session);
         }
-        if !Self::may_name(&mut self.asked) {
-            self.sessions.forget_early();
+        if !Self::may_name_session(&mut self.in_flight) {
+            subscriptions.drop_early();
         }
-        let place = session.as_ref().map_or((0, 0), |session| session.place());
-        let _ = request.reply.send(outcome.map(|result| Answer { result, session, place, is_next }));
+        let start = Position { epoch: 0, seq: 0 };
+        let position = session.as_ref().map_or(start, |session| session.position());
+        let _ = request.reply.send(outcome.map(|result| Response { result, session, position, is_next }));
     }
 
-    /// Somebody waits no more for an answer, or dropped a question.
-    fn give_up(&mut self) {
-        self.take_back(|request| request.reply.is_closed());
-        let dropped = self.open.iter().filter(|(_, question)| question.is_closed());
+    /// Cancels requests whose callers dropped the future, and declines peer requests that were dropped.
+    fn on_abandoned(&mut self) {
+        self.cancel_requests(|request| request.reply.is_closed());
+        let dropped = self.peer_requests.iter().filter(|(_, cancelled)| cancelled.is_closed());
         for id in dropped.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            self.answer(&id, Err(declined()));
+            self.respond(&id, Err(declined()));
         }
     }
 
-    /// Takes requests back, each of them once.
-    fn take_back(&mut self, is_meant: impl Fn(&Request) -> bool) {
+    /// Cancels requests in flight, each of them once.
+    fn cancel_requests(&mut self, is_meant: impl Fn(&Request) -> bool) {
         let mut lines = Vec::new();
-        for (id, request) in self.asked.iter_mut() {
-            if !request.is_taken_back && is_meant(request) {
-                request.is_taken_back = true;
+        for (id, request) in self.in_flight.iter_mut() {
+            if !request.is_cancelled && is_meant(request) {
+                request.is_cancelled = true;
                 lines.push(cancel_line(&id));
             }
         }
-        lines.iter().for_each(|line| self.say(line));
+        lines.iter().for_each(|line| self.send(line));
     }
 
-    fn answer(&mut self, id: &RequestId, result: Result<Object, RpcError>) {
-        if self.open.remove(id).is_none() {
+    fn respond(&mut self, id: &RequestId, result: Result<Object, RpcError>) {
+        if self.peer_requests.remove(id).is_none() {
             return;
         }
         let line = match result {
             Ok(result) => write::response(id, result.to_json().raw()),
             Err(error) => write::error_response(id, &error),
         };
-        self.say(&line);
+        self.send(&line);
     }
 
-    /// Says a line of version 2.
-    fn say(&mut self, line: &str) {
-        self.pass(Side::Client, line);
+    /// Sends a line of version 2.
+    fn send(&mut self, line: &str) {
+        self.translate(Side::Client, line);
     }
 
-    /// Hears what came, in the agent's version.
-    fn came(&mut self, came: Came) {
-        match came {
-            Came::Line(line) => self.pass(Side::Agent, &line),
-            Came::NoLine(what) => self.ledger.note(what),
-            Came::TooLong => {
-                self.ledger.note("a line that is too long".to_owned());
-                // Nobody knows which answer it was, if it was one.
-                for (_, request) in self.asked.drain() {
-                    self.answered(request, Err(Error::TooLong));
+    fn on_received(&mut self, received: Received) {
+        match received {
+            Received::Line(line) => self.translate(Side::Agent, &line),
+            Received::Undecodable(problem) => self.shared.losses.record(problem),
+            Received::TooLong => {
+                self.shared.losses.record("a message that exceeds the size limit");
+                // It may have been the response to any request.
+                for (_, request) in self.in_flight.drain() {
+                    self.on_response(request, Err(Error::TooLong));
                 }
             }
+        }
+    }
+
+    /// Translates a line of one side, if the peer has another version, and passes on what comes of it.
+    fn translate(&mut self, by: Side, line: &str) {
+        let Some(translator) = &mut self.translator else {
+            return self.pass(by, line);
+        };
+        let losses = &self.shared.losses;
+        let translation = match translator.line(by, line) {
+            Ok(translation) => translation,
+            Err(problem) => return losses.record(problem.to_string()),
+        };
+        translation.losses.iter().for_each(|loss| losses.record(loss.kind.meaning().trim()));
+        translation.problems.iter().for_each(|problem| losses.record(problem.to_string()));
+        let lines: Vec<_> =
+            translation.lines.into_iter().map(|said| (said.by, said.text.into_owned())).collect();
+        for (by, line) in lines {
+            self.pass(by, &line);
         }
     }
 
     fn pass(&mut self, by: Side, line: &str) {
-        let Some(translator) = &mut self.translator else {
-            return self.passed(by, line);
-        };
-        let translation = match translator.line(by, line) {
-            Ok(translation) => translation,
-            Err(problem) => return self.ledger.note(problem.to_string()),
-        };
-        translation.losses.iter().for_each(|loss| self.ledger.note(loss.kind.meaning().trim().to_owned()));
-        translation.problems.iter().for_each(|problem| self.ledger.note(problem.to_string()));
-        let lines: Vec<_> =
-            translation.lines.into_iter().map(|said| (said.by, said.text.into_owned())).collect();
-        for (by, line) in lines {
-            self.passed(by, &line);
-        }
-    }
-
-    fn passed(&mut self, by: Side, line: &str) {
         match by {
-            Side::Client => self.waiting.push_back(line.to_owned()),
-            Side::Agent => self.take(line),
+            Side::Client => self.send_queue.push_back(line.to_owned()),
+            Side::Agent => self.on_line(line, Dialect::V2.batches()),
         }
     }
 
-    /// Takes a line of version 2.
-    fn take(&mut self, line: &str) {
-        // Nearly all lines are updates of one form, which are read once.
+    /// Handles a line of version 2.
+    fn on_line(&mut self, line: &str, batches: Batches) {
+        // Nearly all lines are updates of one form, which are decoded once.
         if let Some(update) = AgentUpdate::read(line)
             && let Some(id) = update.session()
         {
             let meta = update.meta();
-            return self.update(&id, meta, line, Some(update));
+            return self.on_update(&id, meta, line, Some(update));
         }
-        let message = match parse(line, Dialect::V2.batches()) {
+        let message = match parse(line, batches) {
             Ok(Incoming::One(message)) => message,
-            Ok(Incoming::Batch(_)) => return self.ledger.note("a batch of messages".to_owned()),
-            Err(malformed) => return self.ledger.note(malformed.to_string()),
+            Ok(Incoming::Batch(_)) => {
+                let items = serde_json::from_str(line).ok().and_then(elements).unwrap_or_default();
+                // A batch in a batch is refused.
+                return items.into_iter().for_each(|item| self.on_line(item.get(), Batches::Refuse));
+            }
+            Err(malformed) => return self.shared.losses.record(malformed.to_string()),
         };
-        match &message.body {
+        match message.body {
             Body::Notification { method, params } if method == "session/update" => {
                 let params = params.and_then(|params| Members::of(params).ok()).unwrap_or_default();
                 match params.get("sessionId").and_then(JsonStr::from_raw) {
-                    Some(id) => self.update(&id.into(), params.get("_meta"), line, None),
-                    None => self.ledger.note("an update without a session".to_owned()),
+                    Some(id) => self.on_update(&id.into(), params.get("_meta"), line, None),
+                    None => self.shared.losses.record("a session update without a session"),
                 }
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
-                cancel_target(*params).iter().for_each(|id| self.withdraw(id));
+                cancel_target(params).iter().for_each(|id| self.cancel_peer_request(id));
             }
-            Body::Notification { method, .. } => {
-                self.ledger.note(format!("a notification that nobody looks at: {method}"));
-            }
-            Body::Request { id, .. } => self.asked_us(id, &message),
+            Body::Notification { method, params } => self.on_notification(&method, params),
+            Body::Request { id, method, params } => self.on_peer_request(&id, &method, params),
             Body::Response { id, outcome } => {
-                let Some(request) = self.asked.answered(id) else {
-                    return self.ledger.note("an answer that nobody waits for".to_owned());
+                let Some(request) = self.in_flight.answered(&id) else {
+                    return self.shared.losses.record("a response without a request");
                 };
                 let outcome = match outcome {
-                    // Many answer with null where nothing is to be said.
+                    // Many peers respond with null where the result is empty.
                     Outcome::Result(result) if result.get() == "null" => Ok(Object::default()),
                     Outcome::Result(result) => {
-                        Object::parse(result).map_err(|_| Error::Odd("an answer that is no object"))
+                        Object::parse(result).map_err(|_| Error::Protocol("the result is no object"))
                     }
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };
-                self.answered(request, outcome);
+                self.on_response(request, outcome);
             }
         }
     }
 
-    /// Takes an update of a session. What is said of one may come before the answer that names it; of one that nobody asked
-    /// for it is not kept, such as what was under way when the session was closed.
-    fn update(
+    /// Applies an update. Early updates are kept; those of sessions that nobody requested are not, such as the last ones of a
+    /// session that was closed.
+    fn on_update(
         &mut self,
         id: &SessionId,
         meta: Option<&RawValue>,
@@ -442,60 +453,71 @@ impl Driver {
         update: Option<AgentUpdate<'_>>,
     ) {
         if self.updated.as_ref().is_none_or(|session| session.id() != id) {
-            self.tell();
-            self.updated = self.sessions.told(id, || Self::may_name(&mut self.asked));
+            self.announce();
+            self.updated = self.shared.subscriptions.find(id, || Self::may_name_session(&mut self.in_flight));
         }
         let Some(session) = &self.updated else { return };
+        let connection = &self.shared.subscriptions.connection;
         let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
-        session.take(&self.sessions.owner, line, update, seq);
+        session.apply(connection, line, update, seq);
         if self.translator.is_some()
             && let Some(state) = noted_state(line)
         {
-            session.noted(&self.sessions.owner, &state);
+            session.note_state(connection, &state);
         }
     }
 
-    /// Those who look at the session are told that there is something new.
-    fn tell(&mut self) {
+    /// Wakes those that wait for changes of the session that was updated.
+    fn announce(&mut self) {
         if let Some(session) = self.updated.take() {
-            session.tell(&self.sessions.owner);
+            session.announce(&self.shared.subscriptions.connection);
         }
     }
 
-    /// An answer is not wanted any more.
-    fn withdraw(&mut self, id: &RequestId) {
-        if let Some(withdrawn) = self.open.remove(id) {
-            self.desk.withdraw(id);
-            withdrawn.send_replace(true);
+    fn on_notification(&mut self, method: &str, params: Option<&RawValue>) {
+        // Updates that arrived before the notification are visible before it.
+        self.announce();
+        let notification = Notification { method: method.to_owned(), params: params.map(Json::from) };
+        if self.notifications.send(notification).is_err() {
+            self.shared.losses.record(format!("a notification without a reader: {method}"));
         }
     }
 
-    fn asked_us(&mut self, id: &RequestId, message: &Message<'_>) {
-        let Body::Request { method, params, .. } = &message.body else { return };
+    /// The peer wants no response any more.
+    fn cancel_peer_request(&mut self, id: &RequestId) {
+        if let Some(cancelled) = self.peer_requests.remove(id) {
+            self.shared.requests.remove(id);
+            cancelled.send_replace(true);
+        }
+    }
+
+    fn on_peer_request(&mut self, id: &RequestId, method: &str, params: Option<&RawValue>) {
+        // Updates that arrived before the request are visible before it.
+        self.announce();
         let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
-        // One that has the id of another is asked in its place: there can be only one answer.
-        self.withdraw(id);
-        let (sender, withdrawn) = watch::channel(false);
-        let is_too_many = self.open.len() >= MAX_QUESTIONS;
-        self.open.insert(id.clone(), sender);
+        // A request replaces an open one with the same id: there can be only one response.
+        self.cancel_peer_request(id);
+        let (sender, cancelled) = watch::channel(false);
+        let is_full = self.peer_requests.len() >= MAX_PEER_REQUESTS;
+        self.peer_requests.insert(id.clone(), sender);
         let session = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
-        let session = session.and_then(|id| self.sessions.told(&id.into(), || false));
-        let question = Question::new(
+        let session = session.and_then(|id| self.shared.subscriptions.find(&id.into(), || false));
+        let request = PeerRequest::new(
             id.clone(),
-            method.clone().into_owned(),
+            method.to_owned(),
             params,
-            self.commander.clone(),
-            withdrawn,
-            Arc::clone(&self.given_up),
-            session.map(|session| session.place()),
+            self.command_sender.clone(),
+            cancelled,
+            Arc::clone(&self.abandoned),
+            session.map(|session| session.position()),
         );
-        if is_too_many || !self.desk.put(question) {
-            self.answer(id, Err(declined()));
+        if is_full || !self.shared.requests.push(request) {
+            self.respond(id, Err(declined()));
         }
     }
 }
 
-/// The state that a server of parlor's notes for clients of version 1, which are told no states.
+/// The state that a parlor server notes for clients of version 1, which have no state updates.
 fn noted_state(line: &str) -> Option<String> {
     const NAME: &str = "parlor/state";
     if !line.contains(NAME) {

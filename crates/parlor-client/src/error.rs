@@ -1,82 +1,52 @@
-use std::fmt;
 use std::io;
 
 use parlor_wire::RpcError;
 
-/// Why the other side did not do what it was asked.
-#[derive(Debug)]
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no connection: a program that cannot be started, an address at which nobody listens.
-    Connect(io::Error),
-    /// The other side does not want this client.
+    /// No connection could be made: the program cannot be started, or nothing listens at the address.
+    #[error("cannot connect: {0}")]
+    Connect(#[source] io::Error),
+    /// The peer does not accept this client, for the reason given.
+    #[error("the peer refused the connection: {0}")]
     Refused(String),
-    /// The connection is gone.
-    Gone,
-    /// The session was closed or deleted by this client.
-    Left,
-    /// The connection does not tell of the session: it could not be joined, too many are followed, or what another connection
-    /// [knew of it](crate::Client::rejoin) took its place.
-    Unfollowed,
-    /// It answered with an error.
+    /// The connection is closed.
+    #[error("the connection is closed")]
+    Disconnected,
+    /// This client closed or deleted the session.
+    #[error("the session is closed")]
+    SessionClosed,
+    /// The connection receives no updates of the session: it could not be joined, the connection follows too many, or
+    /// [`Client::rejoin`](crate::Client::rejoin) replaced this handle by that of another connection.
+    #[error("not subscribed to this session")]
+    NotSubscribed,
+    /// The peer responded with an error. [`code`](crate::code) has the codes of the protocol.
+    #[error("{}", .0.message())]
     Rpc(RpcError),
-    /// It answered something that makes no sense.
-    Odd(&'static str),
-    /// The other side said something that is too long to be read, and it may have been the answer. A WebSocket is gone with it.
+    /// The peer sent something that the protocol does not allow.
+    #[error("protocol violation: {0}")]
+    Protocol(&'static str),
+    /// A message exceeded the size limit, and may have been the response. On a WebSocket the connection is closed as well.
+    #[error("a message that may have been the response exceeds the size limit")]
     TooLong,
-    /// Too much is under way: requests without an answer, loads of one session, sessions that are followed.
+    /// A limit is reached: requests in flight, loads of one session (one), or sessions of the connection.
+    #[error("too many requests or sessions on this connection")]
     Busy,
 }
 
 impl Error {
-    /// The code of the error that was answered, if one was, such as -32800 for what was taken back.
+    /// The code of the error response, if there was one.
     ///
     /// ```
-    /// assert_eq!(parlor_client::Error::Gone.code(), None);
+    /// use parlor_client::{Error, RpcError, code};
+    ///
+    /// let error = Error::Rpc(RpcError::new(code::REQUEST_CANCELLED, "cancelled"));
+    /// assert_eq!(error.code(), Some(code::REQUEST_CANCELLED));
+    /// assert_eq!(Error::Disconnected.code(), None);
     /// ```
     pub fn code(&self) -> Option<i64> {
-        match self {
-            Self::Rpc(error) => Some(error.code()),
-            Self::Connect(_)
-            | Self::Refused(_)
-            | Self::Gone
-            | Self::Left
-            | Self::Unfollowed
-            | Self::Odd(_)
-            | Self::TooLong
-            | Self::Busy => None,
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connect(error) => write!(f, "no connection: {error}"),
-            Self::Refused(why) => write!(f, "the server refuses: {why}"),
-            Self::Gone => f.write_str("the connection is gone"),
-            Self::Left => f.write_str("the session was closed"),
-            Self::Unfollowed => f.write_str("the connection does not tell of the session"),
-            Self::Rpc(error) => write!(f, "{} ({})", error.message(), error.code()),
-            Self::Odd(what) => write!(f, "the answer makes no sense: {what}"),
-            Self::TooLong => f.write_str("the answer may be a line that is too long to be read"),
-            Self::Busy => f.write_str("too much is under way on this connection"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Connect(error) => Some(error),
-            Self::Refused(_)
-            | Self::Gone
-            | Self::Left
-            | Self::Unfollowed
-            | Self::Rpc(_)
-            | Self::Odd(_)
-            | Self::TooLong
-            | Self::Busy => None,
-        }
+        if let Self::Rpc(error) = self { Some(error.code()) } else { None }
     }
 }

@@ -1,24 +1,27 @@
-//! Hold live sessions with coding agents that speak the Agent Client Protocol.
+//! A client library for coding agents that use the [Agent Client Protocol](https://agentclientprotocol.com).
 //!
-//! A [`Connector`] starts an agent or connects to a server and finds out which version of the protocol it speaks; one of
-//! version 1 is translated, so that everything else is the same with both.
+//! A [`Connector`] starts an agent or connects to a server, and finds out which version of the protocol it uses. Version 1 is
+//! translated: the API is the same for both.
 //!
-//! | what | where |
+//! | to | use |
 //! |---|---|
 //! | start an agent, connect to a server | [`Connector`] |
-//! | begin, list and join sessions, ask anything else | [`Client`] |
-//! | look at what was said, prompt, cancel, fork | [`Session`] and its [`Transcript`] |
-//! | watch it as it happens | [`News`], with [`Words`] for the text |
-//! | wait for the end of what was asked | [`Turn`] |
-//! | answer what the agent wants to know | [`Questions`], each a [`Question`] with its [`Choice`]s |
-//! | ask a server without having an agent started | [`Connection`] |
-//! | tell what went wrong | [`Error`], [`Client::losses`], [`Session::unread`] |
+//! | create, list, join and load sessions; send any request | [`Client`] |
+//! | prompt, cancel, fork; read the transcript | [`Session`] and its [`Snapshot`] |
+//! | follow a turn to its outcome | [`Turn`], a stream of [`TurnEvent`]s |
+//! | follow a session, whoever prompts | [`Updates`], a stream of [`Update`]s |
+//! | read updates | [`TextDelta`] for text, [`ToolCall`] for tool calls |
+//! | answer permission and other requests | [`PeerRequests`], a stream of [`PeerRequest`]s |
+//! | receive extension notifications | [`Notifications`], a stream of [`Notification`]s |
+//! | query a server without starting an agent | [`Connection`] |
+//! | handle errors | [`Error`] and [`code`]; [`Client::losses`] and [`Session::losses`] |
 //!
-//! What is waited for can be given up: a call or a prompt that is dropped before its answer is taken back, and a question
-//! that is dropped is declined. A connection that was lost is made up for with [`Client::rejoin`].
+//! Streams implement [`futures_core::Stream`] and have a method `next` of their own. Futures can be dropped at any time: a
+//! call or a prompt without a response is cancelled, a request of the agent is declined. After a lost connection,
+//! [`Client::rejoin`] continues a session without a gap.
 //!
 //! ```
-//! use parlor_client::{Connector, Words};
+//! use parlor_client::{Connector, StopReason, TextDelta, TurnEvent};
 //!
 //! # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
 //! # use example::*;
@@ -27,53 +30,80 @@
 //! // Or `spawn` for a program, `socket` and `url` for a server.
 //! let client = Connector::new("example", "1.0").over(read, write).await?;
 //! let session = client.new_session("/tmp".as_ref()).await?;
-//! let turn = session.prompt("Hello!").await?;
-//! let end = turn.end().await?;
-//! let mut said = Vec::new();
-//! let mut news = turn.news();
-//! while let Some(update) = news.ready() {
-//!     said.extend(Words::of(&update).map(|words| format!("{:?}: {}", words.role, words.text)));
+//! let mut turn = session.prompt("Hello!").await?;
+//! let mut lines = Vec::new();
+//! while let Some(event) = turn.next().await {
+//!     match event? {
+//!         TurnEvent::Update(update) => {
+//!             lines.extend(TextDelta::of(&update).map(|delta| format!("{:?}: {}", delta.role, delta.text)));
+//!         }
+//!         TurnEvent::Ended(outcome) => assert_eq!(outcome.stop_reason, Some(StopReason::EndTurn)),
+//!     }
 //! }
-//! assert_eq!(said, ["User: Hello!", "Agent: Hello!"]);
-//! assert_eq!(end.stop_reason.unwrap().to_text(), "end_turn");
+//! assert_eq!(lines, ["User: Hello!", "Agent: Hello!"]);
 //! # Ok(())
 //! # });
 //! ```
 //!
-//! **Invariant:** a peer that says nothing, nonsense or too much costs bounded memory and ends nothing but itself.
+//! # Tracing
+//!
+//! Each connection has a [`tracing`] span `connection` with its transport and version, and in it each session a span `session`
+//! with its id.
+//!
+//! # Features
+//!
+//! - `websocket` (default): [`Connector::url`] for `ws://` addresses.
+//! - `tls`: `wss://` addresses, with the certificates that the system trusts.
+//!
+//! **Invariant:** a peer that sends nothing, too much or invalid data costs bounded memory and affects its own connection
+//! only.
 
 mod client;
 mod connect;
 mod connection;
 mod driver;
 mod error;
-mod known;
 mod losses;
-mod news;
-mod program;
-mod question;
+mod notifications;
+mod peer_request;
+mod process;
+mod replica;
 mod session;
-mod sessions;
+mod subscriptions;
 mod transport;
+mod turn;
+mod updates;
+mod values;
 
-pub use client::{Client, Listed};
+pub use client::{Client, SessionInfo};
 pub use connect::Connector;
 pub use connection::Connection;
 pub use error::Error;
 pub use losses::Losses;
-pub use news::{News, Words};
+pub use notifications::{Notification, Notifications};
 pub use parlor_json::{Json, JsonStr, Object};
 pub use parlor_session::{
     Activity, Body, CompactionId, Content, Entry, EntryId, MessageId, MetaPatch, Patch, PlanId, Role,
     SessionId, Slot, State, Target, TerminalId, ToolCallId, Transcript, Update, Upsert, text_of,
 };
-pub use parlor_wire::RpcError;
 pub use parlor_wire::hello::{Agent, Hello, Welcome};
-pub use question::{Choice, Question, Questions};
-pub use session::{Prompt, Session, Turn};
+pub use parlor_wire::{RpcError, code};
+pub use peer_request::{PeerRequest, PeerRequests, PermissionOption};
+pub use replica::Snapshot;
+pub use session::{Prompt, Session};
+pub use turn::{Turn, TurnEvent};
+pub use updates::{TextDelta, Updates};
+pub use values::{
+    PermissionOptionKind, StopReason, ToolCall, ToolCallLocation, ToolCallStatus, ToolKind, TurnOutcome,
+};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// A version of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {
     /// Version 1.

@@ -1,4 +1,4 @@
-//! Lines in, lines out, whatever is between.
+//! The two directions of a connection, as lines.
 
 use std::time::Duration;
 
@@ -10,65 +10,67 @@ use tokio::task::AbortHandle;
 /// How many lines wait to be written.
 const QUEUE: usize = 256;
 
-/// How many times something was read that waits to be looked at.
-const READS: usize = 16;
+/// How many reads wait for the connection's task.
+const MAX_READS: usize = 16;
 
-/// How much is read at once.
-const CHUNK: usize = 64 << 10;
+/// How many bytes are read at once.
+const READ_SIZE: usize = 64 << 10;
 
-/// No more lines than this ask for anything in what is read at once: a line that does has more than 32 bytes.
-pub(crate) const AT_ONCE: usize = CHUNK / 32;
+/// How many requests one read can have: the line of a request has more than 32 bytes.
+pub(crate) const MAX_LINES_PER_READ: usize = READ_SIZE / 32;
 
-/// How long what waits is written still when nobody is left to speak.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long queued lines are written after the connection's task has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often the other side of a WebSocket is asked whether it is there.
+/// The interval of pings on a WebSocket.
 #[cfg(feature = "websocket")]
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long the other side of a WebSocket may be silent, while it takes nothing of a long message either.
+/// How long a WebSocket peer may send nothing while it receives nothing of a long message either.
 #[cfg(feature = "websocket")]
-const SILENCE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much of a message is one frame on a WebSocket, so that a long one is seen to move.
+/// The size of the frames of a long WebSocket message, each of which shows that the peer still receives.
 #[cfg(feature = "websocket")]
-const FRAME: usize = 64 << 10;
+const FRAME_SIZE: usize = 64 << 10;
 
-/// The two directions of a connection, as lines without their ends. It is gone when `incoming` ends.
+/// The two directions of a connection, as lines without their ends. The connection is closed when `incoming` ends.
 pub(crate) struct Transport {
-    /// What was read at once.
-    pub(crate) incoming: mpsc::Receiver<Vec<Came>>,
+    /// The lines of each read.
+    pub(crate) incoming: mpsc::Receiver<Vec<Received>>,
     pub(crate) outgoing: mpsc::Sender<String>,
-    /// Goes with it, and so tells the writer.
-    _here: oneshot::Sender<()>,
+    /// What is between, for logs.
+    pub(crate) kind: &'static str,
+    /// Dropped with the transport, which starts the writer's drain timeout.
+    _in_use: oneshot::Sender<()>,
 }
 
-/// What came.
+/// Something that was read.
 #[derive(Debug)]
-pub(crate) enum Came {
+pub(crate) enum Received {
     Line(String),
-    /// A line over the limit. Nobody knows what it said.
+    /// A line over the size limit.
     TooLong,
-    /// Something that is no text, or too odd to be looked at: what.
-    NoLine(String),
+    /// Something that is no text, with a description.
+    Undecodable(String),
 }
 
 /// The tasks of a transport.
 pub(crate) struct Tasks {
-    /// Who reads. Without it the connection is gone.
+    /// The reader. Aborting it closes the connection.
     pub(crate) reader: AbortHandle,
-    /// Over when nothing is going to be written any more.
+    /// Fires when nothing more will be written.
     pub(crate) written: oneshot::Receiver<()>,
 }
 
 impl Transport {
-    /// A connection over two streams of bytes.
-    pub(crate) fn over<R, W>(read: R, write: W) -> (Self, Tasks)
+    /// A connection over two byte streams.
+    pub(crate) fn over<R, W>(kind: &'static str, read: R, write: W) -> (Self, Tasks)
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        Self::of(|reads| read_lines(read, reads), |lines| write_lines(write, lines))
+        Self::new(kind, |reads| read_lines(read, reads), |lines| write_lines(write, lines))
     }
 
     /// A connection over WebSocket messages.
@@ -80,50 +82,52 @@ impl Transport {
         use futures_util::StreamExt;
 
         let (sink, stream) = socket.split();
-        let (moved, moves) = watch::channel(());
-        Self::of(|reads| hear_messages(stream, reads, moves), |lines| say_messages(sink, lines, moved)).0
+        let (sent, progress) = watch::channel(());
+        let read = |reads| read_messages(stream, reads, progress);
+        Self::new("websocket", read, |lines| write_messages(sink, lines, sent)).0
     }
 
-    /// A connection of two tasks. The reader goes when nobody wants to know; the writer may write what waits.
-    fn of<R, W>(
-        read: impl FnOnce(mpsc::Sender<Vec<Came>>) -> R,
+    /// Starts the two tasks of a connection. The reader ends with the transport; the writer may write queued lines.
+    fn new<R, W>(
+        kind: &'static str,
+        read: impl FnOnce(mpsc::Sender<Vec<Received>>) -> R,
         write: impl FnOnce(mpsc::Receiver<String>) -> W,
     ) -> (Self, Tasks)
     where
         R: Future<Output = ()> + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        let (sender, incoming) = mpsc::channel(READS);
+        let (sender, incoming) = mpsc::channel(MAX_READS);
         let (outgoing, lines) = mpsc::channel(QUEUE);
-        let (here, mut left) = oneshot::channel::<()>();
+        let (in_use, mut dropped) = oneshot::channel::<()>();
         let (done, written) = oneshot::channel();
-        let nobody_looks = sender.clone();
+        let receiver_dropped = sender.clone();
         let read = read(sender);
         let reader = tokio::spawn(async move {
             tokio::select! {
                 () = read => {}
-                () = nobody_looks.closed() => {}
+                () = receiver_dropped.closed() => {}
             }
         });
         let write = write(lines);
         tokio::spawn(async move {
-            let too_late = async {
-                let _ = (&mut left).await;
-                tokio::time::sleep(GRACE).await;
+            let timeout = async {
+                let _ = (&mut dropped).await;
+                tokio::time::sleep(DRAIN_TIMEOUT).await;
             };
             tokio::select! {
                 () = write => {}
-                () = too_late => {}
+                () = timeout => {}
             }
             let _ = done.send(());
         });
-        (Self { incoming, outgoing, _here: here }, Tasks { reader: reader.abort_handle(), written })
+        (Self { incoming, outgoing, kind, _in_use: in_use }, Tasks { reader: reader.abort_handle(), written })
     }
 }
 
-async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Came>>) {
+async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Received>>) {
     let mut framing = Lines::default();
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; READ_SIZE];
     loop {
         let count = read.read(&mut buffer).await.unwrap_or(0);
         if count == 0 {
@@ -133,9 +137,11 @@ async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Ca
         let mut all = Vec::new();
         while let Some(frame) = framing.next_line() {
             all.push(match frame {
-                InputLine::Line(line) => Came::Line(line.to_owned()),
-                InputLine::TooLong { .. } => Came::TooLong,
-                InputLine::NotUtf8 { excerpt } => Came::NoLine(format!("no text: {excerpt}")),
+                InputLine::Line(line) => Received::Line(line.to_owned()),
+                InputLine::TooLong { .. } => Received::TooLong,
+                InputLine::NotUtf8 { excerpt } => {
+                    Received::Undecodable(format!("a line that is not UTF-8: {excerpt}"))
+                }
                 InputLine::Blank => continue,
             });
         }
@@ -146,10 +152,10 @@ async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Ca
 }
 
 async fn write_lines(mut write: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<String>) {
-    let mut waiting = Vec::new();
-    while lines.recv_many(&mut waiting, QUEUE).await > 0 {
-        let mut bytes = String::with_capacity(waiting.iter().map(|line| line.len() + 1).sum());
-        for line in waiting.drain(..) {
+    let mut queued = Vec::new();
+    while lines.recv_many(&mut queued, QUEUE).await > 0 {
+        let mut bytes = String::with_capacity(queued.iter().map(|line| line.len() + 1).sum());
+        for line in queued.drain(..) {
             bytes.push_str(&line);
             bytes.push('\n');
         }
@@ -160,11 +166,13 @@ async fn write_lines(mut write: impl AsyncWrite + Unpin, mut lines: mpsc::Receiv
     let _ = write.shutdown().await;
 }
 
-/// Reads messages until the other side ends, has been silent for too long, or says one that is too long: a WebSocket cannot be
-/// read after that.
+/// Reads messages until the peer closes, times out or exceeds the size limit: a WebSocket cannot be read after that.
 #[cfg(feature = "websocket")]
-async fn hear_messages<S>(mut stream: S, reads: mpsc::Sender<Vec<Came>>, mut moves: watch::Receiver<()>)
-where
+async fn read_messages<S>(
+    mut stream: S,
+    reads: mpsc::Sender<Vec<Received>>,
+    mut progress: watch::Receiver<()>,
+) where
     S: futures_util::Stream<Item = Result<Message, tungstenite::Error>> + Unpin,
 {
     use futures_util::StreamExt;
@@ -172,63 +180,63 @@ where
     loop {
         let message = tokio::select! {
             message = stream.next() => message,
-            () = silence(&mut moves) => return,
+            () = idle_timeout(&mut progress) => return,
         };
-        let came = match message {
-            Some(Ok(Message::Text(text))) => Came::Line(text.as_str().to_owned()),
-            Some(Ok(Message::Binary(_))) => Came::NoLine("a message of bytes".to_owned()),
+        let received = match message {
+            Some(Ok(Message::Text(text))) => Received::Line(text.as_str().to_owned()),
+            Some(Ok(Message::Binary(_))) => Received::Undecodable("a binary WebSocket message".to_owned()),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_))) => {
                 continue;
             }
-            Some(Err(tungstenite::Error::Capacity(_))) => Came::TooLong,
+            Some(Err(tungstenite::Error::Capacity(_))) => Received::TooLong,
             Some(Err(_)) | None => return,
         };
-        let is_last = matches!(came, Came::TooLong);
-        if reads.send(vec![came]).await.is_err() || is_last {
+        let is_last = matches!(received, Received::TooLong);
+        if reads.send(vec![received]).await.is_err() || is_last {
             return;
         }
     }
 }
 
-/// Is over when the other side says nothing for too long, and what is said to it does not move.
+/// Completes when the peer has sent nothing for too long, and has received nothing of a long message.
 #[cfg(feature = "websocket")]
-async fn silence(moves: &mut watch::Receiver<()>) {
-    let mut move_on = async || match moves.changed().await {
+async fn idle_timeout(progress: &mut watch::Receiver<()>) {
+    let mut next_frame = async || match progress.changed().await {
         Ok(()) => {}
-        // Nothing is said any more.
+        // The writer has ended.
         Err(_) => std::future::pending().await,
     };
-    while tokio::time::timeout(SILENCE, move_on()).await.is_ok() {}
+    while tokio::time::timeout(IDLE_TIMEOUT, next_frame()).await.is_ok() {}
 }
 
-/// Writes messages, and asks now and then whether the other side is there. Says when a piece of a long message went out.
+/// Writes messages and pings. Reports each frame of a long message that was sent.
 #[cfg(feature = "websocket")]
-async fn say_messages<S>(mut sink: S, mut lines: mpsc::Receiver<String>, moved: watch::Sender<()>)
+async fn write_messages<S>(mut sink: S, mut lines: mpsc::Receiver<String>, sent: watch::Sender<()>)
 where
     S: futures_util::Sink<Message, Error = tungstenite::Error> + Unpin,
 {
     use futures_util::SinkExt;
 
-    let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + PING, PING);
+    let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + PING_INTERVAL, PING_INTERVAL);
     loop {
-        let sent = tokio::select! {
+        let written = tokio::select! {
             line = lines.recv() => match line {
-                Some(line) if line.len() > FRAME => say_long(&mut sink, line, &moved).await,
+                Some(line) if line.len() > FRAME_SIZE => write_long(&mut sink, line, &sent).await,
                 Some(line) => sink.send(Message::text(line)).await,
                 None => break,
             },
             _ = ping.tick() => sink.send(Message::Ping(Bytes::new())).await,
         };
-        if sent.is_err() {
+        if written.is_err() {
             return;
         }
     }
     let _ = sink.close().await;
 }
 
-/// Writes a message in many frames, and says when each of them went out.
+/// Writes a message in many frames, and reports each of them.
 #[cfg(feature = "websocket")]
-async fn say_long<S>(sink: &mut S, line: String, moved: &watch::Sender<()>) -> Result<(), tungstenite::Error>
+async fn write_long<S>(sink: &mut S, line: String, sent: &watch::Sender<()>) -> Result<(), tungstenite::Error>
 where
     S: futures_util::Sink<Message, Error = tungstenite::Error> + Unpin,
 {
@@ -237,10 +245,10 @@ where
     let mut rest = Bytes::from(line);
     let mut kind = Data::Text;
     while !rest.is_empty() {
-        let piece = rest.split_to(rest.len().min(FRAME));
+        let piece = rest.split_to(rest.len().min(FRAME_SIZE));
         let frame = WebSocketFrame::message(piece, OpCode::Data(kind), rest.is_empty());
         sink.send(Message::Frame(frame)).await?;
-        moved.send_replace(());
+        sent.send_replace(());
         kind = Data::Continue;
     }
     Ok(())
@@ -275,28 +283,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_other_side_of_a_websocket_may_not_be_silent() {
+    async fn a_silent_websocket_peer_times_out() {
         let (mut transport, theirs) = connected().await;
         let began = tokio::time::Instant::now();
         assert!(transport.incoming.recv().await.is_none());
-        assert_eq!(began.elapsed().as_secs(), SILENCE.as_secs());
+        assert_eq!(began.elapsed().as_secs(), IDLE_TIMEOUT.as_secs());
         drop(theirs);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_answers_whether_it_is_there_is() {
+    async fn a_websocket_peer_that_answers_pings_stays_connected() {
         let (mut transport, mut theirs) = connected().await;
         // Reading answers pings.
         let reading = tokio::spawn(async move { while theirs.next().await.is_some() {} });
-        let waited = tokio::time::timeout(10 * SILENCE, transport.incoming.recv()).await;
+        let waited = tokio::time::timeout(10 * IDLE_TIMEOUT, transport.incoming.recv()).await;
         assert!(waited.is_err(), "{waited:?}");
-        // And leaving closes, whatever the other side says to it.
+        // Dropping the transport closes the WebSocket.
         drop(transport);
         reading.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_takes_a_long_message_slowly_is_not_silent() {
+    async fn a_websocket_peer_that_receives_a_long_message_slowly_does_not_time_out() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         let ours = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
         let mut transport = Transport::over_websocket(ours);
@@ -310,16 +318,16 @@ mod tests {
             }
             theirs
         });
-        // It moves for more than eight minutes, and then it does not.
+        // Frames are sent for more than eight minutes, and then no more.
         assert!(transport.incoming.recv().await.is_none());
-        assert!(began.elapsed() > 8 * SILENCE, "{:?}", began.elapsed());
+        assert!(began.elapsed() > 8 * IDLE_TIMEOUT, "{:?}", began.elapsed());
         drop(reading.await.unwrap());
     }
 
     #[tokio::test]
-    async fn a_long_message_arrives_as_it_was() {
+    async fn a_long_message_arrives_unchanged() {
         let (transport, mut theirs) = connected().await;
-        let line = "äöü".repeat(FRAME);
+        let line = "äöü".repeat(FRAME_SIZE);
         transport.outgoing.send(line.clone()).await.unwrap();
         transport.outgoing.send("short".to_owned()).await.unwrap();
         assert_eq!(theirs.next().await.unwrap().unwrap().into_text().unwrap().as_str(), line);
@@ -327,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_that_is_too_long_is_the_last() {
+    async fn a_message_over_the_size_limit_is_the_last() {
         use futures_util::SinkExt;
         use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
@@ -338,24 +346,24 @@ mod tests {
         let mut transport = Transport::over_websocket(ours);
         theirs.send(Message::text("x".repeat(101))).await.unwrap();
         theirs.send(Message::text("more")).await.unwrap();
-        assert!(matches!(transport.incoming.recv().await.unwrap()[..], [Came::TooLong]));
+        assert!(matches!(transport.incoming.recv().await.unwrap()[..], [Received::TooLong]));
         assert!(transport.incoming.recv().await.is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_does_not_read_is_left() {
+    async fn a_peer_that_does_not_read_is_disconnected_after_the_drain_timeout() {
         let (transport, mut theirs) = connected().await;
         for _ in 0..QUEUE {
             let _ = transport.outgoing.try_send("x".repeat(1024));
         }
         drop(transport);
-        tokio::time::sleep(2 * GRACE).await;
-        // What was under way is there, and then the end.
-        let mut heard = 0;
+        tokio::time::sleep(2 * DRAIN_TIMEOUT).await;
+        // What was in flight arrives, and then the stream ends.
+        let mut received = 0;
         while let Some(Ok(message)) = theirs.next().await {
-            assert!(message.is_text(), "it was left, not closed");
-            heard += 1;
+            assert!(message.is_text(), "the WebSocket was closed properly");
+            received += 1;
         }
-        assert!(heard < QUEUE);
+        assert!(received < QUEUE);
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::select_all;
-use parlor_client::{Choice, Object, Question};
+use parlor_client::PermissionOptionKind::{self, AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+use parlor_client::{Object, PeerRequest, PermissionOption};
 use parlor_session::Transcript;
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
@@ -49,25 +50,25 @@ struct Typed {
 
 /// A question that a person is to answer.
 struct Open {
-    question: Question,
+    question: PeerRequest,
     about: About,
 }
 
 enum About {
-    Permission(Request, Vec<Choice>),
+    Permission(Request, Vec<PermissionOption>),
     Form(Form),
 }
 
 /// What is decided about a question.
 pub(crate) struct Decision {
-    question: Question,
+    question: PeerRequest,
     outcome: Outcome,
     /// What the person is told.
     pub(crate) told: Option<String>,
 }
 
 enum Outcome {
-    Choice(Choice),
+    Select(PermissionOption),
     Answer(Object),
     /// Nothing is chosen, which mostly ends the turn.
     Cancel,
@@ -95,16 +96,16 @@ impl Decider {
     }
 
     /// The choice that needs no person.
-    fn choice(self, choices: &[Choice]) -> Option<&Choice> {
+    fn choice(self, choices: &[PermissionOption]) -> Option<&PermissionOption> {
         match self {
-            Self::Yes => of_kind(choices, "allow"),
-            Self::No => of_kind(choices, "reject"),
+            Self::Yes => of_kind(choices, &[AllowOnce, AllowAlways]),
+            Self::No => of_kind(choices, &[RejectOnce, RejectAlways]),
             Self::Person | Self::Nobody => None,
         }
     }
 
     /// What the person is told of it.
-    fn told(self, title: &str, choice: Option<&Choice>) -> String {
+    fn told(self, title: &str, choice: Option<&PermissionOption>) -> String {
         match (self, choice) {
             (_, Some(choice)) => format!("{title}: {}", choice.name),
             (Self::Nobody, None) => {
@@ -118,20 +119,20 @@ impl Decider {
 }
 
 impl Decision {
-    fn new(question: Question, outcome: Outcome, told: Option<String>) -> Self {
+    fn new(question: PeerRequest, outcome: Outcome, told: Option<String>) -> Self {
         Self { question, outcome, told }
     }
 
     /// The question, if it is left to others.
-    pub(crate) fn left_to_others(&self) -> Option<&Question> {
+    pub(crate) fn left_to_others(&self) -> Option<&PeerRequest> {
         matches!(self.outcome, Outcome::Decline).then_some(&self.question)
     }
 
     /// Tells who asked.
     pub(crate) async fn tell(self) {
         match self.outcome {
-            Outcome::Choice(choice) => self.question.choose(&choice).await,
-            Outcome::Answer(answer) => self.question.answer(answer).await,
+            Outcome::Select(choice) => self.question.select(&choice).await,
+            Outcome::Answer(answer) => self.question.respond(answer).await,
             Outcome::Cancel => self.question.cancel().await,
             Outcome::Decline => self.question.decline().await,
         }
@@ -146,20 +147,20 @@ impl Questions {
     /// An agent asks. It is decided at once unless a person is to choose.
     pub(crate) fn asked(
         &mut self,
-        question: Question,
+        question: PeerRequest,
         transcript: &Transcript,
         cwd: &str,
     ) -> io::Result<Option<Decision>> {
         match question.method() {
             "session/request_permission" => {
-                let (request, choices) = (Request::of(&question, transcript, cwd), question.choices());
+                let (request, choices) = (Request::of(&question, transcript, cwd), question.options());
                 if self.decider == Decider::Person {
                     return self.put(question, About::Permission(request, choices)).map(|()| None);
                 }
                 let choice = self.decider.choice(&choices);
                 let told = Some(self.decider.told(&request.summary(), choice));
                 let outcome = match (self.decider, choice) {
-                    (_, Some(choice)) => Outcome::Choice(choice.clone()),
+                    (_, Some(choice)) => Outcome::Select(choice.clone()),
                     (Decider::Nobody, None) => Outcome::Decline,
                     (Decider::Yes | Decider::No | Decider::Person, None) => Outcome::Cancel,
                 };
@@ -192,7 +193,7 @@ impl Questions {
     }
 
     /// Puts a question to the person, after those that are open.
-    fn put(&mut self, question: Question, about: About) -> io::Result<()> {
+    fn put(&mut self, question: PeerRequest, about: About) -> io::Result<()> {
         self.open.push_back(Open { question, about });
         if self.open.len() == 1 { self.show_another() } else { Ok(()) }
     }
@@ -207,7 +208,7 @@ impl Questions {
                         // The end of the input decides nothing, so nothing is allowed.
                         (_, None) => Outcome::Cancel,
                         (About::Permission(_, choices), Some(typed)) => match chosen(choices, &typed) {
-                            Some(choice) => Outcome::Choice(choice.clone()),
+                            Some(choice) => Outcome::Select(choice.clone()),
                             None => {
                                 self.show()?;
                                 continue;
@@ -243,7 +244,7 @@ impl Questions {
             return std::future::pending().await;
         }
         let typed = self.typed.get_or_insert_with(Typed::read);
-        let withdrawn = self.open.iter_mut().map(|open| Box::pin(open.question.withdrawn()));
+        let withdrawn = self.open.iter_mut().map(|open| Box::pin(open.question.cancelled()));
         tokio::select! {
             typed = typed.next() => Event::Typed(typed),
             (is_so, place, _) = select_all(withdrawn) => if is_so { Event::Withdrawn(place) } else { Event::Gone },
@@ -270,7 +271,7 @@ impl Questions {
             About::Permission(request, choices) => {
                 request.write(&mut err)?;
                 for (place, choice) in choices.iter().enumerate() {
-                    let key = key_of(choices, place).map_or(' ', |(key, _)| key);
+                    let key = key_of(choices, place).unwrap_or(' ');
                     writeln!(err, "  {} {key}  {}", place + 1, crate::render::safe(&choice.name))?;
                 }
                 write!(err, "Answer (1-{}): ", choices.len())?;
@@ -282,18 +283,18 @@ impl Questions {
 }
 
 /// The keys that stand for kinds of choices.
-const KEYS: [(char, &str); 4] =
-    [('y', "allow_once"), ('a', "allow_always"), ('n', "reject_once"), ('N', "reject_always")];
+const KEYS: [(char, PermissionOptionKind); 4] =
+    [('y', AllowOnce), ('a', AllowAlways), ('n', RejectOnce), ('N', RejectAlways)];
 
 /// The key of a choice: it stands for the first of its kind.
-fn key_of(choices: &[Choice], place: usize) -> Option<(char, &'static str)> {
+fn key_of(choices: &[PermissionOption], place: usize) -> Option<char> {
     let kind = &choices.get(place)?.kind;
     let is_first = choices.iter().position(|choice| choice.kind == *kind) == Some(place);
-    KEYS.into_iter().find(|(_, of)| of == kind).filter(|_| is_first)
+    KEYS.iter().find(|(_, of)| of == kind).filter(|_| is_first).map(|(key, _)| *key)
 }
 
 /// The choice that was typed, by its number or its key.
-fn chosen<'a>(choices: &'a [Choice], typed: &str) -> Option<&'a Choice> {
+fn chosen<'a>(choices: &'a [PermissionOption], typed: &str) -> Option<&'a PermissionOption> {
     let typed = typed.trim();
     if let Some((_, kind)) = KEYS.iter().find(|(key, _)| typed.chars().eq([*key])) {
         return choices.iter().find(|choice| choice.kind == *kind);
@@ -313,9 +314,11 @@ fn declined() -> Object {
 }
 
 /// The first choice that allows or rejects, once rather than always.
-fn of_kind<'a>(choices: &'a [Choice], kind: &str) -> Option<&'a Choice> {
-    let find = |kind: String| choices.iter().find(|choice| choice.kind == kind);
-    find(format!("{kind}_once")).or_else(|| find(format!("{kind}_always")))
+fn of_kind<'a>(
+    choices: &'a [PermissionOption],
+    kinds: &[PermissionOptionKind],
+) -> Option<&'a PermissionOption> {
+    kinds.iter().find_map(|kind| choices.iter().find(|choice| choice.kind == *kind))
 }
 
 impl Typed {
@@ -353,7 +356,7 @@ mod tests {
 
     fn asked(decider: Decider, options: &str) -> (Option<String>, String) {
         let params = Json::parse(format!(r#"{{"options":{options}}}"#)).unwrap();
-        let choices = Choice::all_in(&Object::parse(params.raw()).unwrap());
+        let choices = PermissionOption::all_in(&Object::parse(params.raw()).unwrap());
         let choice = decider.choice(&choices);
         (choice.map(|choice| choice.id.to_string()), decider.told("Delete it", choice))
     }
@@ -378,7 +381,7 @@ mod tests {
             {"optionId":"b","name":"Allow this too","kind":"allow_once"},
             {"optionId":"r","name":"Reject","kind":"reject_once"},
             {"optionId":"rr","name":"Never","kind":"reject_always"}]}"#;
-        let choices = Choice::all_in(&Object::parse(Json::parse(options).unwrap().raw()).unwrap());
+        let choices = PermissionOption::all_in(&Object::parse(Json::parse(options).unwrap().raw()).unwrap());
         for (typed, id) in [("1", "a"), ("2", "b"), (" y ", "a"), ("n", "r"), ("N", "rr"), ("4", "rr")] {
             assert_eq!(chosen(&choices, typed).unwrap().id.inner(), id);
         }
@@ -386,7 +389,7 @@ mod tests {
         for typed in ["", "0", "5", "a", "yes", "-1"] {
             assert_eq!(chosen(&choices, typed), None, "{typed}");
         }
-        let keys: Vec<_> = (0..4).map(|place| key_of(&choices, place).map(|(key, _)| key)).collect();
+        let keys: Vec<_> = (0..4).map(|place| key_of(&choices, place)).collect();
         assert_eq!(keys, [Some('y'), None, Some('n'), Some('N')]);
     }
 

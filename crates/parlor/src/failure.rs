@@ -60,8 +60,8 @@ impl Failure {
     pub(crate) fn server(error: &Error) -> Self {
         let failure = match error {
             Error::Connect(error) => Self::failed(format_args!("no server answers: {error}")),
-            Error::Gone => Self::failed("the server is gone"),
-            Error::Refused(_) | Error::Rpc(_) | Error::Odd(_) | Error::Busy | _ => Self::failed(error),
+            Error::Disconnected => Self::failed("the server is gone"),
+            Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => Self::failed(error),
         };
         let Error::Rpc(rpc) = error else { return failure };
         let data = rpc.data().and_then(|data| Members::of(data.raw()).ok()).unwrap_or_default();

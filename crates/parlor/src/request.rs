@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use parlor_client::Question;
+use parlor_client::PeerRequest;
 use parlor_json::{Json, Members, Object, Type, elements};
 use parlor_session::{Body, EntryId, Transcript};
 use serde_json::value::RawValue;
@@ -28,7 +28,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// What a question says, with what the transcript knows of its tool call. `cwd` is where the session works.
-    pub(crate) fn of(question: &Question, transcript: &Transcript, cwd: &str) -> Self {
+    pub(crate) fn of(question: &PeerRequest, transcript: &Transcript, cwd: &str) -> Self {
         Self::new(question.params(), question.title(), transcript, cwd)
     }
 

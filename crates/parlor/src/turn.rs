@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt;
-use parlor_client::{Error, News, Object, Question, Session};
+use parlor_client::{Error, Object, PeerRequest, Session, TurnEvent, Updates};
 use parlor_dialect::view;
 use parlor_session::{Activity, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
@@ -52,17 +52,15 @@ struct Done<'a> {
 struct Turn<'a> {
     session: &'a Session,
     /// What the agent wants to know.
-    asked: parlor_client::Questions,
-    /// What is new in it, from when it began; none as long as its prompt waits.
-    news: Option<News>,
+    asked: parlor_client::PeerRequests,
+    /// Its updates, from when it began; none as long as its prompt waits.
+    updates: Option<Source>,
     message: Option<String>,
     /// What happened in it, and nothing that happened before.
     transcript: Transcript,
     /// How many updates could not be read, as far as the person knows.
     unread: u64,
     questions: Questions,
-    /// The turn of the prompt, once the agent has taken it.
-    own: Option<parlor_client::Turn>,
     /// Up to where the session was known when the prompt was sent, if it was idle then: what the agent asks before it says that
     /// it has taken the prompt is asked for it, as long as nobody else has prompted.
     idle_at: Option<u64>,
@@ -96,12 +94,25 @@ enum Event {
     /// The agent took the prompt, or did not.
     Taken(Result<parlor_client::Turn, Error>),
     News(Update),
-    Asked(Question),
+    Asked(PeerRequest),
     Decided(Decision),
     Interrupted,
     /// The agent has not taken the prompt for some time.
     Slow,
     Gone,
+}
+
+/// Where the updates of a turn come from.
+enum Source {
+    /// The turn of a prompt.
+    Turn(parlor_client::Turn),
+    /// A session that has just begun.
+    Session(Updates),
+}
+
+/// Whether no turn runs in a session.
+fn is_idle(transcript: &impl std::ops::Deref<Target = Transcript>) -> bool {
+    transcript.state().is_none_or(|state| state.activity == Activity::Idle)
 }
 
 fn written<T>(done: io::Result<T>) -> Result<T, Failure> {
@@ -114,7 +125,7 @@ impl Watching {
     pub(crate) async fn watch(
         &self,
         session: &Session,
-        asked: parlor_client::Questions,
+        asked: parlor_client::PeerRequests,
         told: Told<'_>,
         prompt: Option<&str>,
         cwd: &str,
@@ -122,16 +133,12 @@ impl Watching {
         let mut turn = Turn {
             session,
             asked,
-            news: prompt.is_none().then(|| session.news_since(0)),
+            updates: prompt.is_none().then(|| Source::Session(session.updates_since(0))),
             message: None,
             transcript: Transcript::default(),
             unread: 0,
             questions: Questions::new(Decider::new(self.yes, self.no)),
-            own: None,
-            idle_at: session.read(|transcript| {
-                let is_idle = transcript.state().is_none_or(|state| state.activity == Activity::Idle);
-                is_idle.then(|| transcript.seq())
-            }),
+            idle_at: Some(session.transcript()).filter(is_idle).map(|transcript| transcript.seq()),
             undecided: Vec::new(),
             cwd,
             screen: Screen::new(!self.json),
@@ -181,18 +188,17 @@ impl Turn<'_> {
                 None => std::future::pending().await,
             }
         });
-        let is_free = session
-            .read(|transcript| transcript.state().is_none_or(|state| state.activity == Activity::Idle));
+        let is_free = is_idle(&session.transcript());
         let mut slow = pin!(tokio::time::sleep(PATIENCE));
         let mut is_told = false;
         loop {
-            let waits = self.news.is_none();
+            let waits = self.updates.is_none();
             // In this order: what is to be taken back is asked first, and a question is shown after what was said before.
             let event = tokio::select! {
                 biased;
                 taken = &mut prompting, if waits => Event::Taken(taken),
                 _ = self.interrupts.recv() => Event::Interrupted,
-                update = next(&mut self.news) => update.map_or(Event::Gone, Event::News),
+                update = next(&mut self.updates) => update.map_or(Event::Gone, Event::News),
                 decision = self.questions.decided() => Event::Decided(written(decision)?),
                 question = self.asked.next() => question.map_or(Event::Gone, Event::Asked),
                 // Where a turn runs, it is known what the prompt waits for.
@@ -203,11 +209,11 @@ impl Turn<'_> {
                 && matches!(event, Event::Asked(_) | Event::Gone)
                 && let Some(taken) = prompting.as_mut().now_or_never()
             {
-                self.taken(&taken.map_err(|error| refused(&error))?);
+                self.taken(taken.map_err(|error| refused(&error))?);
             }
             let ended = match event {
                 Event::Taken(taken) => {
-                    self.taken(&taken.map_err(|error| refused(&error))?);
+                    self.taken(taken.map_err(|error| refused(&error))?);
                     None
                 }
                 Event::News(update) => self.show(&update)?,
@@ -230,7 +236,7 @@ impl Turn<'_> {
                     self.interrupt().await?;
                     None
                 }
-                Event::Gone => Some(self.catch_up()?.ok_or_else(|| Failure::server(&Error::Gone))?),
+                Event::Gone => Some(self.catch_up()?.ok_or_else(|| Failure::server(&Error::Disconnected))?),
             };
             if let Some(state) = ended {
                 return Ok(state);
@@ -242,26 +248,24 @@ impl Turn<'_> {
     fn is_next(&self) -> bool {
         let Some(seq) = self.idle_at else { return false };
         let is_prompt = |id: &EntryId| matches!(id, EntryId::Message(Role::User, _));
-        self.session.read(|transcript| {
-            let later = transcript.entries().iter().rev().take_while(|entry| entry.created() > seq);
-            !later.into_iter().any(|entry| is_prompt(entry.id()))
-        })
+        let transcript = self.session.transcript();
+        let mut later = transcript.entries().iter().rev().take_while(|entry| entry.created() > seq);
+        !later.any(|entry| is_prompt(entry.id()))
     }
 
     /// The prompt was taken. What was said before belongs to others.
-    fn taken(&mut self, turn: &parlor_client::Turn) {
-        self.news = Some(turn.news());
-        self.own = Some(turn.clone());
-        self.message = turn.message().map(ToString::to_string);
-        self.unread = self.session.unread().map_or(0, |(count, _)| count);
+    fn taken(&mut self, turn: parlor_client::Turn) {
+        self.message = turn.message_id().map(ToString::to_string);
+        self.updates = Some(Source::Turn(turn));
+        self.unread = self.session.losses().count;
     }
 
     /// Shows what is new; there is a state if it is the one in which the turn ended.
     fn show(&mut self, update: &Update) -> Result<Option<State>, Failure> {
-        if let Some((count, why)) = self.session.unread()
-            && count > self.unread
-        {
-            self.unread = count;
+        let losses = self.session.losses();
+        if losses.count > self.unread {
+            self.unread = losses.count;
+            let why = losses.latest.last().map_or("", String::as_str);
             written(self.screen.note(&format!("an update cannot be read: {why}"), YELLOW))?;
         }
         let ended = match update {
@@ -284,7 +288,7 @@ impl Turn<'_> {
 
     /// Shows all that is new already.
     fn catch_up(&mut self) -> Result<Option<State>, Failure> {
-        while let Some(update) = self.news.as_mut().and_then(News::ready) {
+        while let Some(update) = next(&mut self.updates).now_or_never().flatten() {
             if let Some(state) = self.show(&update)? {
                 return Ok(Some(state));
             }
@@ -292,12 +296,12 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    async fn asked(&mut self, question: Question) -> Result<(), Failure> {
-        let is_ours = match (&self.own, &self.news) {
-            (Some(own), _) => own.has_asked(&question),
-            (None, None) => self.is_next(),
+    async fn asked(&mut self, question: PeerRequest) -> Result<(), Failure> {
+        let is_ours = match &self.updates {
+            Some(Source::Turn(turn)) => turn.owns(&question),
+            None => self.is_next(),
             // Nobody else has prompted in a session that has just begun.
-            (None, Some(_)) => true,
+            Some(Source::Session(_)) => true,
         };
         if !is_ours {
             // It is for others to decide. They need not wait for who waits for them.
@@ -336,8 +340,8 @@ impl Turn<'_> {
             return Err(Failure::failed("left; the session goes on without this client"));
         }
         written(self.screen.note("cancelling; Ctrl-C again leaves at once", DIM))?;
-        let cancelled = match &self.news {
-            None => self.session.take_back().await,
+        let cancelled = match &self.updates {
+            None => self.session.withdraw_prompts().await,
             Some(_) => self.session.cancel_turn().await,
         };
         cancelled.map_err(|error| Failure::server(&error))
@@ -364,7 +368,7 @@ impl Turn<'_> {
 }
 
 /// What a question is about, as the event of its decision names it: the tool call, and the title.
-fn about(question: &Question) -> (Option<String>, String) {
+fn about(question: &PeerRequest) -> (Option<String>, String) {
     let member = |holder: &Object, name: &str| Object::parse(holder.get(name)?.raw()).ok();
     let text = |holder: &Object, name: &str| Some(parlor_json::text(holder.get(name)?.raw())?.into_owned());
     let params = question.params();
@@ -385,10 +389,14 @@ fn joined(transcript: &Transcript) -> Transcript {
     joined
 }
 
-/// The next piece of news, once there are any.
-async fn next(news: &mut Option<News>) -> Option<Update> {
-    match news {
-        Some(news) => news.next().await,
+/// The next update, once the turn has begun. The last one is the state in which it ended.
+async fn next(updates: &mut Option<Source>) -> Option<Update> {
+    match updates {
+        Some(Source::Turn(turn)) => match turn.next().await?.ok()? {
+            TurnEvent::Update(update) => Some(update),
+            TurnEvent::Ended(outcome) => Some(Update::State(outcome.state)),
+        },
+        Some(Source::Session(updates)) => updates.next().await,
         None => std::future::pending().await,
     }
 }

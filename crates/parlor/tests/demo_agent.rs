@@ -43,12 +43,12 @@ impl Demo {
         let (read, write) = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
         let connector = Connector::new("test", "1").capability("elicitation", json(r#"{"form":{}}"#));
         let client = within_timeout(connector.only(version).over(read, write)).await.unwrap();
-        let mut questions = client.questions();
+        let mut questions = client.requests();
         tokio::spawn(async move {
             while let Some(question) = questions.next().await {
-                match question.choices().first() {
-                    Some(choice) => question.choose(choice).await,
-                    None => question.answer(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
+                match question.options().first() {
+                    Some(choice) => question.select(choice).await,
+                    None => question.respond(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
                 }
             }
         });
@@ -72,12 +72,12 @@ fn object(text: &str) -> Object {
 
 async fn turn(session: &Session, prompt: impl Into<Prompt>) -> State {
     let turn = within_timeout(session.prompt(prompt)).await.unwrap();
-    within_timeout(turn.end()).await.unwrap()
+    within_timeout(turn.outcome()).await.unwrap().state
 }
 
 /// Waits until a session is seen to be so.
 async fn sees(session: &Session, is_so: impl Fn(&[String]) -> bool) {
-    let mut news = session.news();
+    let mut news = session.updates();
     let wait = async {
         while !is_so(&seen(session)) {
             assert!(news.next().await.is_some(), "the connection is gone");
@@ -100,7 +100,8 @@ fn seen(session: &Session) -> Vec<String> {
 }
 
 fn title(session: &Session) -> String {
-    let title = session.read(|transcript| transcript.slot(Slot::Info)?.fields.get("title").cloned());
+    let transcript = session.transcript();
+    let title = transcript.slot(Slot::Info).and_then(|info| info.fields.get("title"));
     title.map(|title| title.as_str().to_owned()).unwrap_or_default()
 }
 
@@ -315,9 +316,8 @@ async fn every_command_is_listed_announced_and_known() {
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
         turn(&session, "help").await;
         assert_eq!(seen(&session), [format!("Agent: One command a line:\n{list}")], "{version:?}");
-        let commands = session.read(|transcript| {
-            transcript.slot(Slot::Commands).unwrap().fields.get("availableCommands").unwrap().clone()
-        });
+        let transcript = session.transcript();
+        let commands = transcript.slot(Slot::Commands).unwrap().fields.get("availableCommands").unwrap();
         let commands: serde_json::Value = serde_json::from_str(commands.as_str()).unwrap();
         let announced = commands.as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
         assert_eq!(announced.collect::<Vec<_>>(), names, "{version:?}");
@@ -417,7 +417,7 @@ const LONG: &str = "terminal echo $$; sleep 1000 & echo $!; wait";
 async fn processes(session: &Session) -> Vec<u32> {
     let output = || {
         let found = |body: &Body| String::from_utf8_lossy(&body.output).into_owned();
-        session.read(|transcript| transcript.entries().last().map(|entry| found(entry.body())))
+        session.transcript().entries().last().map(|entry| found(entry.body()))
     };
     sees(session, |_| output().is_some_and(|output| output.matches('\n').count() == 2)).await;
     let output = output().unwrap();
@@ -452,7 +452,7 @@ async fn a_cancelled_command_ends_with_all_that_it_started() {
     let processes = processes(&session).await;
     assert!(processes.iter().all(|pid| is_alive(*pid)));
     within_timeout(session.cancel()).await.unwrap();
-    assert_eq!(end_of(&within_timeout(turn.end()).await.unwrap()), "cancelled");
+    assert_eq!(end_of(&within_timeout(turn.outcome()).await.unwrap().state), "cancelled");
     wait_for_end(&processes).await;
     let call = &seen(&session)[0];
     assert!(call.contains(r#""cancelled""#), "{call}");
@@ -483,10 +483,7 @@ async fn a_command_that_writes_without_end_is_ended() {
     let demo = Demo::start(Version::V2, &[]).await;
     let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
     assert_eq!(end_of(&turn(&session, "terminal yes").await), "end_turn");
-    let output = session.read(|transcript| {
-        let bodies = transcript.entries().iter().map(|entry| entry.body().output.len());
-        bodies.max().unwrap()
-    });
+    let output = session.transcript().entries().iter().map(|entry| entry.body().output.len()).max().unwrap();
     assert_eq!(output, 1 << 20);
     let seen = seen(&session);
     assert_eq!(seen[0], r#"tool "yes" "failed" terminal"#);

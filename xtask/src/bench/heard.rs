@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use memchr::memmem;
-use parlor_client::{Role, Update, Words};
+use parlor_client::{Role, TextDelta, Update};
 use parlor_testkit::test_agent::{STAMPED, STREAM_NUMBER, monotonic};
 
 /// Everything that a client has heard.
@@ -132,9 +132,9 @@ impl Heard {
 
     /// Takes a piece of news, of a client that makes such of the lines.
     pub(crate) fn news(&mut self, update: &Update) {
-        let Some(words) = Words::of(update).filter(|words| words.role == Role::Agent) else { return };
+        let Some(words) = TextDelta::of(update).filter(|words| words.role == Role::Agent) else { return };
         let message = self.place_of(words.message.as_json().as_literal().as_bytes());
-        if words.is_all {
+        if words.replaces {
             self.numbers[message].clear();
         }
         words.text.as_bytes().chunks(self.size.max(NUMBER)).for_each(|chunk| self.chunk(chunk, message));

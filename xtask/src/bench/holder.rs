@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use parlor_client::{Client, Connector, Error, Hello, JsonStr, News, Object, Session, SessionId, Update};
+use parlor_client::{Client, Connector, Error, Hello, JsonStr, Object, Session, SessionId, Update, Updates};
 use tokio::process::{Child, Command};
 use tokio::runtime::Runtime;
 
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 pub(crate) struct Holder {
     runtime: Runtime,
     client: Client,
-    session: Option<(Session, News)>,
+    session: Option<(Session, Updates)>,
     /// What it made of the news of its sessions.
     pub(crate) heard: Heard,
     /// What it talks to, if it started that itself.
@@ -57,7 +57,7 @@ impl Holder {
         let begun =
             self.runtime.block_on(self.client.new_session(HERE.as_ref())).map_err(|error| refused(&error))?;
         let id = begun.id().clone();
-        let news = begun.news();
+        let news = begun.updates();
         self.session = Some((begun, news));
         Ok(id)
     }
@@ -70,8 +70,8 @@ impl Holder {
             .block_on(self.client.load(session, HERE.as_ref()))
             .map_err(|error| refused(&error))?;
         let took = begun.elapsed();
-        let mut news = joined.news_since(0);
-        while let Some(update) = news.ready() {
+        let mut news = joined.updates_since(0);
+        while let Some(update) = news.next().now_or_never().flatten() {
             self.heard.news(&update);
         }
         self.session = Some((joined, news));
@@ -96,9 +96,9 @@ impl Holder {
             let begun = Instant::now();
             let turn = session.prompt(prompt).await.map_err(|error| refused(&error))?;
             loop {
-                let update = news.next().await.ok_or_else(|| refused(&Error::Gone))?;
+                let update = news.next().await.ok_or_else(|| refused(&Error::Disconnected))?;
                 heard.news(&update);
-                if matches!(update, Update::State(_)) && turn.end().now_or_never().is_some() {
+                if matches!(update, Update::State(_)) && turn.outcome().now_or_never().is_some() {
                     return Ok(begun.elapsed());
                 }
             }
@@ -110,7 +110,7 @@ impl Holder {
         let Self { runtime, session, heard, .. } = self;
         let (session, news) = session.as_mut().ok_or_else(no_session)?;
         runtime.block_on(session.idle()).map_err(|error| refused(&error))?;
-        while let Some(update) = news.ready() {
+        while let Some(update) = news.next().now_or_never().flatten() {
             heard.news(&update);
         }
         Ok(())

@@ -157,7 +157,7 @@ fn ask_again(
     let runtime = setup::runtime()?;
     let done = runtime.block_on(async {
         let client = connect(&data).await?;
-        let asked = client.questions();
+        let asked = client.requests();
         let answer = client.call(method, params).await.map_err(|error| Failure::server(&error))?;
         let session = client.session(&session_of(&answer)?);
         let note = format!("session {}", session.id());

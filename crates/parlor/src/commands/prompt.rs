@@ -113,7 +113,7 @@ impl Prompt {
         };
         let begun = patiently(self.agent.as_deref(), async {
             let client = server::connect_to_prompt(data, &hello).await?;
-            let asked = client.questions();
+            let asked = client.requests();
             let session = match row {
                 Some(row) => {
                     let id = JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id));
@@ -127,7 +127,7 @@ impl Prompt {
         let (_client, asked, session) = begun.await.map_err(|error: Error| Failure::server(&error))?;
         let note = if row.is_some() {
             let is_idle = |state: &State| state.activity == Activity::Idle;
-            let is_free = session.read(|transcript| transcript.state().is_none_or(is_idle));
+            let is_free = session.transcript().state().is_none_or(is_idle);
             (!is_free).then(|| "a turn runs; this waits for its end".to_owned())
         } else {
             Some(format!("session {}", session.id()))

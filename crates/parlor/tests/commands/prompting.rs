@@ -302,7 +302,7 @@ fn an_agent_that_never_starts_is_reported_with_its_last_words_and_a_hint() {
     scenario.serve(&["--config", "slow.toml"]);
     let said = scenario.run(&["prompt", "--new", "--agent", "hangs", "say hello"]).exit_code(1);
     let expected = "waiting for agent 'hangs' to start ...\n\
-                    parlor: agent 'hangs' did not answer initialize within 4 s: the license server is down (-32603)\n  \
+                    parlor: agent 'hangs' did not answer initialize within 4 s: the license server is down\n  \
                     its standard error ends with:\n    reading the license\n    the license server is down\n  \
                     hint: ";
     assert!(said.stderr.starts_with(expected), "{said:#?}");

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use parlor_client::{
-    Activity, Agent, Connector, EntryId, Error, Hello, Listed, MessageId, Object, Prompt, Role, Session,
-    SessionId, State, Transcript, Turn, Version,
+    Activity, Agent, Connector, EntryId, Error, Hello, MessageId, Object, Prompt, Role, Session, SessionId,
+    SessionInfo, State, Transcript, Turn, Version,
 };
 use parlor_json::Json;
 use parlor_testkit::wait::TIMEOUT;
@@ -97,7 +97,7 @@ impl Client {
     /// Sends a prompt and reads until its turn has ended: how it did.
     pub(crate) fn turn(&self, text: &str) -> State {
         let turn = self.prompt(text).unwrap();
-        self.wait(turn.end()).unwrap()
+        self.wait(turn.outcome()).unwrap().state
     }
 
     /// How many clients the server has.
@@ -116,15 +116,15 @@ impl Client {
     }
 
     /// The sessions that there are.
-    pub(crate) fn list(&self) -> Vec<Listed> {
+    pub(crate) fn list(&self) -> Vec<SessionInfo> {
         self.wait(self.connection.list(None)).unwrap()
     }
 
     /// Reads until the session is as wanted.
     pub(crate) fn until(&self, holds: impl Fn(&Transcript) -> bool) {
-        let mut news = self.session().news();
+        let mut news = self.session().updates();
         self.wait(async {
-            while !self.session().read(&holds) {
+            while !holds(&self.session().transcript()) {
                 assert!(news.next().await.is_some(), "the server is gone");
             }
         });
@@ -137,19 +137,17 @@ impl Client {
 
     /// Reads all that a server wrote that is dead now.
     pub(crate) fn read_rest(&self) {
-        self.wait(self.connection.gone());
+        self.wait(self.connection.closed());
     }
 
     pub(crate) fn shown(&self) -> Shown {
-        self.session().read(|transcript| Shown {
-            messages: messages(transcript).collect(),
-            state: transcript.state().cloned(),
-        })
+        let transcript = self.session().transcript();
+        Shown { messages: messages(&transcript).collect(), state: transcript.state().cloned() }
     }
 
     /// All that the agent said, one message after the other.
     pub(crate) fn said(&self) -> String {
-        self.session().read(said)
+        said(&self.session().transcript())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use parlor_client::{Activity, Error, MessageId, Prompt, Role, Transcript, Turn};
+use parlor_client::{Activity, Error, MessageId, Prompt, Role, Turn};
 use parlor_testkit::server::TestDir;
 use tokio::task::JoinHandle;
 
@@ -59,8 +59,8 @@ impl Record {
         for prompt in &mut self.prompts {
             let Some(answer) = prompt.answer.take() else { continue };
             match client.wait(answer).unwrap() {
-                Ok(turn) => prompt.message = Some(turn.message().unwrap().clone()),
-                Err(Error::Gone) => {}
+                Ok(turn) => prompt.message = Some(turn.message_id().unwrap().clone()),
+                Err(Error::Disconnected) => {}
                 Err(error) => panic!("{}: {error}", prompt.text),
             }
         }
@@ -116,7 +116,7 @@ fn rounds(count: usize, seed: u64, options: &str) {
         prompts.into_iter().for_each(|text| record.send(&client, text));
         // Few changes hit the time in which prompts are accepted, many the turn.
         let changes = if dice.below(4) == 0 { dice.below(8) } else { dice.below(500) };
-        let enough = client.session().read(Transcript::seq) + changes;
+        let enough = client.session().transcript().seq() + changes;
         client.until(|transcript| transcript.seq() >= enough);
         server.kill();
         client.read_rest();

@@ -139,6 +139,6 @@ fn an_agent_that_hangs_keeps_only_those_waiting_who_want_it() {
     other.turn("say hello");
     assert_eq!(other.said(), "hello");
     assert!(server.stop().success());
-    assert!(matches!(waiting.join().unwrap(), Some(Error::Gone)), "nobody came");
+    assert!(matches!(waiting.join().unwrap(), Some(Error::Disconnected)), "nobody came");
     wait_for_no_agent(&dir);
 }

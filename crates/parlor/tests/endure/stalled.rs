@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use parlor_client::{Activity, Update, Words};
+use parlor_client::{Activity, TextDelta, Update};
 
 use crate::client::{Client, reason};
 use crate::server::{connect, figures, peak_memory, with_test_agent};
@@ -22,14 +22,14 @@ fn stream(client: &Client, chunks: usize) -> Duration {
 
 /// Reads until a turn has ended, and says how many pieces of news there were. No message may be told anew.
 fn catch_up(client: &Client) -> usize {
-    let mut news = client.session().news();
+    let mut news = client.session().updates();
     let mut known = HashSet::new();
     client.wait(async {
         for count in 1.. {
             let update = news.next().await.expect("the server is there");
-            if let Some(words) = Words::of(&update) {
+            if let Some(words) = TextDelta::of(&update) {
                 let is_new = known.insert((words.role, words.message));
-                assert_eq!(words.is_all, is_new, "some text came twice");
+                assert_eq!(words.replaces, is_new, "some text came twice");
             }
             if matches!(update, Update::State(state) if state.activity == Activity::Idle) {
                 return count;

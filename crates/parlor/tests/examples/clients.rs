@@ -41,7 +41,7 @@ fn what_an_agent_of_the_sdk_says_is_watched() {
 #[test]
 fn the_client_of_the_guide_prints_what_agents_say() {
     for agent in [sdk_agent::echo(1), sdk_agent::echo(2), vec![example("echo")]] {
-        assert_eq!(run("hello", &agent), "Hello!\nended: Some(\"end_turn\")\n2 entries\n", "{agent:?}");
+        assert_eq!(run("hello", &agent), "Hello!\nended: Some(EndTurn)\n2 entries\n", "{agent:?}");
     }
 }
 

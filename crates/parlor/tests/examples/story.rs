@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use parlor_client::{Client, Connector, Hello, Session, SessionId, Version as Spoken};
+use parlor_client::{Client, Connector, Hello, PermissionOptionKind, Session, SessionId, Version as Spoken};
 use parlor_testkit::programs::example;
 use parlor_testkit::wait::within_timeout;
 use tempfile::TempDir;
@@ -14,17 +14,21 @@ use crate::visitor::{VERSIONS, Visit};
 
 /// Joins a session with parlor's own client, says something if there is something to say, and leaves.
 async fn join(client: Client, session: &str, cwd: &Path, prompt: Option<&str>) -> Seen {
-    let mut asked = client.questions();
+    let mut asked = client.requests();
     let allow = tokio::spawn(async move {
         while let Some(question) = asked.next().await {
-            let choice = question.choices().into_iter().find(|choice| choice.kind == "allow_once").unwrap();
-            question.choose(&choice).await;
+            let choice = question
+                .options()
+                .into_iter()
+                .find(|choice| choice.kind == PermissionOptionKind::AllowOnce)
+                .unwrap();
+            question.select(&choice).await;
         }
     });
     let session: Session = within_timeout(client.load(&SessionId::from(session), cwd)).await.unwrap();
     if let Some(prompt) = prompt {
         let turn = within_timeout(session.prompt(prompt)).await.unwrap();
-        within_timeout(turn.end()).await.unwrap();
+        within_timeout(turn.outcome()).await.unwrap();
     }
     let seen = Seen::of(&session.transcript());
     client.disconnect().await;

@@ -1,0 +1,242 @@
+//! Typed values of the protocol. Each keeps what it does not know.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use parlor_json::{Json, JsonStr, Object, elements, text};
+use parlor_session::{Content, Entry, EntryId, Patch, State, Target, ToolCallId, Update};
+
+/// Defines an enum of the strings that the protocol has for something, with a variant for unknown ones.
+macro_rules! protocol_strings {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+            /// Any other value, as the peer sent it.
+            Other(JsonStr),
+        }
+
+        impl $name {
+            /// The value as the protocol has it.
+            pub fn as_str(&self) -> Cow<'_, str> {
+                match self {
+                    $(Self::$variant => Cow::Borrowed($text),)*
+                    Self::Other(value) => value.to_text(),
+                }
+            }
+        }
+
+        impl From<&JsonStr> for $name {
+            fn from(value: &JsonStr) -> Self {
+                match &*value.to_text() {
+                    $($text => Self::$variant,)*
+                    _ => Self::Other(value.clone()),
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.as_str())
+            }
+        }
+    };
+}
+
+protocol_strings! {
+    /// Why a turn ended.
+    ///
+    /// ```
+    /// use parlor_client::{JsonStr, StopReason};
+    ///
+    /// assert_eq!(StopReason::from(&JsonStr::new("end_turn")), StopReason::EndTurn);
+    /// assert_eq!(StopReason::from(&JsonStr::new("_budget")).to_string(), "_budget");
+    /// ```
+    StopReason {
+        /// The agent finished.
+        EndTurn = "end_turn",
+        /// The model reached its limit of tokens.
+        MaxTokens = "max_tokens",
+        /// The agent reached its limit of model requests in one turn.
+        MaxTurnRequests = "max_turn_requests",
+        /// The agent refused to go on.
+        Refusal = "refusal",
+        /// A client cancelled the turn.
+        Cancelled = "cancelled",
+    }
+}
+
+protocol_strings! {
+    /// What selecting a permission option means.
+    PermissionOptionKind {
+        /// Allows this operation.
+        AllowOnce = "allow_once",
+        /// Allows this operation and remembers the choice.
+        AllowAlways = "allow_always",
+        /// Rejects this operation.
+        RejectOnce = "reject_once",
+        /// Rejects this operation and remembers the choice.
+        RejectAlways = "reject_always",
+    }
+}
+
+protocol_strings! {
+    /// What sort of operation a tool call is. The protocol's own `other` is [`ToolKind::Other`].
+    ToolKind {
+        /// Reads files or data.
+        Read = "read",
+        /// Changes files.
+        Edit = "edit",
+        /// Removes files or data.
+        Delete = "delete",
+        /// Moves or renames files.
+        Move = "move",
+        /// Searches.
+        Search = "search",
+        /// Runs commands.
+        Execute = "execute",
+        /// Plans or reasons.
+        Think = "think",
+        /// Retrieves external data.
+        Fetch = "fetch",
+        /// Changes the session's mode.
+        SwitchMode = "switch_mode",
+    }
+}
+
+protocol_strings! {
+    /// How far a tool call has come.
+    ToolCallStatus {
+        /// It has not started.
+        Pending = "pending",
+        /// It runs.
+        InProgress = "in_progress",
+        /// It succeeded.
+        Completed = "completed",
+        /// It failed.
+        Failed = "failed",
+    }
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TurnOutcome {
+    /// Why it ended, if the agent gave a reason.
+    pub stop_reason: Option<StopReason>,
+    /// The state of the session at the end of the turn, with everything that the agent reported: usage, errors, metadata.
+    pub state: State,
+}
+
+impl From<State> for TurnOutcome {
+    fn from(state: State) -> Self {
+        Self { stop_reason: state.stop_reason.as_ref().map(StopReason::from), state }
+    }
+}
+
+/// A typed view of a tool call. The JSON that the agent sent is kept, and available with [`fields`](Self::fields).
+///
+/// ```
+/// use parlor_client::{EntryId, Json, Object, Target, ToolCall, ToolCallStatus, Update, Upsert};
+///
+/// let fields = Json::parse(r#"{"title":"Read it","status":"completed","locations":[{"path":"/a","line":3}]}"#).unwrap();
+/// let upsert = Upsert { fields: Object::parse(fields.raw()).unwrap(), ..Upsert::default() };
+/// let update = Update::Upsert { target: Target::Entry(EntryId::ToolCall("call-1".into())), upsert };
+/// let call = ToolCall::of_update(&update).unwrap();
+/// assert_eq!(call.title().as_deref(), Some("Read it"));
+/// assert_eq!(call.status(), Some(ToolCallStatus::Completed));
+/// assert_eq!(call.locations()[0].line, Some(3));
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct ToolCall<'a> {
+    id: &'a ToolCallId,
+    fields: &'a Object,
+    content: Option<&'a Content>,
+}
+
+/// A file that a tool call works on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolCallLocation {
+    /// The path of the file.
+    pub path: String,
+    /// The line, from 1 on.
+    pub line: Option<u64>,
+}
+
+impl<'a> ToolCall<'a> {
+    /// The tool call that an entry of a transcript is.
+    pub fn of_entry(entry: &'a Entry) -> Option<Self> {
+        let EntryId::ToolCall(id) = entry.id() else { return None };
+        Some(Self { id, fields: &entry.body().fields, content: Some(&entry.body().content) })
+    }
+
+    /// What an update changes in a tool call. Members that the update does not set are `None`.
+    pub fn of_update(update: &'a Update) -> Option<Self> {
+        let Update::Upsert { target: Target::Entry(EntryId::ToolCall(id)), upsert } = update else {
+            return None;
+        };
+        let content = if let Patch::Value(content) = &upsert.content { Some(content) } else { None };
+        Some(Self { id, fields: &upsert.fields, content })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &'a ToolCallId {
+        self.id
+    }
+
+    /// What it does, for people.
+    pub fn title(&self) -> Option<Cow<'a, str>> {
+        text(self.fields.get("title")?.raw())
+    }
+
+    /// What sort of operation it is.
+    pub fn kind(&self) -> Option<ToolKind> {
+        Some(ToolKind::from(&self.string("kind")?))
+    }
+
+    /// How far it has come.
+    pub fn status(&self) -> Option<ToolCallStatus> {
+        Some(ToolCallStatus::from(&self.string("status")?))
+    }
+
+    /// The files that it works on.
+    pub fn locations(&self) -> Vec<ToolCallLocation> {
+        let list = self.fields.get("locations").and_then(|list| elements(list.raw())).unwrap_or_default();
+        let location = |raw| {
+            let location = Object::parse(raw).ok()?;
+            let path = text(location.get("path")?.raw())?.into_owned();
+            Some(ToolCallLocation {
+                path,
+                line: location.get("line").and_then(|line| line.as_str().parse().ok()),
+            })
+        };
+        list.into_iter().filter_map(location).collect()
+    }
+
+    /// The input of the tool, in its own format.
+    pub fn raw_input(&self) -> Option<&'a Json> {
+        self.fields.get("rawInput").filter(|input| !input.is_null())
+    }
+
+    /// The output of the tool, in its own format.
+    pub fn raw_output(&self) -> Option<&'a Json> {
+        self.fields.get("rawOutput").filter(|output| !output.is_null())
+    }
+
+    /// What it produced: content blocks, diffs and terminals.
+    pub fn content(&self) -> Option<&'a Content> {
+        self.content
+    }
+
+    /// All fields but the content, as the agent sent them.
+    pub fn fields(&self) -> &'a Object {
+        self.fields
+    }
+
+    fn string(&self, name: &str) -> Option<JsonStr> {
+        JsonStr::from_raw(self.fields.get(name)?.raw())
+    }
+}
