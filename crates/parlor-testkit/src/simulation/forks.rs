@@ -1,8 +1,8 @@
 //! What has to hold for forks.
 
 use parlor_engine::rows::{Batch, Write};
-use parlor_engine::stored::{self, StoredSession};
-use parlor_engine::{ClientCall, Event, ForkKind, FrameKind, Outgoing, Output};
+use parlor_engine::stored::StoredSession;
+use parlor_engine::{ClientCall, Event, ForkKind, FrameKind, Outgoing, Output, SessionData};
 use parlor_session::session::ClientId;
 use parlor_session::{Entry, EntryId, MessageId, Role, SessionId, Transcript};
 use parlor_wire::RequestId;
@@ -101,7 +101,7 @@ fn not_a_prefix(parent: &Transcript, fork: &Transcript) -> Option<String> {
 
 /// Whether a fork at a message ends elsewhere: neither with the message, nor before the prompt that it is of.
 fn ends_elsewhere(parent: &Transcript, fork: &StoredSession) -> Option<String> {
-    let message = MessageId::from(stored::forked_at(&fork.row)?);
+    let message = MessageId::from(SessionData::of(&fork.row).forked_at?);
     let is_it = |entry: &Entry| matches!(entry.id(), EntryId::Message(_, id) if *id == message);
     let is_prompt = |entry: &Entry| matches!(entry.id(), EntryId::Message(Role::User, _));
     let (all, own) = (parent.entries(), fork.transcript.entries());
