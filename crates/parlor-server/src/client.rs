@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parlor_dialect::Dialect;
 use parlor_engine::ClientInfo;
 use parlor_json::{JsonStr, Object};
-use parlor_session::session::{ClientId, QuestionId};
+use parlor_session::session::{ClientId, PeerRequestId};
 use parlor_wire::{Asked, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
@@ -37,7 +37,7 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) session: Inbox,
-    pub(crate) about: QuestionId,
+    pub(crate) about: PeerRequestId,
 }
 
 /// Who wants to know the answer of a client.
@@ -115,8 +115,8 @@ impl Client {
     }
 
     /// The id for a question that is about to be put to it.
-    pub(crate) fn ask(&self, question: Question) -> Option<RequestId> {
-        self.asked().ask(Asker::Session(question)).ok()
+    pub(crate) fn ask(&self, peer_request: Question) -> Option<RequestId> {
+        self.asked().ask(Asker::Session(peer_request)).ok()
     }
 
     /// The id for a request of an agent's that concerns no session; the request comes back if too many are open.

@@ -185,11 +185,11 @@ impl Connection {
                     Outcome::Error(error) => Answer::Error(Json::from(*error)),
                 };
                 match asker {
-                    Asker::Session(question) => {
+                    Asker::Session(peer_request) => {
                         let by = self.client.id;
                         let answered =
-                            Message::Event(Event::Answered { question: question.about, by, answer });
-                        let _ = question.session.send(answered).await;
+                            Message::Event(Event::Answered { peer_request: peer_request.about, by, answer });
+                        let _ = peer_request.session.send(answered).await;
                     }
                     Asker::Agent(request) => request.answered(&self.client, answer),
                 }

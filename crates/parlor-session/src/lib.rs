@@ -4,7 +4,7 @@
 //! calls, plans and terminals by an [`EntryId`], the things a session has once (its title, its commands) by
 //! a [`Slot`]. There are six ways to change it, the variants of [`Update`]: upsert a target, append one item of
 //! content, append terminal output, remove an entry, note something unknown, replace the state. Each change gets
-//! the session's next sequence number; a [`Reading`] yields what changed between two of them.
+//! the session's next sequence number; a [`ReplayCursor`] yields what changed between two of them.
 //!
 //! ```
 //! use parlor_json::Json;
@@ -35,11 +35,11 @@ mod body;
 mod content;
 mod event;
 mod ids;
+mod implicit_ids;
 mod meta;
-mod naming;
-mod news;
 mod patch;
-mod reading;
+mod replay_cursor;
+mod revisions;
 pub mod session;
 mod stored;
 mod transcript;
@@ -50,10 +50,10 @@ pub use body::{Body, Upsert};
 pub use content::{Content, Item, plain_text, plain_text_in, text_beginning, text_of};
 pub use event::{Decider, Decision, Event, EventKind, UnixMillis};
 pub use ids::{CompactionId, EventId, MessageId, PlanId, SessionId, TerminalId, ToolCallId};
+pub use implicit_ids::{IdSource, ImplicitMessageIds};
 pub use meta::MetaPatch;
-pub use naming::{Namer, Naming};
 pub use patch::Patch;
-pub use reading::Reading;
+pub use replay_cursor::ReplayCursor;
 pub use stored::{BadRow, Row, Unsaved};
 pub use transcript::{Entry, Limits, Refused, Transcript};
 pub use update::{Activity, Change, EntryId, Role, Slot, State, TITLE, Target, Update};

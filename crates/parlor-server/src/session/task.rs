@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parlor_engine::rows::Batch;
 use parlor_engine::{AgentEpoch, ClientCall, Event, KnownAgent, Now, SessionEnd, SessionMachine};
-use parlor_session::session::{ClientId, PromptId, QuestionId};
+use parlor_session::session::{ClientId, PeerRequestId, PromptId};
 use parlor_session::{EntryId, MessageId, Role, Transcript, UnixMillis};
 use parlor_store::{ErrorKind, Store, StoreError};
 use parlor_wire::RequestId;
@@ -39,7 +39,7 @@ pub(super) struct SessionTask {
     /// The clients whose forks wait for the agent: these are made also if the client disconnects.
     pub(super) forking: Vec<Arc<Client>>,
     /// The ids under which clients were sent requests.
-    pub(super) requests: HashMap<(ClientId, QuestionId), RequestId>,
+    pub(super) requests: HashMap<(ClientId, PeerRequestId), RequestId>,
     /// The agent sessions that the session has, or had until what it wants of them is done.
     pub(super) ties: HashMap<AgentEpoch, Tie>,
     /// The ids under which the agent was sent prompts, and calls of clients.
@@ -121,8 +121,8 @@ impl SessionTask {
             Message::Event(event) => {
                 if let Event::Disconnected(client) = &event {
                     self.forget_client(*client);
-                } else if let Event::Answered { question, by, .. } = &event {
-                    self.requests.remove(&(*by, *question));
+                } else if let Event::Answered { peer_request, by, .. } = &event {
+                    self.requests.remove(&(*by, *peer_request));
                 }
                 events.push(event);
             }
