@@ -2,9 +2,9 @@
 //!
 //! A session's [`Transcript`] is folded from [`Update`]s. Everything in it can be addressed: messages, tool
 //! calls, plans and terminals by an [`EntryId`], the things a session has once (its title, its commands) by
-//! a [`Slot`]. There are four ways to change it: [`Upsert`] a target, append one item of content, append
-//! terminal output, remove an entry. Each change gets the session's next number, so that what happened
-//! after a number is a plain question: [`Transcript::changes_since`].
+//! a [`Slot`]. There are six ways to change it, the variants of [`Update`]: upsert a target, append one item of
+//! content, append terminal output, remove an entry, note something unknown, replace the state. Each change gets
+//! the session's next sequence number; a [`ReplayCursor`] yields what changed between two of them.
 //!
 //! ```
 //! use parlor_json::Json;
@@ -20,8 +20,8 @@
 //! assert_eq!(message.body().content.joined().len(), 1);
 //! ```
 //!
-//! The words of this crate are its own. How a peer spells them on the wire is the business of
-//! `parlor-dialect`: field names are handed in, and this crate reads none but [`TITLE`].
+//! The wire names are in `parlor-dialect`: field names are handed in. This crate reads only [`TITLE`], and `type` and
+//! `text` of content blocks, to join text.
 //!
 //! The enums of the model, such as [`EntryId`] and [`Update`], can be matched on completely. A conversation with a new kind of
 //! thing in it is something that whoever shows or translates one has to think about, so the compiler points to each place; it

@@ -2,7 +2,7 @@ use parlor_json::{Json, JsonStr, Object};
 
 use crate::{CompactionId, EventId, MessageId, PlanId, SessionId, TerminalId, ToolCallId, Upsert};
 
-/// The one field name this crate reads: the title of a session, cut to a limit.
+/// The only field name that this crate reads: the title of a session, which it truncates.
 pub const TITLE: &str = "title";
 
 /// Who speaks in a message.
