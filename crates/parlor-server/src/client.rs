@@ -1,12 +1,13 @@
 //! One connected client, as sessions and agents see it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
 use parlor_engine::ClientInfo;
 use parlor_json::{JsonStr, Object};
+use parlor_session::SessionId;
 use parlor_session::session::{ClientId, QuestionId};
 use parlor_wire::{Asked, RequestId, RpcError};
 
@@ -22,7 +23,7 @@ const MAX_ASKED: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
-    pub(crate) peer: Peer,
+    pub(crate) peer: Arc<Peer>,
     pub(crate) queue: SendQueue,
     /// What it said of itself, once it has.
     info: OnceLock<Arc<ClientInfo>>,
@@ -31,6 +32,8 @@ pub(crate) struct Client {
     failed_start: Mutex<Option<(Instant, RpcError)>>,
     /// The MCP servers that it serves over its connection: the ids under which agents know them, with its own.
     mcp_servers: Mutex<HashMap<JsonStr, JsonStr>>,
+    /// The live sessions that it has called, which are told when it disconnects.
+    sessions: Mutex<HashSet<SessionId>>,
 }
 
 /// What a client was asked, and who wants to know the answer.
@@ -53,7 +56,7 @@ pub(crate) enum Asker {
 const MAX_MCP_SERVERS: usize = 1000;
 
 impl Client {
-    pub(crate) fn new(id: ClientId, peer: Peer, queue: SendQueue) -> Self {
+    pub(crate) fn new(id: ClientId, peer: Arc<Peer>, queue: SendQueue) -> Self {
         let asked = Mutex::new(Asked::new(MAX_ASKED));
         Self {
             id,
@@ -63,6 +66,7 @@ impl Client {
             asked,
             failed_start: Mutex::default(),
             mcp_servers: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 
@@ -165,6 +169,21 @@ impl Client {
     /// Its own id for an MCP server that agents know under this one.
     pub(crate) fn mcp_server(&self, agents_id: &JsonStr) -> Option<JsonStr> {
         self.mcp_servers.lock().unwrap_or_else(PoisonError::into_inner).get(agents_id).cloned()
+    }
+
+    /// Records that a live session knows this client.
+    pub(crate) fn add_session(&self, session: &SessionId) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone());
+    }
+
+    /// Records that a session is not live any more.
+    pub(crate) fn remove_session(&self, session: &SessionId) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+    }
+
+    /// Takes the live sessions that know this client.
+    pub(crate) fn take_sessions(&self) -> HashSet<SessionId> {
+        std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked<Asker>> {

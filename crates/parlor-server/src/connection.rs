@@ -479,9 +479,9 @@ impl Drop for Connection {
             }
         }
         self.hub.disconnected();
-        let (hub, client) = (Arc::clone(&self.hub), self.client.id);
+        let (hub, client) = (Arc::clone(&self.hub), Arc::clone(&self.client));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { hub.left(client).await });
+            runtime.spawn(async move { hub.disconnect(&client).await });
         }
     }
 }

@@ -56,33 +56,41 @@ impl Tokens {
 const MIN_TOKEN: usize = 16;
 
 /// Why a data directory cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// The system said no.
+    /// A file operation failed.
+    #[error("cannot {operation} {}: {error}", path.display())]
     Io {
-        /// What was to be done.
-        doing: &'static str,
-        /// With what.
+        /// The operation, as a verb.
+        operation: &'static str,
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
+        #[source]
         error: io::Error,
     },
-    /// It belongs to another user, who could read and change what is in it.
+    /// The file or directory belongs to another user, who could read and change it.
+    #[error("{} belongs to another user: choose another directory with --data", .0.display())]
     NotOurs(PathBuf),
-    /// Another server uses it.
+    /// Another server uses the directory.
+    #[error("another server{} uses {}", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(), path.display())]
     Locked {
         /// The directory.
         path: PathBuf,
-        /// The process of the other server, if it has said so yet.
+        /// The process of the other server, if it has written its id yet.
         pid: Option<u32>,
     },
-    /// A token holds what cannot be sent in a header.
+    /// A token contains characters that cannot be sent in a header.
+    #[error("the token in {} may only contain letters, digits and -._~", .0.display())]
     BadToken(PathBuf),
     /// A token is so short that it could be guessed.
+    #[error("the token in {} is shorter than {MIN_TOKEN} characters", .0.display())]
     ShortToken(PathBuf),
-    /// No directory is short enough for a socket.
+    /// The data directory and the temporary directory are both too long for the path of a socket.
+    #[error("cannot place the socket: {} is longer than {SOCKET_PATH_LIMIT} bytes (choose a shorter directory with --data)", .0.display())]
     SocketTooLong(PathBuf),
-    /// There is no home directory to put it in.
+    /// There is no home directory for the default data directory.
+    #[error("there is no home directory: choose a data directory with --data")]
     NoHome,
 }
 
@@ -269,9 +277,9 @@ pub(crate) fn is_for_a_socket(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("parlor-{uid}-")))
 }
 
-pub(crate) fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
+pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
     let path = path.to_owned();
-    move |error| DataDirError::Io { doing, path, error }
+    move |error| DataDirError::Io { operation, path, error }
 }
 
 fn close_to_others(path: &Path) -> Result<(), DataDirError> {
@@ -360,42 +368,5 @@ fn random_token() -> io::Result<String> {
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tokens")
-    }
-}
-
-impl fmt::Display for DataDirError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { doing, path, error } => write!(f, "cannot {doing} {}: {error}", path.display()),
-            Self::NotOurs(path) => write!(f, "{} belongs to another user", path.display()),
-            Self::Locked { path, pid: Some(pid) } => {
-                write!(f, "another server (process {pid}) uses {}", path.display())
-            }
-            Self::Locked { path, pid: None } => write!(f, "another server uses {}", path.display()),
-            Self::BadToken(path) => {
-                write!(f, "the token in {} may only hold letters, digits and -._~", path.display())
-            }
-            Self::ShortToken(path) => {
-                write!(f, "the token in {} is shorter than {MIN_TOKEN} characters", path.display())
-            }
-            Self::SocketTooLong(path) => {
-                write!(f, "no place for a socket: {} is too long as well", path.display())
-            }
-            Self::NoHome => f.write_str("there is no home directory: name a data directory with --data"),
-        }
-    }
-}
-
-impl std::error::Error for DataDirError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { error, .. } => Some(error),
-            Self::NotOurs(_)
-            | Self::Locked { .. }
-            | Self::BadToken(_)
-            | Self::ShortToken(_)
-            | Self::SocketTooLong(_)
-            | Self::NoHome => None,
-        }
     }
 }

@@ -106,7 +106,7 @@ pub(crate) struct Shared {
     registry: Registry,
     sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Inbox>>>>,
     /// Who was last at a session, for the environment of its agent. Environments stay in memory.
-    peers: Mutex<HashMap<SessionId, Peer>>,
+    peers: Mutex<HashMap<SessionId, Arc<Peer>>>,
     /// Who takes part in a session that was made and is not in memory yet.
     expected: Mutex<HashMap<SessionId, Weak<Client>>>,
     /// What could not be told to clients.
@@ -187,12 +187,26 @@ impl Hub {
         Arc::clone(&self.shared)
     }
 
+    /// A server with the preset agents that starts no processes.
+    #[cfg(test)]
+    pub(crate) async fn for_tests(store: Arc<dyn Store>) -> Arc<Self> {
+        let options = Options {
+            store,
+            agents: Agents::new(Vec::new(), &crate::config::Config::default()).unwrap(),
+            watcher: Watcher::nobody(),
+            idle: Duration::from_secs(60),
+            live_sessions: LIVE_SESSIONS,
+            private: Vec::new(),
+        };
+        Self::new(options).await.unwrap()
+    }
+
     /// A client connects. What it is to be told comes out of the reader; when the connection is dropped, the client is
     /// gone.
     pub fn connect(self: &Arc<Self>, peer: Peer) -> (Connection, SendQueueReader) {
         let (queue, reader) = send_queue();
         let id = ClientId(self.shared.next_client.fetch_add(1, Ordering::Relaxed));
-        let client = Arc::new(Client::new(id, peer, queue));
+        let client = Arc::new(Client::new(id, Arc::new(peer), queue));
         self.shared.clients.fetch_add(1, Ordering::Relaxed);
         (Connection(connection::Connection::new(Arc::clone(&self.shared), client)), reader)
     }
@@ -249,9 +263,8 @@ impl Connection {
 }
 
 impl Shared {
-    /// The store, for threads that may block.
-    pub(crate) fn store(&self) -> &dyn Store {
-        self.store.inner()
+    pub(crate) fn store(&self) -> &StoreHandle {
+        &self.store
     }
 
     /// Writes a batch without holding up anybody, and waits until that is done.
@@ -362,11 +375,12 @@ impl Shared {
         self.registry.agents.get(&row.agent).cloned()
     }
 
-    pub(crate) fn note_peer(&self, session: &SessionId, peer: &Peer) {
-        lock(&self.peers).insert(session.clone(), peer.clone());
+    /// Has the agent of a session run in this client's environment when it is started next.
+    pub(crate) fn set_peer(&self, session: &SessionId, peer: &Arc<Peer>) {
+        lock(&self.peers).insert(session.clone(), Arc::clone(peer));
     }
 
-    pub(crate) fn peer_of(&self, session: &SessionId) -> Option<Peer> {
+    pub(crate) fn peer_of(&self, session: &SessionId) -> Option<Arc<Peer>> {
         lock(&self.peers).get(session).cloned()
     }
 
@@ -481,9 +495,9 @@ impl Shared {
 
     /// A session that has just begun.
     pub(crate) fn begin(self: &Arc<Self>, opened: StoredSession, id: &SessionId, bound: BoundAgent) {
-        let inbox = session::start(Arc::clone(self), opened, Some(bound), None);
-        let cell = Arc::new(OnceCell::new_with(Some(inbox)));
-        lock(&self.sessions).insert(id.clone(), cell);
+        // Registered before its task runs: a task that ends at once unregisters this cell, and not a later one.
+        let cell = Arc::clone(lock(&self.sessions).entry(id.clone()).or_default());
+        let _ = cell.set(session::start(Arc::clone(self), opened, Some(bound), None));
     }
 
     /// A fork begins, with an agent that has it. One that somebody else has opened already gives the agent back.
@@ -544,11 +558,14 @@ impl Shared {
         }
     }
 
-    /// Tells all live sessions that a client is gone.
-    pub(crate) async fn left(&self, client: ClientId) {
-        let inboxes: Vec<_> = lock(&self.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
-        for inbox in inboxes {
-            let _ = inbox.send(Message::Event(Event::Disconnected(client))).await;
+    /// Tells the live sessions that a client has called that it is disconnected. The client's queue must be closed: a
+    /// session that handles a call of it later sees that.
+    pub(crate) async fn disconnect(&self, client: &Client) {
+        for session in client.take_sessions() {
+            let inbox = lock(&self.sessions).get(&session).and_then(|cell| cell.get().cloned());
+            if let Some(inbox) = inbox {
+                let _ = inbox.send(Message::Event(Event::Disconnected(client.id))).await;
+            }
         }
     }
 
@@ -612,5 +629,83 @@ impl std::fmt::Debug for Hub {
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_store::{FaultyStore, MemoryStore};
+
+    use super::*;
+    use crate::agent::Agent;
+    use crate::stored::session_for_tests;
+
+    fn client(id: u64) -> Client {
+        let peer = Peer {
+            transport: TransportKind::Stdio,
+            role: Role::Driver,
+            agent: None,
+            dialect: None,
+            env: Vec::new(),
+            cwd: None,
+        };
+        Client::new(ClientId(id), Arc::new(peer), send_queue().0)
+    }
+
+    #[tokio::test]
+    async fn a_disconnect_is_sent_only_to_the_sessions_that_the_client_called() {
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
+        let [mut called, mut other] = ["called", "other"].map(|id| {
+            let (inbox, messages) = mpsc::channel(8);
+            let cell = Arc::new(OnceCell::new_with(Some(inbox)));
+            lock(&hub.shared.sessions).insert(id.into(), cell);
+            messages
+        });
+        let client = client(7);
+        client.add_session(&"called".into());
+        client.add_session(&"evicted".into());
+        hub.shared.disconnect(&client).await;
+        let message = called.try_recv();
+        assert!(
+            matches!(message, Ok(Message::Event(Event::Disconnected(ClientId(7))))),
+            "the session that the client called got {message:?}"
+        );
+        assert!(called.is_empty() && other.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_session_knows_its_clients_and_they_know_it_until_it_ends() {
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
+        let (agent, _stream) = Agent::for_tests(Dialect::V2);
+        let id = SessionId::from("s");
+        hub.shared.begin(session_for_tests("s"), &id, BoundAgent::for_tests(&agent, "theirs"));
+        let client = Arc::new(client(7));
+        let call = Message::Call(Arc::clone(&client), ClientCall::Follow);
+        hub.shared.send(&id, call).await.unwrap();
+        hub.transcript(&id, None).await.unwrap();
+        assert!(client.take_sessions().contains(&id));
+        client.add_session(&id);
+        hub.stop().await;
+        assert!(client.take_sessions().is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_session_that_fails_at_once_leaves_no_inbox_behind() {
+        let store = Arc::new(FaultyStore::new(MemoryStore::default()));
+        let hub = Hub::for_tests(Arc::clone(&store) as Arc<dyn Store>).await;
+        let (agent, _stream) = Agent::for_tests(Dialect::V2);
+        store.fail_next(usize::MAX, ErrorKind::Io);
+        for n in 0..500 {
+            let id = format!("s{n}");
+            let bound = BoundAgent::for_tests(&agent, &id);
+            hub.shared.begin(session_for_tests(&id), &id.as_str().into(), bound);
+            let unregistered = async {
+                while hub.shared.live_sessions() > 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let limit = Duration::from_secs(10);
+            assert!(tokio::time::timeout(limit, unregistered).await.is_ok(), "{id} is still registered");
+        }
     }
 }

@@ -13,8 +13,8 @@ type Read<T> = dyn FnOnce(&dyn Store) -> Result<T, StoreError> + Send;
 
 /// Reads from a store and writes to it on threads that may block.
 ///
-/// A [`Store`] blocks for as long as its disk does. Async code uses this handle instead; threads that may block, such as
-/// those of sessions, use [`inner`](StoreHandle::inner).
+/// A [`Store`] blocks for as long as its disk does. Async code uses this handle instead. Only the session thread, which may
+/// block, writes inline.
 pub(crate) struct StoreHandle {
     store: Arc<dyn Store>,
     readers: Arc<Semaphore>,
@@ -27,7 +27,7 @@ impl StoreHandle {
         Self { store, readers: Arc::new(Semaphore::new(READERS)), writer: Arc::default() }
     }
 
-    /// The store itself. All of its calls may block.
+    #[cfg(test)]
     pub(crate) fn inner(&self) -> &dyn Store {
         &*self.store
     }
@@ -62,6 +62,16 @@ impl StoreHandle {
             drop(writer);
         });
         handed_over.await.map_err(|_| failed())?;
+        done.await.unwrap_or_else(|_| Err(failed()))
+    }
+
+    /// Writes a batch on the calling thread, which may block, and waits until it is committed or has failed.
+    pub(crate) async fn write_inline(&self, batch: Batch) -> Result<(), StoreError> {
+        if batch.writes.is_empty() {
+            return Ok(());
+        }
+        let (sender, done) = oneshot::channel();
+        self.store.write(batch, Box::new(move |result| drop(sender.send(result))));
         done.await.unwrap_or_else(|_| Err(failed()))
     }
 

@@ -89,3 +89,21 @@ pub(crate) fn key_of(config: &AgentConfig) -> String {
         (None, None) => format!("agent {command}"),
     }
 }
+
+/// An empty session of the agent `a`.
+#[cfg(test)]
+pub(crate) fn session_for_tests(id: &str) -> StoredSession {
+    StoredSession::new(parlor_store::SessionRow {
+        id: json::string(id).as_str().to_owned(),
+        agent: "a".to_owned(),
+        agent_session: None,
+        cwd: "/".to_owned(),
+        title: None,
+        parent: None,
+        created_at: 1,
+        active_at: 1,
+        archived: false,
+        busy: false,
+        data: "{}".to_owned(),
+    })
+}

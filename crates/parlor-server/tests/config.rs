@@ -98,7 +98,7 @@ fn mistakes_are_shown_with_their_line_and_what_is_allowed() {
         ),
         ("[agents.a]\ncommand = 'x'\nversion = 3\n", "config.toml:3", &["version 3", "1 and 2"]),
         ("[agents.a]\ncommand = 'x'\ndialect = 'v9'\n", "config.toml:3", &["v9", "draft"]),
-        ("[server]\nlisten = 'here'\n", "config.toml:2", &["socket address"]),
+        ("[server]\nlisten = 'here'\n", "config.toml:2", &["'here'", "127.0.0.1:7667"]),
         ("[server]\nlisten = \n", "config.toml:2", &[]),
         ("[server]\n[server]\n", "config.toml:2", &["duplicate"]),
         ("[agents.a]\nenv = {}\n", "config.toml, [agents.a]", &["there is no command"]),
@@ -118,7 +118,6 @@ fn mistakes_are_shown_with_their_line_and_what_is_allowed() {
         assert!(!shown.contains('\n'), "{shown:?}");
     }
     assert!(parse("x = 1").unwrap_err().hint.unwrap().contains("spelling"));
-    assert!(parse("server.listen = 'here'").unwrap_err().hint.unwrap().contains("127.0.0.1:7667"));
 }
 
 #[test]

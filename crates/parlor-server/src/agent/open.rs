@@ -212,19 +212,17 @@ async fn wait<T>(future: Option<impl Future<Output = T> + Unpin>) -> T {
 mod tests {
     use parlor_dialect::Dialect;
     use parlor_json::{Json, Object};
-    use parlor_session::{SessionId, Transcript};
-    use parlor_store::{MemoryStore, SessionRow};
+    use parlor_session::SessionId;
+    use parlor_store::MemoryStore;
     use tokio::io::{
         AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
     };
 
     use super::super::Home;
     use super::*;
-    use crate::config::{AgentConfig, Agents, Config};
-    use crate::hub::{Hub, LIVE_SESSIONS, Options};
-    use crate::process::Watcher;
+    use crate::hub::Hub;
     use crate::session;
-    use crate::stored::StoredSession;
+    use crate::stored::session_for_tests;
 
     /// The agent's end of a connection.
     struct Peer {
@@ -372,37 +370,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_response_for_an_older_incarnation_does_not_reach_the_newer_one() {
-        let config = AgentConfig::new("a", vec!["false".to_owned()]);
-        let hub = Hub::new(Options {
-            store: Arc::new(MemoryStore::default()),
-            agents: Agents::new(vec![config], &Config::default()).unwrap(),
-            watcher: Watcher::nobody(),
-            idle: Duration::from_secs(60),
-            live_sessions: LIVE_SESSIONS,
-            private: Vec::new(),
-        });
-        let hub = hub.await.unwrap();
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
         let (agent, mut peer) = agent();
         let old = next_epoch();
         let begun = BoundAgent::for_tests(&agent, "s");
         let new = begun.tie.epoch;
-        let row = SessionRow {
-            id: r#""ours""#.to_owned(),
-            agent: "a".to_owned(),
-            agent_session: None,
-            cwd: "/".to_owned(),
-            title: None,
-            parent: None,
-            created_at: 1,
-            active_at: 1,
-            archived: false,
-            busy: false,
-            data: "{}".to_owned(),
-        };
-        let opened =
-            StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
-        let bound = Some(begun);
-        let inbox = session::start(hub.shared(), opened, bound, None);
+        let inbox = session::start(hub.shared(), session_for_tests("ours"), Some(begun), None);
         let served = |text: &str| AgentMessage::Served(RequestId::from(7), Ok(json::string(text)), None);
         let gone = AgentMessage::Gone(RpcError::new(code::INTERNAL_ERROR, "it ended"));
         for (epoch, message) in [(old, served("late")), (old, gone), (new, served("in time"))] {

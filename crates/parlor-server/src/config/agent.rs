@@ -148,7 +148,7 @@ impl AgentConfig {
     /// Reads `NAME=COMMAND`, as it stands on the command line. The command is split as a shell would, without one.
     pub fn from_flag(flag: &str) -> Result<Self, ConfigError> {
         let wrong = |message: String, hint: &str| ConfigError {
-            place: format!("--agent {flag}"),
+            location: format!("--agent {flag}"),
             message,
             hint: Some(hint.to_owned()),
         };
@@ -169,7 +169,7 @@ impl Table {
     /// The agent that is meant. One that has the name of a preset need not say its command.
     pub(super) fn into_agent(self, name: String, file: &str) -> Result<AgentConfig, ConfigError> {
         let wrong = |message: String, hint: Option<String>| ConfigError {
-            place: format!("{file}, [agents.{name}]"),
+            location: format!("{file}, [agents.{name}]"),
             message,
             hint,
         };

@@ -28,7 +28,7 @@ impl Agents {
         for agent in command_line {
             if all.iter().any(|other| other.name == agent.name) {
                 return Err(ConfigError {
-                    place: format!("--agent {}", agent.name),
+                    location: format!("--agent {}", agent.name),
                     message: "there are two agents of this name".to_owned(),
                     hint: Some("give one of them another name".to_owned()),
                 });
@@ -44,11 +44,11 @@ impl Agents {
         }
         let agents = Self { all, default };
         if agents.get(&agents.default).is_none() {
-            let place = match &config.path {
+            let location = match &config.path {
                 Some(path) => format!("{}, default_agent", path.display()),
                 None => "default_agent".to_owned(),
             };
-            return Err(agents.unknown(&agents.default, place));
+            return Err(agents.unknown(&agents.default, location));
         }
         Ok(agents)
     }
@@ -83,7 +83,7 @@ impl Agents {
             Some(AgentChoice::Command(command)) => match command.first() {
                 Some(program) => Ok(AgentConfig::new(name_of(program, &command[1..]), command.clone())),
                 None => Err(ConfigError {
-                    place: "agent".to_owned(),
+                    location: "agent".to_owned(),
                     message: "the command is empty".to_owned(),
                     hint: None,
                 }),
@@ -91,10 +91,10 @@ impl Agents {
         }
     }
 
-    fn unknown(&self, name: &str, place: String) -> ConfigError {
+    fn unknown(&self, name: &str, location: String) -> ConfigError {
         let names: Vec<&str> = self.all.iter().map(|agent| agent.name.as_str()).collect();
         ConfigError {
-            place,
+            location,
             message: format!("there is no agent '{name}': it is one of {}", names.join(", ")),
             hint: Some(format!("add it with --agent '{name}=COMMAND' or as [agents.{name}] in config.toml")),
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parlor_dialect::{Losses, live};
 use parlor_engine::opening::{OpeningPlan, session_not_found};
 use parlor_json::Object;
-use parlor_session::{SessionId, Transcript};
+use parlor_session::SessionId;
 use parlor_store::SessionRow;
 use parlor_wire::RpcError;
 
@@ -128,9 +128,8 @@ async fn adopt(
         lines.push(live::update_line(id, &update, None));
     }
     lines.extend(replay);
-    let opened =
-        StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
-    hub.note_peer(id, &client.peer);
+    let opened = StoredSession::new(row);
+    hub.set_peer(id, &client.peer);
     Ok(session::start(Arc::clone(hub), opened, Some(adopted), Some(lines)))
 }
 

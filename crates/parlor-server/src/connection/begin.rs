@@ -6,7 +6,7 @@ use parlor_dialect::{Dialect, Losses, live};
 use parlor_engine::opening::OpeningPlan;
 use parlor_engine::{ClientCall, Frame, ReplayFrom};
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::{SessionId, Transcript};
+use parlor_session::SessionId;
 use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError, code};
 use tokio::sync::oneshot;
@@ -175,9 +175,8 @@ async fn try_new(
         busy: false,
         data: data(client, params, agent.about.dialect).to_json().as_str().to_owned(),
     };
-    let opened =
-        StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
-    hub.note_peer(session, &client.peer);
+    let opened = StoredSession::new(row);
+    hub.set_peer(session, &client.peer);
     hub.losses().count(session, losses);
     hub.begin(opened, session, begun);
     let attach = ClientCall::Attach { id: id.clone(), from: ReplayFrom::New, cwd: None };

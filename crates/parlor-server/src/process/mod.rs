@@ -23,10 +23,10 @@ use std::time::Duration;
 
 use tokio::net::unix::pipe;
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::{mpsc, watch as latest};
+use tokio::sync::watch as latest;
 use uuid::Uuid;
 
-use self::supervise::{Ask, Supervisor};
+use self::supervise::{StopDeadlines, Supervisor};
 use self::table::MARK;
 use self::tail::Tail;
 
@@ -54,11 +54,11 @@ pub struct Process {
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     tail: Tail,
-    asks: mpsc::UnboundedSender<Ask>,
+    stop: latest::Sender<Option<StopDeadlines>>,
     status: latest::Receiver<Option<ExitStatus>>,
 }
 
-/// Nobody waits longer than a day. A clock can be too short for any longer time.
+/// The longest wait before a signal: an `Instant` may not be able to represent much more.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Process {
@@ -86,7 +86,7 @@ impl Process {
         mark: String,
         watcher: &Watcher,
     ) -> io::Result<Self> {
-        let (asks, asked) = mpsc::unbounded_channel();
+        let (stop, stop_requests) = latest::channel(None);
         let (publish, status) = latest::channel(None);
         let signals = supervise::child_signals()?;
         let mut child = watcher.spawn(&mark, builder).map_err(|error| explain(command, &error))?;
@@ -94,10 +94,12 @@ impl Process {
         let tail = Tail::default();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let reading = child.stderr.take().map(|stderr| tokio::spawn(tail.clone().read(stderr, pid)));
-        tokio::spawn(
-            Supervisor::new(child, pid, mark, watcher.clone(), reading).run(signals, asked, publish),
-        );
-        Ok(Self { pid, stdin, stdout, tail, asks, status })
+        tokio::spawn(Supervisor::new(child, pid, mark, watcher.clone(), reading).run(
+            signals,
+            stop_requests,
+            publish,
+        ));
+        Ok(Self { pid, stdin, stdout, tail, stop, status })
     }
 
     /// Its process id, which is also the id of its group.
@@ -140,10 +142,10 @@ impl Process {
         self.wait().await
     }
 
-    /// Begins to end it: SIGTERM after `wait`, and SIGKILL another `grace` later.
+    /// Schedules SIGTERM after `wait`, and SIGKILL another `grace` later. Of several calls the earliest deadlines count.
     pub fn end(&self, wait: Duration, grace: Duration) {
-        // If nobody hears, it has ended.
-        let _ = self.asks.send(Ask { wait: wait.min(LONGEST), grace: grace.min(LONGEST) });
+        let (wait, grace) = (wait.min(LONGEST), grace.min(LONGEST));
+        self.stop.send_modify(|stop| *stop = Some(StopDeadlines::earliest(*stop, wait, grace)));
     }
 }
 

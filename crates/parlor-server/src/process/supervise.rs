@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use tokio::process::Child;
 use tokio::signal::unix::{self, SignalKind};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::warn;
@@ -16,15 +16,30 @@ use tracing::warn;
 use super::Watcher;
 use super::family::{self, Family};
 
-/// How a process is to be ended: SIGTERM after `wait`, SIGKILL another `grace` later.
+/// When a process is sent SIGTERM, and SIGKILL if it is still alive.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) wait: Duration,
-    pub(super) grace: Duration,
+pub(super) struct StopDeadlines {
+    terminate: Instant,
+    kill: Instant,
 }
 
-/// How a process is ended that nobody holds any more.
-const DROPPED: Ask = Ask { wait: Duration::ZERO, grace: Duration::from_secs(1) };
+impl StopDeadlines {
+    /// Adds a request for SIGTERM after `wait` and SIGKILL another `grace` later: the earliest deadlines of all requests
+    /// count. A request that follows SIGTERM waits only for `grace`.
+    pub(super) fn earliest(earlier: Option<Self>, wait: Duration, grace: Duration) -> Self {
+        let now = Instant::now();
+        let is_terminated = earlier.is_some_and(|earlier| earlier.terminate <= now);
+        let terminate = if is_terminated { now } else { now + wait };
+        let new = Self { terminate, kill: terminate + grace };
+        earlier.map_or(new, |earlier| Self {
+            terminate: earlier.terminate.min(new.terminate),
+            kill: earlier.kill.min(new.kill),
+        })
+    }
+}
+
+/// The time between SIGTERM and SIGKILL for a process whose handle was dropped.
+const DROP_GRACE: Duration = Duration::from_secs(1);
 
 /// What a process leaves behind has this long between SIGTERM and SIGKILL.
 const LEFT_BEHIND: Duration = Duration::from_secs(1);
@@ -62,10 +77,10 @@ impl Supervisor {
     pub(super) async fn run(
         mut self,
         mut children: unix::Signal,
-        mut asked: mpsc::UnboundedReceiver<Ask>,
+        mut stop: watch::Receiver<Option<StopDeadlines>>,
         publish: watch::Sender<Option<ExitStatus>>,
     ) {
-        let killed = self.until_exit(&mut children, &mut asked).await;
+        let killed = self.until_exit(&mut children, &mut stop).await;
         self.end_rest(if killed { Duration::ZERO } else { LEFT_BEHIND }).await;
         if let Some(mut stderr) = self.stderr.take()
             && timeout(STDERR, &mut stderr).await.is_err()
@@ -84,16 +99,20 @@ impl Supervisor {
     async fn until_exit(
         &mut self,
         children: &mut unix::Signal,
-        asked: &mut mpsc::UnboundedReceiver<Ask>,
+        stop: &mut watch::Receiver<Option<StopDeadlines>>,
     ) -> bool {
         let mut sent = None;
-        let mut next: Option<Instant> = None;
-        let mut grace = Duration::MAX;
-        let mut held = true;
+        let mut deadlines: Option<StopDeadlines> = None;
+        let mut is_held = true;
         loop {
             if self.has_ended() {
                 return sent == Some(Signal::KILL);
             }
+            let next = match sent {
+                None => deadlines.map(|deadlines| deadlines.terminate),
+                Some(Signal::TERM) => deadlines.map(|deadlines| deadlines.kill),
+                Some(_) => None,
+            };
             let due = async {
                 match next {
                     Some(next) => sleep_until(next).await,
@@ -102,20 +121,18 @@ impl Supervisor {
             };
             tokio::select! {
                 _ = children.recv() => {}
-                ask = asked.recv(), if held => {
-                    held = ask.is_some();
-                    let ask = ask.unwrap_or(DROPPED);
-                    // Who is in a hurry is heard, and nobody makes it take longer.
-                    grace = grace.min(ask.grace);
-                    let at = Instant::now() + if sent.is_none() { ask.wait } else { ask.grace };
-                    next = Some(next.map_or(at, |next| next.min(at)));
+                changed = stop.changed(), if is_held => {
+                    is_held = changed.is_ok();
+                    deadlines = *stop.borrow_and_update();
+                    if !is_held {
+                        deadlines = Some(StopDeadlines::earliest(deadlines, Duration::ZERO, DROP_GRACE));
+                    }
                 }
                 () = due => {
                     let signal = if sent.is_none() { Signal::TERM } else { Signal::KILL };
                     self.remember().await;
                     self.family.signal_group(signal);
                     sent = Some(signal);
-                    next = (signal == Signal::TERM).then(|| Instant::now() + grace);
                 }
             }
         }

@@ -5,7 +5,6 @@
 //! Whoever changes a name to a link meanwhile makes that fail; once the directory is open, what its path means does not matter.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -49,16 +48,17 @@ const SEARCH: OFlags = OFlags::PATH;
 const SEARCH: OFlags = OFlags::RDONLY;
 
 /// Why a file is not served.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum FileRefused {
-    /// It is outside of the session's directories.
+    #[error("it is outside the session's directories")]
     Outside,
-    /// It is never served.
+    #[error("files of processes, devices and parlor itself are not served")]
     Private,
-    /// It is not there, and what its path means depends on who follows it.
+    /// Programs would resolve the path of the missing file differently.
+    #[error("it does not exist, and its path contains `..` or a dangling link")]
     Unresolved,
-    /// The system said so.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// What a file is, whatever its names are.
@@ -244,27 +244,8 @@ impl FileIdentity {
     }
 }
 
-impl From<io::Error> for FileRefused {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 impl From<rustix::io::Errno> for FileRefused {
     fn from(error: rustix::io::Errno) -> Self {
         Self::Io(error.into())
-    }
-}
-
-impl fmt::Display for FileRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Outside => f.write_str("it is outside of the session's directories"),
-            Self::Unresolved => {
-                f.write_str("it is not there, and its path has `..` or a link that leads nowhere")
-            }
-            Self::Private => f.write_str("processes, devices and parlor's own files are not served"),
-            Self::Io(error) => error.fmt(f),
-        }
     }
 }

@@ -70,7 +70,7 @@ async fn announce(hub: &Arc<Shared>, client: Arc<Client>, start: ForkStart, how:
     let told = match how {
         How::Native(bound) => match hub.begin_fork(&session, *bound).await {
             Ok(None) => {
-                hub.note_peer(&session, &client.peer);
+                hub.set_peer(&session, &client.peer);
                 let from = ReplayFrom::Forked(vec![(FORK, json::string("native"))]);
                 let attach = ClientCall::Attach { id: id.clone(), from, cwd: None };
                 let attach = Message::Call(Arc::clone(&client), attach);

@@ -5,6 +5,7 @@
 
 mod fork;
 mod open;
+mod receive;
 mod release;
 mod restore;
 mod services;

@@ -3,11 +3,10 @@
 use std::iter;
 use std::sync::{Arc, Weak};
 
-use parlor_engine::{
-    AgentCall as Call, AgentCommand, AgentEpoch, AgentEvent, Event, Frame, Outgoing, Output, Timer,
-};
+use parlor_engine::{AgentCall as Call, AgentCommand, AgentEpoch, Event, Frame, Outgoing, Output, Timer};
 use parlor_json::Object;
 use parlor_session::session::{Answer, ClientId};
+use parlor_session::{EntryId, MessageId, Role};
 
 use super::task::SessionTask;
 use super::{AgentCall, AgentMessage, Forwarded, Link, Message};
@@ -183,50 +182,20 @@ impl SessionTask {
         }
     }
 
-    /// What a message of the agent means to the machine. Some of it is done here: answers of the server to requests of the
-    /// agent, which need no decision.
-    pub(super) fn agent_event(&mut self, epoch: AgentEpoch, message: AgentMessage) -> Option<AgentEvent> {
-        let is_current = self.ties.contains_key(&epoch);
-        Some(match message {
-            AgentMessage::Lines(lines, _) => AgentEvent::Updates(lines),
-            AgentMessage::Asks { id, method, params } => AgentEvent::Request { id, method, params },
-            AgentMessage::FileAllowed { id, method, params, request } => {
-                if is_current {
-                    self.file_requests.insert(id.clone(), request);
-                }
-                AgentEvent::FileAllowed { id, method, params }
-            }
-            AgentMessage::Unasks(id) => AgentEvent::CancelRequest(id),
-            AgentMessage::Notes(line) => AgentEvent::Notification(line),
-            AgentMessage::Answered(call, reply) => {
-                AgentEvent::Response(self.finish_call(call, is_current)?, reply)
-            }
-            AgentMessage::Failed(call, error) => AgentEvent::Response(call, Err(error)),
-            AgentMessage::Gone(error) => AgentEvent::Gone(error),
-            AgentMessage::Served(id, reply, share) => {
-                self.served(epoch, &id, &reply, share);
-                return None;
-            }
-        })
-    }
-
-    /// The agent answered a call. A prompt that an older incarnation was sent may be open at the current one.
-    fn finish_call(&mut self, call: AgentCall, is_current: bool) -> Option<Call> {
-        match call {
-            AgentCall::Restore => None,
-            AgentCall::SetTitle => Some(Call::SetTitle),
-            AgentCall::Prompt(prompt) => {
-                if is_current {
-                    self.sent_prompts.remove(&prompt);
-                }
-                Some(Call::Prompt(prompt))
-            }
-            AgentCall::Forwarded(Forwarded { call, .. }) => {
-                if is_current {
-                    self.sent_calls.remove(&(call.client, call.id.clone()));
-                }
-                Some(Call::Forwarded(call))
-            }
+    /// Sends the conversation to callers that wait for it.
+    pub(super) fn answer_readers(&mut self) {
+        if self.readers.is_empty() {
+            return;
         }
+        let transcript = self.machine.transcript();
+        let is_there = |message: &Option<MessageId>| {
+            message
+                .as_ref()
+                .is_none_or(|id| transcript.get(&EntryId::Message(Role::User, id.clone())).is_some())
+        };
+        for (_, reply) in self.readers.extract_if(.., |(message, _)| is_there(message)) {
+            let _ = reply.send(transcript.clone());
+        }
+        self.readers.retain(|(_, reply)| !reply.is_closed());
     }
 }

@@ -51,7 +51,7 @@ pub(super) async fn restore(
     })?;
     let startup = Startup::new(config.startup_timeout);
     let peer = hub.peer_of(id);
-    let agent = hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), id, startup).await?;
+    let agent = hub.registry().get(&config, peer.as_deref(), row.cwd.as_ref(), id, startup).await?;
     let data = parlor_engine::stored::data(row);
     let known = row.agent_session.as_deref().and_then(JsonStr::from_literal).map(SessionId::from);
     let stored = RestoreSource { session: id, agent_session: known.as_ref(), cwd: &row.cwd, data: &data };
@@ -64,29 +64,17 @@ pub(super) async fn restore(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use parlor_dialect::Dialect;
     use parlor_store::MemoryStore;
     use tokio::io::{AsyncBufReadExt as _, BufReader};
 
     use super::*;
     use crate::agent::Agent;
-    use crate::config::{Agents, Config};
-    use crate::hub::{Hub, LIVE_SESSIONS, Options};
-    use crate::process::Watcher;
+    use crate::hub::Hub;
 
     #[tokio::test]
     async fn a_session_released_late_does_not_close_the_agent_session_of_a_newer_epoch() {
-        let hub = Hub::new(Options {
-            store: Arc::new(MemoryStore::default()),
-            agents: Agents::new(Vec::new(), &Config::default()).unwrap(),
-            watcher: Watcher::nobody(),
-            idle: Duration::from_secs(60),
-            live_sessions: LIVE_SESSIONS,
-            private: Vec::new(),
-        });
-        let hub = hub.await.unwrap();
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
         let (agent, requests) = Agent::for_tests(Dialect::V2);
         let open = || BoundAgent::for_tests(&agent, "s");
         let late = open();

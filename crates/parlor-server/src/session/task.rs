@@ -4,11 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use parlor_engine::rows::Batch;
-use parlor_engine::{AgentEpoch, ClientCall, Event, KnownAgent, Now, SessionEnd, SessionMachine};
+use parlor_engine::{AgentEpoch, Event, Now, SessionEnd, SessionMachine};
 use parlor_session::session::{ClientId, PromptId, QuestionId};
-use parlor_session::{EntryId, MessageId, Role, Transcript, UnixMillis};
-use parlor_store::{ErrorKind, Store, StoreError};
+use parlor_session::{MessageId, Transcript, UnixMillis};
 use parlor_wire::RequestId;
 use tokio::sync::{mpsc, oneshot};
 
@@ -19,10 +17,6 @@ use crate::hub::Shared;
 use crate::resident::Share;
 use crate::services::budget::FileRequest;
 use crate::services::terminals::Terminals;
-use crate::stored::Remembered;
-
-/// How many bytes of updates are handled before what changed is stored and released.
-const MAX_BATCH: usize = 1 << 20;
 
 /// A session's machine with what it needs of the server.
 pub(super) struct SessionTask {
@@ -70,7 +64,7 @@ impl SessionTask {
                 None => true,
             };
             let mut output = self.machine.handle(events.drain(..), now, &has_room);
-            match store(self.hub.store(), std::mem::take(&mut output.batch)).await {
+            match self.hub.store().write_inline(std::mem::take(&mut output.batch)).await {
                 Ok(()) => self.machine.on_stored(output.seq),
                 Err(error) => output = self.machine.on_store_failed(output, &error.to_string()),
             }
@@ -84,119 +78,9 @@ impl SessionTask {
         }
     }
 
-    /// Waits for something to do, and adds all that is ready to `events`, as far as a batch goes.
-    async fn receive(&mut self, events: &mut Vec<Event>) -> bool {
-        let first = match self.pending.pop_front() {
-            Some(message) => Some(message),
-            None if self.machine.has_pending() => self.inbox.try_recv().ok(),
-            None => match self.inbox.recv().await {
-                Some(message) => Some(message),
-                None => return false,
-            },
-        };
-        let mut next = first;
-        let mut bytes = 0;
-        while let Some(message) = next {
-            bytes += message.weight();
-            self.add_events(message, events).await;
-            if bytes >= MAX_BATCH {
-                break;
-            }
-            next = self.pending.pop_front().or_else(|| self.inbox.try_recv().ok());
-        }
-        true
-    }
-
-    /// Adds what a message means to the machine.
-    async fn add_events(&mut self, message: Message, events: &mut Vec<Event>) {
-        match message {
-            Message::Call(client, mut call) => {
-                if let ClientCall::Fork(request) = &mut call {
-                    request.known_agent = self.known_agent();
-                }
-                self.register_client(&client, &call);
-                let is_connected = !client.queue.is_closed();
-                events.push(Event::Client { client: client.info(), is_connected, call });
-            }
-            Message::Event(event) => {
-                if let Event::Disconnected(client) = &event {
-                    self.forget_client(*client);
-                } else if let Event::Answered { question, by, .. } = &event {
-                    self.requests.remove(&(*by, *question));
-                }
-                events.push(event);
-            }
-            Message::Agent(epoch, message) => {
-                let event = self.agent_event(epoch, message);
-                events.extend(event.map(|event| Event::Agent(epoch, event)));
-            }
-            Message::AgentReady(restored) => self.on_agent_ready(*restored, events).await,
-            Message::Relay { frame, clients, sent } => {
-                let id = self.next_relay;
-                self.next_relay += 1;
-                self.relays.insert(id, sent);
-                events.push(Event::Relay { id, frame, clients });
-            }
-            Message::Read { message, reply } => self.readers.push((message, reply)),
-            Message::Tick => {
-                let (idle, idle_unrestorable) = (self.hub.idle(true), self.hub.idle(false));
-                events.push(Event::Tick { idle, idle_unrestorable });
-            }
-            Message::Stop(done) => {
-                self.stopping.push(done);
-                events.push(Event::Stop);
-            }
-        }
-    }
-
-    /// Remembers the connection of a client that calls the session.
-    fn register_client(&mut self, client: &Arc<Client>, call: &ClientCall) {
-        let works = matches!(call, ClientCall::Follow | ClientCall::Prompt { .. } | ClientCall::Say { .. });
-        // The agent works for this client from now on, in its environment.
-        if works || matches!(call, ClientCall::Attach { .. }) && client.drives() {
-            self.hub.note_peer(self.machine.id(), &client.peer);
-        }
-        if let ClientCall::Fork(_) = call {
-            self.forking.push(Arc::clone(client));
-        }
-        if self.clients.len() >= 2 * self.machine.subscribers().count() + 16 {
-            self.clients.retain(|_, client| client.strong_count() > 0);
-        }
-        self.clients.insert(client.id, Arc::downgrade(client));
-    }
-
-    /// What is known of the agent while it does not run.
-    fn known_agent(&self) -> Option<KnownAgent> {
-        let config = self.hub.config_of(self.machine.row())?;
-        let Remembered { dialect, info } = self.hub.registry().remembered(&config)?;
-        Some(KnownAgent { dialect, initialize: info })
-    }
-
-    fn forget_client(&mut self, client: ClientId) {
-        self.clients.remove(&client);
-        self.requests.retain(|(by, _), _| *by != client);
-    }
-
     /// The time, for the events that are handled next.
     fn read_clocks(&self) -> Now {
         Now { monotonic: self.started.elapsed(), wall: UnixMillis(now()) }
-    }
-
-    /// Sends the conversation to callers that wait for it.
-    pub(super) fn answer_readers(&mut self) {
-        if self.readers.is_empty() {
-            return;
-        }
-        let transcript = self.machine.transcript();
-        let is_there = |message: &Option<MessageId>| {
-            message
-                .as_ref()
-                .is_none_or(|id| transcript.get(&EntryId::Message(Role::User, id.clone())).is_some())
-        };
-        for (_, reply) in self.readers.extract_if(.., |(message, _)| is_there(message)) {
-            let _ = reply.send(transcript.clone());
-        }
-        self.readers.retain(|(_, reply)| !reply.is_closed());
     }
 
     /// Unregisters a session that nobody uses, unless it was called meanwhile: then it stays.
@@ -218,6 +102,7 @@ impl SessionTask {
         let id = self.machine.id().clone();
         let end = self.machine.end().cloned();
         let mut rest = Vec::new();
+        self.clients.values().filter_map(Weak::upgrade).for_each(|client| client.remove_session(&id));
         match end {
             Some(SessionEnd::Unused) => {
                 let mut late = Vec::new();
@@ -257,15 +142,4 @@ impl SessionTask {
             let _ = done.send(());
         }
     }
-}
-
-/// Stores a batch and waits until it is stored.
-async fn store(store: &dyn Store, batch: Batch) -> Result<(), StoreError> {
-    if batch.writes.is_empty() {
-        return Ok(());
-    }
-    let (sender, done) = oneshot::channel();
-    store.write(batch, Box::new(move |result| drop(sender.send(result))));
-    let closed = || StoreError { kind: ErrorKind::Closed, message: "the store is gone".to_owned() };
-    done.await.unwrap_or_else(|_| Err(closed()))
 }

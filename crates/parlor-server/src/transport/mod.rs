@@ -14,7 +14,6 @@ mod unix;
 pub(crate) mod unix_socket;
 mod websocket;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -74,26 +73,35 @@ pub struct Limits {
 }
 
 /// Why the server cannot listen.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Other machines can reach the address, which was not allowed.
+    /// Other machines can reach the address, which the configuration does not allow.
+    #[error(
+        "{0} can be reached from other machines: if that is intended, add --allow-remote \
+         (or allow_remote = true under [server] in config.toml)"
+    )]
     Remote(SocketAddr),
     /// Listening on the address failed.
+    #[error("cannot listen on {listen}: {error}")]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// Why.
+        /// The error of the system.
+        #[source]
         error: io::Error,
     },
     /// Creating the Unix socket failed.
+    #[error("cannot create the socket {}: {error}", path.display())]
     Socket {
-        /// Its path.
+        /// The path of the socket.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
+        #[source]
         error: io::Error,
     },
     /// The data directory cannot be used.
-    Data(DataDirError),
+    #[error(transparent)]
+    Data(#[from] DataDirError),
 }
 
 /// The files by which clients find the listeners. They are removed with the listeners, while the directory is still locked.
@@ -224,37 +232,6 @@ impl Drop for RuntimeFiles {
         // A socket outside the data directory may have a directory of its own.
         if let Some(directory) = self.socket.parent().filter(|parent| data_dir::is_for_a_socket(parent)) {
             let _ = std::fs::remove_dir(directory);
-        }
-    }
-}
-
-impl From<DataDirError> for ListenError {
-    fn from(error: DataDirError) -> Self {
-        Self::Data(error)
-    }
-}
-
-impl fmt::Display for ListenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Remote(listen) => write!(
-                f,
-                "{listen} can be reached from other machines: if that is meant, add --allow-remote \
-                 (or allow_remote = true under [server] in config.toml)"
-            ),
-            Self::Listen { listen, error } => write!(f, "cannot listen on {listen}: {error}"),
-            Self::Socket { path, error } => write!(f, "cannot create the socket {}: {error}", path.display()),
-            Self::Data(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ListenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Listen { error, .. } | Self::Socket { error, .. } => Some(error),
-            Self::Data(error) => error.source(),
-            Self::Remote(_) => None,
         }
     }
 }
