@@ -1,4 +1,4 @@
-//! What could not be told to clients, counted by session and kind since the server started.
+//! Counts losses, by session and kind, since the server started.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,22 +9,22 @@ use parlor_session::SessionId;
 
 use crate::json;
 
-/// How many sessions have counts. The one whose last loss is the oldest goes for one more.
+/// How many sessions have counts; the one whose last loss is the oldest is dropped for one more.
 const MAX_SESSIONS: usize = 1000;
 
-/// The counts of all sessions.
+/// The losses of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct LossCounts(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    sessions: HashMap<SessionId, Session>,
-    /// Grows with each report.
+    sessions: HashMap<SessionId, SessionLosses>,
+    /// Incremented with each report.
     reports: u64,
 }
 
 #[derive(Debug, Default)]
-struct Session {
+struct SessionLosses {
     kinds: BTreeMap<LossKind, u64>,
     last_report: u64,
 }
@@ -51,17 +51,17 @@ impl LossCounts {
         }
     }
 
-    /// Forgets a session that was deleted.
-    pub(crate) fn forget(&self, session: &SessionId) {
+    /// Removes the counts of a deleted session.
+    pub(crate) fn remove(&self, session: &SessionId) {
         self.lock().sessions.remove(session);
     }
 
-    /// The counts of one session, as a list.
+    /// The counts of one session, as a JSON array.
     pub(crate) fn of(&self, session: &SessionId) -> Json {
-        self.lock().sessions.get(session).map_or_else(|| json::json("[]"), Session::to_json)
+        self.lock().sessions.get(session).map_or_else(|| json::json("[]"), SessionLosses::to_json)
     }
 
-    /// The counts of all sessions that have any, the latest first.
+    /// The counts of all sessions, the latest loss first, as a JSON array.
     pub(crate) fn all(&self) -> Json {
         let counts = self.lock();
         let mut sessions: Vec<_> = counts.sessions.iter().collect();
@@ -91,7 +91,7 @@ impl Counts {
     }
 }
 
-impl Session {
+impl SessionLosses {
     fn to_json(&self) -> Json {
         list(self.kinds.iter().map(|(kind, count)| {
             let mut entry = Object::default();
@@ -129,12 +129,12 @@ mod tests {
         assert!(of("b").contains(r#""count":1"#));
         assert_eq!(of("c"), "[]");
         assert!(counts.all().as_str().starts_with(r#"[{"sessionId":"b""#));
-        counts.forget(&"b".into());
+        counts.remove(&"b".into());
         assert_eq!(of("b"), "[]");
     }
 
     #[test]
-    fn the_session_with_the_oldest_loss_goes_for_one_more() {
+    fn the_session_with_the_oldest_loss_is_dropped_for_one_more() {
         let counts = LossCounts::default();
         let id = |n: usize| SessionId::from(format!("s{n}").as_str());
         for n in 0..MAX_SESSIONS {

@@ -1,4 +1,4 @@
-//! `config.toml`: which agents there are and where the server listens.
+//! `config.toml`: the configured agents and the address of the server.
 
 mod agent;
 mod choice;
@@ -17,7 +17,7 @@ use serde::de::{self, Deserialize, Deserializer};
 
 use crate::transport::HttpOptions;
 
-pub use self::agent::{AgentConfig, Local, ProcessMode};
+pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
 pub use self::choice::Agents;
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
@@ -25,31 +25,31 @@ pub use self::preset::{PRESETS, Preset, installed, program_at};
 /// The port of the HTTP listener unless another is chosen.
 pub const DEFAULT_PORT: u16 = 7667;
 
-/// What `config.toml` says.
+/// The contents of `config.toml`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The file, if there is one.
+    /// The path of the file, if there is one.
     pub path: Option<PathBuf>,
-    /// The agent of clients that name none.
+    /// The name of the agent for clients that choose none.
     pub default_agent: Option<String>,
-    /// The agents, by their names.
+    /// The configured agents, sorted by name.
     pub agents: Vec<AgentConfig>,
-    /// Where the server listens.
+    /// The address and access rules of the server.
     pub server: ServerConfig,
 }
 
-/// The `[server]` part.
+/// The `[server]` table.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// The address of the HTTP listener.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
-    /// Pages that may connect besides the server's own.
+    /// Origins of pages that may connect, besides the server's own.
     pub origins: Vec<String>,
-    /// Names by which the server is reached besides `localhost`.
+    /// Host names of the server, besides `localhost`.
     pub hosts: Vec<String>,
-    /// Whether the address may be one that other machines reach.
+    /// Whether the address may be reachable from other machines.
     pub allow_remote: bool,
 }
 
@@ -79,8 +79,7 @@ struct File {
 }
 
 impl Config {
-    /// Reads the file that the command line names, else the environment (`PARLOR_CONFIG`), else the one where programs
-    /// have their settings. Only that last one may be missing.
+    /// Reads the file of the command line, else of `PARLOR_CONFIG`, else the [default](default_path), which may be missing.
     pub fn load(flag: Option<PathBuf>, env: Option<OsString>) -> Result<Self, ConfigError> {
         let named = flag.or_else(|| env.filter(|value| !value.is_empty()).map(PathBuf::from));
         match named {
@@ -92,7 +91,7 @@ impl Config {
         }
     }
 
-    /// Reads a file.
+    /// Reads and parses a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(path).map_err(|error| {
             let hint = (error.kind() == io::ErrorKind::NotFound).then(|| {
@@ -105,7 +104,7 @@ impl Config {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file; `path` is for errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
@@ -154,7 +153,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// Where `config.toml` is if nobody says otherwise.
+/// The default path of `config.toml`.
 pub fn default_path() -> Option<PathBuf> {
     Some(etcetera::base_strategy::Xdg::new().ok()?.config_dir().join("parlor").join("config.toml"))
 }

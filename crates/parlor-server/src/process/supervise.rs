@@ -1,4 +1,4 @@
-//! One task a process: it sees the process end, ends it when asked, and clears away what it leaves.
+//! The task of one process: waits for its end, stops it on request, and kills the descendants that it leaves.
 
 use std::future;
 use std::io;
@@ -13,8 +13,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::warn;
 
-use super::Watcher;
-use super::family::{self, Family};
+use super::Reaper;
+use super::tree::{self, ProcessTree};
 
 /// When a process is sent SIGTERM, and SIGKILL if it is still alive.
 #[derive(Debug, Clone, Copy)]
@@ -41,23 +41,23 @@ impl StopDeadlines {
 /// The time between SIGTERM and SIGKILL for a process whose handle was dropped.
 const DROP_GRACE: Duration = Duration::from_secs(1);
 
-/// What a process leaves behind has this long between SIGTERM and SIGKILL.
-const LEFT_BEHIND: Duration = Duration::from_secs(1);
+/// The time between SIGTERM and SIGKILL for descendants that outlive the process.
+const DESCENDANT_GRACE: Duration = Duration::from_secs(1);
 
-/// How long to read the standard error of a process of which nothing is left. Only one who hides from us can still
-/// hold the other end.
-const STDERR: Duration = Duration::from_millis(500);
+/// How long standard error is read after the process and its descendants have ended: only a process that was not found can
+/// still have it open.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct Supervisor {
     child: Child,
     pid: u32,
-    mark: String,
-    watcher: Watcher,
+    tag: String,
+    reaper: Reaper,
     stderr: Option<JoinHandle<()>>,
-    family: Family,
+    tree: ProcessTree,
 }
 
-/// Tells when any child has ended. It must be made before the child is started, so that no end is missed.
+/// Signals that any child has ended. Must be created before the child is started, so that no end is missed.
 pub(super) fn child_signals() -> io::Result<unix::Signal> {
     unix::signal(SignalKind::child())
 }
@@ -66,12 +66,12 @@ impl Supervisor {
     pub(super) fn new(
         child: Child,
         pid: u32,
-        mark: String,
-        watcher: Watcher,
+        tag: String,
+        reaper: Reaper,
         stderr: Option<JoinHandle<()>>,
     ) -> Self {
-        let family = Family::of_child(pid, &mark);
-        Self { child, pid, mark, watcher, stderr, family }
+        let tree = ProcessTree::of_child(pid, &tag);
+        Self { child, pid, tag, reaper, stderr, tree }
     }
 
     pub(super) async fn run(
@@ -81,21 +81,21 @@ impl Supervisor {
         publish: watch::Sender<Option<ExitStatus>>,
     ) {
         let killed = self.until_exit(&mut children, &mut stop).await;
-        self.end_rest(if killed { Duration::ZERO } else { LEFT_BEHIND }).await;
+        self.end_rest(if killed { Duration::ZERO } else { DESCENDANT_GRACE }).await;
         if let Some(mut stderr) = self.stderr.take()
-            && timeout(STDERR, &mut stderr).await.is_err()
+            && timeout(STDERR_TIMEOUT, &mut stderr).await.is_err()
         {
             stderr.abort();
         }
-        self.watcher.forget(&self.mark);
+        self.reaper.unregister(&self.tag);
         let status = self.child.wait().await.unwrap_or_else(|error| {
-            warn!(pid = self.pid, %error, "cannot tell how a process ended");
+            warn!(pid = self.pid, %error, "cannot read the exit status of a process");
             ExitStatus::default()
         });
         publish.send_replace(Some(status));
     }
 
-    /// Waits until the process has ended, without reaping it, and ends it if asked to. Says whether it was killed.
+    /// Waits until the process has ended, without reaping it, and stops it on request. Returns whether it was killed.
     async fn until_exit(
         &mut self,
         children: &mut unix::Signal,
@@ -130,8 +130,8 @@ impl Supervisor {
                 }
                 () = due => {
                     let signal = if sent.is_none() { Signal::TERM } else { Signal::KILL };
-                    self.remember().await;
-                    self.family.signal_group(signal);
+                    self.note_detached().await;
+                    self.tree.signal_group(signal);
                     sent = Some(signal);
                 }
             }
@@ -146,30 +146,30 @@ impl Supervisor {
             Err(rustix::io::Errno::INTR) => false,
             Err(error) => {
                 warn!(pid = self.pid, %error, "cannot wait for a process");
-                self.family.lose_leader();
+                self.tree.lose_leader();
                 true
             }
         }
     }
 
-    async fn remember(&mut self) {
-        let mut family = self.family.clone();
-        let seen = spawn_blocking(move || {
-            family.remember();
-            family
+    async fn note_detached(&mut self) {
+        let mut tree = self.tree.clone();
+        let noted = spawn_blocking(move || {
+            tree.note_detached();
+            tree
         });
-        if let Ok(family) = seen.await {
-            self.family = family;
+        if let Ok(tree) = noted.await {
+            self.tree = tree;
         }
     }
 
     async fn end_rest(&mut self, grace: Duration) {
-        let mut family = self.family.clone();
-        let ended = spawn_blocking(move || family::end(std::slice::from_mut(&mut family), grace));
+        let mut tree = self.tree.clone();
+        let ended = spawn_blocking(move || tree::end(std::slice::from_mut(&mut tree), grace));
         if let Ok(left) = ended.await
             && !left.is_empty()
         {
-            warn!(pid = self.pid, ?left, "processes that cannot be killed");
+            warn!(pid = self.pid, ?left, "processes survive SIGKILL");
         }
     }
 }

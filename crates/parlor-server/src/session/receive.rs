@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use parlor_engine::{AgentCall as Call, AgentEpoch, AgentEvent, ClientCall, Event, KnownAgent};
+use parlor_engine::{AgentCall, AgentEpoch, AgentEvent, ClientCall, Event, KnownAgent};
 use parlor_session::session::ClientId;
 
 use super::task::SessionTask;
-use super::{AgentCall, AgentMessage, Forwarded, Message};
+use super::{AgentMessage, Forwarded, Message, SessionCall};
 use crate::client::Client;
-use crate::stored::Remembered;
+use crate::stored::CachedAgentInfo;
 
-/// How many bytes of updates are handled before what changed is stored and released.
+/// How many bytes of updates are handled in one batch.
 const MAX_BATCH: usize = 1 << 20;
 
 impl SessionTask {
-    /// Waits for something to do, and adds all that is ready to `events`, as far as a batch goes.
+    /// Waits for a message, and adds the events of all messages that are ready to `events`, up to the size of a batch.
     pub(super) async fn receive(&mut self, events: &mut Vec<Event>) -> bool {
         let first = match self.pending.pop_front() {
             Some(message) => Some(message),
@@ -37,7 +37,7 @@ impl SessionTask {
         true
     }
 
-    /// Adds what a message means to the machine.
+    /// Adds the events that a message stands for.
     pub(super) async fn add_events(&mut self, message: Message, events: &mut Vec<Event>) {
         match message {
             Message::Call(client, mut call) => {
@@ -69,7 +69,7 @@ impl SessionTask {
             }
             Message::Read { message, reply } => self.readers.push((message, reply)),
             Message::Tick => {
-                let (idle, idle_unrestorable) = (self.hub.idle(true), self.hub.idle(false));
+                let (idle, idle_unrestorable) = (self.hub.idle_timeout(true), self.hub.idle_timeout(false));
                 events.push(Event::Tick { idle, idle_unrestorable });
             }
             Message::Stop(done) => {
@@ -81,9 +81,9 @@ impl SessionTask {
 
     /// Remembers the connection of a client that calls the session.
     fn register_client(&mut self, client: &Arc<Client>, call: &ClientCall) {
-        let works = matches!(call, ClientCall::Follow | ClientCall::Prompt { .. } | ClientCall::Say { .. });
-        // The agent works for this client from now on, in its environment.
-        if works || matches!(call, ClientCall::Attach { .. }) && client.drives() {
+        let acts = matches!(call, ClientCall::Follow | ClientCall::Prompt { .. } | ClientCall::Say { .. });
+        // The agent is started in the environment of the client that acted last.
+        if acts || matches!(call, ClientCall::Attach { .. }) && client.is_driver() {
             self.hub.set_peer(self.machine.id(), &client.peer);
         }
         if let ClientCall::Fork(_) = call {
@@ -96,10 +96,10 @@ impl SessionTask {
         client.add_session(self.machine.id());
     }
 
-    /// What is known of the agent while it does not run.
+    /// The cached information of the agent, which need not be running.
     fn known_agent(&self) -> Option<KnownAgent> {
         let config = self.hub.config_of(self.machine.row())?;
-        let Remembered { dialect, info } = self.hub.registry().remembered(&config)?;
+        let CachedAgentInfo { dialect, info } = self.hub.registry().cached_agent_info(&config)?;
         Some(KnownAgent { dialect, initialize: info })
     }
 
@@ -108,49 +108,49 @@ impl SessionTask {
         self.requests.retain(|(by, _), _| *by != client);
     }
 
-    /// What a message of the agent means to the machine. Some of it is done here: answers of the server to requests of the
-    /// agent, which need no decision.
+    /// The event that a message of the agent stands for. Outcomes of file and terminal requests are sent to the agent and are
+    /// no event.
     pub(super) fn agent_event(&mut self, epoch: AgentEpoch, message: AgentMessage) -> Option<AgentEvent> {
-        let is_current = self.ties.contains_key(&epoch);
+        let is_current = self.agent_sessions.contains_key(&epoch);
         Some(match message {
-            AgentMessage::Lines(lines, _) => AgentEvent::Updates(lines),
-            AgentMessage::Asks { id, method, params } => AgentEvent::Request { id, method, params },
+            AgentMessage::Updates(lines, _) => AgentEvent::Updates(lines),
+            AgentMessage::Request { id, method, params } => AgentEvent::Request { id, method, params },
             AgentMessage::FileAllowed { id, method, params, request } => {
                 if is_current {
                     self.file_requests.insert(id.clone(), request);
                 }
                 AgentEvent::FileAllowed { id, method, params }
             }
-            AgentMessage::Unasks(id) => AgentEvent::CancelRequest(id),
-            AgentMessage::Notes(line) => AgentEvent::Notification(line),
-            AgentMessage::Answered(call, reply) => {
+            AgentMessage::RequestCancelled(id) => AgentEvent::CancelRequest(id),
+            AgentMessage::Notification(line) => AgentEvent::Notification(line),
+            AgentMessage::Response(call, reply) => {
                 AgentEvent::Response(self.finish_call(call, is_current)?, reply)
             }
-            AgentMessage::Failed(call, error) => AgentEvent::Response(call, Err(error)),
+            AgentMessage::CallFailed(call, error) => AgentEvent::Response(call, Err(error)),
             AgentMessage::Gone(error) => AgentEvent::Gone(error),
-            AgentMessage::Served(id, reply, share) => {
-                self.served(epoch, &id, &reply, share);
+            AgentMessage::Served(id, reply, permit) => {
+                self.send_served(epoch, &id, &reply, permit);
                 return None;
             }
         })
     }
 
-    /// The agent answered a call. A prompt that an older incarnation was sent may be open at the current one.
-    fn finish_call(&mut self, call: AgentCall, is_current: bool) -> Option<Call> {
+    /// Removes a call that has a response. A prompt of an older epoch may be in flight again in the current one.
+    fn finish_call(&mut self, call: SessionCall, is_current: bool) -> Option<AgentCall> {
         match call {
-            AgentCall::Restore => None,
-            AgentCall::SetTitle => Some(Call::SetTitle),
-            AgentCall::Prompt(prompt) => {
+            SessionCall::Restore => None,
+            SessionCall::SetTitle => Some(AgentCall::SetTitle),
+            SessionCall::Prompt(prompt) => {
                 if is_current {
                     self.sent_prompts.remove(&prompt);
                 }
-                Some(Call::Prompt(prompt))
+                Some(AgentCall::Prompt(prompt))
             }
-            AgentCall::Forwarded(Forwarded { call, .. }) => {
+            SessionCall::Forwarded(Forwarded { call, .. }) => {
                 if is_current {
                     self.sent_calls.remove(&(call.client, call.id.clone()));
                 }
-                Some(Call::Forwarded(call))
+                Some(AgentCall::Forwarded(call))
             }
         }
     }

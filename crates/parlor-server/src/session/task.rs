@@ -1,4 +1,4 @@
-//! The task of a session: receives what is ready, has the machine handle it, stores the batch, releases the output.
+//! The loop of a session's task: receives events, has the machine handle them, stores the batch, and releases the output.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -11,46 +11,45 @@ use parlor_wire::RequestId;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Inbox, Message, now};
-use crate::agent::Tie;
+use crate::agent::AgentSessionGuard;
 use crate::client::Client;
 use crate::hub::Shared;
-use crate::resident::Share;
+use crate::memory::SessionMemory;
 use crate::services::budget::FileRequest;
 use crate::services::terminals::Terminals;
 
-/// A session's machine with what it needs of the server.
+/// A session's machine, with the handles to clients and agents that its output needs.
 pub(super) struct SessionTask {
     pub(super) hub: Arc<Shared>,
     pub(super) machine: SessionMachine,
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) me: Inbox,
-    /// Messages that come before those in the inbox.
+    /// Messages that are handled before those in the inbox.
     pub(super) pending: VecDeque<Message>,
-    /// When the task began, from which it counts time.
+    /// The start of the machine's monotonic time.
     pub(super) started: Instant,
     /// The connections of the clients that called the session.
     pub(super) clients: HashMap<ClientId, Weak<Client>>,
-    /// The clients whose forks wait for the agent: these are made also if the client disconnects.
+    /// The clients whose forks wait for the agent: the forks are created even if the client disconnects.
     pub(super) forking: Vec<Arc<Client>>,
     /// The ids under which clients were sent requests.
     pub(super) requests: HashMap<(ClientId, QuestionId), RequestId>,
-    /// The agent sessions that the session has, or had until what it wants of them is done.
-    pub(super) ties: HashMap<AgentEpoch, Tie>,
-    /// The ids under which the agent was sent prompts, and calls of clients.
+    /// The agent sessions in use, with that of the current epoch.
+    pub(super) agent_sessions: HashMap<AgentEpoch, AgentSessionGuard>,
+    /// The request ids of the prompts and forwarded calls that the agent was sent.
     pub(super) sent_prompts: HashMap<PromptId, RequestId>,
     pub(super) sent_calls: HashMap<(ClientId, RequestId), RequestId>,
     pub(super) terminals: Option<Terminals>,
-    /// Requests for files that wait at a client, by the agent's ids: they count until they are answered.
+    /// File requests that a client serves, by the agent's ids: they count against the budget until they are answered.
     pub(super) file_requests: HashMap<RequestId, FileRequest>,
     /// Callers that wait until relayed frames are sent.
     pub(super) relays: HashMap<u64, oneshot::Sender<Vec<ClientId>>>,
     pub(super) next_relay: u64,
-    /// Callers that want the conversation, once a message is in it.
+    /// Callers that wait for the transcript, until it contains a message.
     pub(super) readers: Vec<(Option<MessageId>, oneshot::Sender<Transcript>)>,
     /// Callers that wait until the session has stopped.
     pub(super) stopping: Vec<oneshot::Sender<()>>,
-    /// What the session takes in memory.
-    pub(super) share: Share,
+    pub(super) memory: SessionMemory,
 }
 
 impl SessionTask {
@@ -70,7 +69,7 @@ impl SessionTask {
             }
             self.release(output);
             if self.machine.end().is_some() && !self.is_called_again() {
-                return self.leave().await;
+                return self.finish().await;
             }
             if !self.receive(&mut events).await {
                 return;
@@ -78,27 +77,28 @@ impl SessionTask {
         }
     }
 
-    /// The time, for the events that are handled next.
+    /// The time at which the next events are handled.
     fn read_clocks(&self) -> Now {
         Now { monotonic: self.started.elapsed(), wall: UnixMillis(now()) }
     }
 
-    /// Unregisters a session that nobody uses, unless it was called meanwhile: then it stays.
+    /// Unregisters an idle session, unless it has received messages meanwhile.
     fn is_called_again(&mut self) -> bool {
         if !matches!(self.machine.end(), Some(SessionEnd::Unused)) {
             return false;
         }
         let id = self.machine.id().clone();
-        let is_called =
-            self.machine.has_pending() || !self.pending.is_empty() || !self.hub.forget(&id, &mut self.inbox);
+        let is_called = self.machine.has_pending()
+            || !self.pending.is_empty()
+            || !self.hub.unregister_if_idle(&id, &mut self.inbox);
         if is_called {
             self.machine.stay();
         }
         is_called
     }
 
-    /// The session is not live any more. What it has is stored; its agent may forget it.
-    async fn leave(mut self) {
+    /// Ends the session: rejects or resends its last messages, and releases its agent session.
+    async fn finish(mut self) {
         let id = self.machine.id().clone();
         let end = self.machine.end().cloned();
         let mut rest = Vec::new();
@@ -109,10 +109,10 @@ impl SessionTask {
                 while let Some(message) = self.inbox.recv().await {
                     late.push(message);
                 }
-                self.hub.send_again(&id, late);
+                self.hub.resend(&id, late);
             }
             Some(SessionEnd::Deleted | SessionEnd::Failed(_)) | None => {
-                self.hub.forget_now(&id);
+                self.hub.unregister(&id);
                 self.inbox.close();
                 while let Some(message) = self.pending.pop_front() {
                     self.add_events(message, &mut rest).await;
@@ -126,17 +126,17 @@ impl SessionTask {
         let output = self.machine.finish(rest);
         self.release(output);
         if matches!(end, Some(SessionEnd::Deleted)) {
-            self.hub.losses().forget(&id);
+            self.hub.losses().remove(&id);
             if self.machine.agent().is_none() {
                 self.delete_at_agent();
             }
         }
-        let tie = self.machine.agent().and_then(|link| self.ties.remove(&link.epoch));
-        match (tie, end) {
-            // Agents end with the server.
+        let guard = self.machine.agent().and_then(|link| self.agent_sessions.remove(&link.epoch));
+        match (guard, end) {
+            // The server stops its agents.
             (None, _) | (Some(_), Some(SessionEnd::Stopped)) => {}
-            (Some(tie), Some(SessionEnd::Deleted)) => tie.discard(),
-            (Some(tie), _) => tie.release(&self.hub, &id),
+            (Some(guard), Some(SessionEnd::Deleted)) => guard.discard(),
+            (Some(guard), _) => guard.release(&self.hub, &id),
         }
         for done in self.stopping {
             let _ = done.send(());

@@ -47,7 +47,7 @@ enum Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Open,
-    /// Connections end when what is ready has been written.
+    /// Connections end when their queued frames have been written.
     Closing,
     /// Connections end at once.
     Aborted,
@@ -161,7 +161,7 @@ impl ConnectionGuard {
         self.evicted.notified().await;
     }
 
-    /// Waits until the connection has to end when what is ready has been written.
+    /// Waits until the connection has to end after its queued frames have been written.
     pub(super) async fn closing(&self) {
         self.reached(Phase::Closing).await;
     }

@@ -1,4 +1,4 @@
-//! What a client's hello means to a server.
+//! Decodes the hello of a client.
 
 use parlor_dialect::Dialect;
 pub use parlor_wire::hello::{Agent, Hello, VERSION, Welcome};

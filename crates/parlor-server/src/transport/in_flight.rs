@@ -9,13 +9,13 @@ use parlor_wire::{
 };
 use tokio::sync::Notify;
 
-/// How a session update begins, which is no response. Most lines are updates, so they are not parsed.
+/// The start of a session update, which is no response. Most lines are updates, so they are not parsed.
 const UPDATE: &[u8] = br#"{"jsonrpc":"2.0","method":"session/update""#;
 
 /// How many requests in each direction are tracked; more than these are not.
 const LIMIT: usize = 10_000;
 
-/// How much memory is kept for the next line that arrives in pieces.
+/// How many bytes of buffer are kept for the next line that arrives in pieces.
 const KEPT_CAPACITY: usize = 64 << 10;
 
 /// The requests of a client that have no response, and those to the client.

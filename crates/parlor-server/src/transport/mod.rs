@@ -1,6 +1,6 @@
 //! The transports: a Unix socket, HTTP with a WebSocket, and the standard streams of this process.
 //!
-//! A transport turns bytes into lines and decides who may connect. What the lines mean is up to the [hub](crate::hub).
+//! A transport turns bytes into lines and decides which clients may connect. The [hub](crate::hub) handles the lines.
 
 mod access;
 mod connection_limit;
@@ -131,7 +131,7 @@ impl Listeners {
         };
         let address = match &http {
             Some(listener) => {
-                Some(listener.address().map_err(data_dir::io_error("look at", &data.port_file()))?)
+                Some(listener.address().map_err(data_dir::io_error("inspect", &data.port_file()))?)
             }
             None => None,
         };
@@ -154,7 +154,7 @@ impl Listeners {
         &self.files.socket
     }
 
-    /// Accepts connections until `stop` is true or its sender is gone. Then connections end when what is ready for them has
+    /// Accepts connections until `stop` is true or its sender is dropped. Then connections end when their queued frames have
     /// been written, and after [`Limits::grace`] in any case.
     pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
         let Self { unix, http, limits, files, .. } = self;
@@ -190,7 +190,7 @@ impl Port {
         self.address
     }
 
-    /// Accepts connections until `stop` is true or its sender is gone, and ends them as [`Listeners::serve`] does.
+    /// Accepts connections until `stop` is true or its sender is dropped, and ends them as [`Listeners::serve`] does.
     pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
         let limit = ConnectionLimit::new(&self.limits);
         tokio::select! {
@@ -230,7 +230,7 @@ impl Drop for RuntimeFiles {
             }
         }
         // A socket outside the data directory may have a directory of its own.
-        if let Some(directory) = self.socket.parent().filter(|parent| data_dir::is_for_a_socket(parent)) {
+        if let Some(directory) = self.socket.parent().filter(|parent| data_dir::is_socket_dir(parent)) {
             let _ = std::fs::remove_dir(directory);
         }
     }
