@@ -1,7 +1,7 @@
 //! A connected client, as sessions and agents see it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
@@ -13,6 +13,7 @@ use parlor_wire::{Asked, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
 use crate::hub::{Peer, Role, TransportKind};
+use crate::lock;
 use crate::send_queue::SendQueue;
 use crate::session::Inbox;
 
@@ -72,12 +73,12 @@ impl Client {
 
     /// Keeps the error of a failed start, which the response to `initialize` does not report.
     pub(crate) fn set_start_error(&self, error: RpcError) {
-        *self.start_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), error));
+        *lock(&self.start_error) = Some((Instant::now(), error));
     }
 
     /// Takes the error of a failed start that is not older than `within`.
     pub(crate) fn take_start_error(&self, within: Duration) -> Option<RpcError> {
-        let failed = self.start_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let failed = lock(&self.start_error).take();
         failed.filter(|(at, _)| at.elapsed() < within).map(|(_, error)| error)
     }
 
@@ -106,7 +107,7 @@ impl Client {
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
-        self.negotiated().map_or(Dialect::V2, |terms| terms.dialect)
+        self.negotiated().map_or(Dialect::V2, |info| info.dialect)
     }
 
     pub(crate) fn is_driver(&self) -> bool {
@@ -115,17 +116,17 @@ impl Client {
 
     /// Whether it can show elicitations of a mode (`form`, `url`), or of any.
     pub(crate) fn can_elicit(&self, mode: Option<&str>) -> bool {
-        self.negotiated().is_some_and(|terms| terms.elicits(mode))
+        self.negotiated().is_some_and(|info| info.elicits(mode))
     }
 
     /// Registers a request of a session and returns its id; `None` if too many are in flight.
     pub(crate) fn add_session_request(&self, question: SessionRequest) -> Option<RequestId> {
-        self.requests().ask(Requester::Session(question)).ok()
+        lock(&self.requests).ask(Requester::Session(question)).ok()
     }
 
     /// Registers a request of an agent and returns its id, or the request if too many are in flight.
     pub(crate) fn add_agent_request(&self, request: AgentRequest) -> Result<RequestId, AgentRequest> {
-        self.requests().ask(Requester::Agent(request)).map_err(|full| match full.refused {
+        lock(&self.requests).ask(Requester::Agent(request)).map_err(|full| match full.refused {
             Requester::Agent(request) => request,
             Requester::Session(_) => unreachable!("the request was passed as one of an agent"),
         })
@@ -133,12 +134,12 @@ impl Client {
 
     /// Takes the request that a response is for.
     pub(crate) fn take_request(&self, id: &RequestId) -> Option<Requester> {
-        self.requests().answered(id)
+        lock(&self.requests).answered(id)
     }
 
     /// Takes all requests in flight.
     pub(crate) fn take_requests(&self) -> Vec<Requester> {
-        self.requests().drain().map(|(_, requester)| requester).collect()
+        lock(&self.requests).drain().map(|(_, requester)| requester).collect()
     }
 
     /// Finds the request in flight to which an MCP notification of this client belongs.
@@ -148,7 +149,7 @@ impl Client {
         request: &JsonStr,
         found: impl Fn(&AgentRequest) -> T,
     ) -> Option<T> {
-        let mut requests = self.requests();
+        let mut requests = lock(&self.requests);
         let is_match = |request_id: &JsonStr, own: &JsonStr| own == server && request_id == request;
         requests.iter_mut().find_map(|(_, requester)| match requester {
             Requester::Agent(open) if open.mcp().is_some_and(|(own, id)| is_match(id, own)) => {
@@ -163,7 +164,7 @@ impl Client {
         if !self.is_driver() {
             return;
         }
-        let mut servers = self.mcp_servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = lock(&self.mcp_servers);
         if servers.len() < MAX_MCP_SERVERS {
             servers.insert(agents_id, own);
         }
@@ -171,25 +172,21 @@ impl Client {
 
     /// The client's id for an MCP server, by the agents' id.
     pub(crate) fn mcp_server(&self, agents_id: &JsonStr) -> Option<JsonStr> {
-        self.mcp_servers.lock().unwrap_or_else(PoisonError::into_inner).get(agents_id).cloned()
+        lock(&self.mcp_servers).get(agents_id).cloned()
     }
 
     /// Records that a live session knows this client.
     pub(crate) fn add_session(&self, session: &SessionId) {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone());
+        lock(&self.sessions).insert(session.clone());
     }
 
     /// Records that a session is not live any more.
     pub(crate) fn remove_session(&self, session: &SessionId) {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+        lock(&self.sessions).remove(session);
     }
 
     /// Takes the live sessions that know this client.
     pub(crate) fn take_sessions(&self) -> HashSet<SessionId> {
-        std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn requests(&self) -> MutexGuard<'_, Asked<Requester>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut lock(&self.sessions))
     }
 }

@@ -12,7 +12,7 @@ mod search;
 mod title;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom};
@@ -31,6 +31,7 @@ use crate::agent::{CancelToken, register_mcp_servers};
 use crate::client::{Client, Requester};
 use crate::hub::Shared;
 use crate::json;
+use crate::lock;
 use crate::send_queue::SendQueue;
 use crate::session::{Message, RejectableRequest};
 
@@ -157,7 +158,7 @@ impl Connection {
     }
 
     pub(crate) async fn on_frame(&mut self, frame: InputLine<'_>) {
-        let batches = self.client.negotiated().map_or(Batches::Accept, |terms| terms.dialect.batches());
+        let batches = self.client.negotiated().map_or(Batches::Accept, |info| info.dialect.batches());
         if frame == InputLine::Blank {
             return;
         }
@@ -269,10 +270,10 @@ impl Connection {
             }
             _ => {}
         }
-        let Some(terms) = self.client.negotiated() else {
+        let Some(info) = self.client.negotiated() else {
             return Err(RpcError::new(code::INVALID_REQUEST, "the first request must be `initialize`"));
         };
-        let dialect = terms.dialect;
+        let dialect = info.dialect;
         let client = || Arc::clone(&self.client);
         if matches!(method, "session/new" | "session/load" | "session/resume" | "session/fork") {
             check_directories(&params)?;
@@ -506,10 +507,6 @@ impl Drop for Connection {
             runtime.spawn(async move { hub.disconnect(&client).await });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn session(params: &Object) -> Result<SessionId, RpcError> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
@@ -22,6 +22,7 @@ use crate::client::Client;
 use crate::config::{AgentConfig, Agents};
 use crate::connection;
 use crate::json;
+use crate::lock;
 use crate::losses::LossCounts;
 use crate::memory::MemoryUsage;
 use crate::process::Reaper;
@@ -453,10 +454,6 @@ async fn tick(shared: Weak<Shared>) {
         shared.tick_sessions();
         shared.registry.stop_idle(Instant::now()).await;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Hub {

@@ -21,3 +21,10 @@ pub mod stored;
 pub mod transport;
 
 pub(crate) use parlor_engine::json;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex. Its data is valid also after a panic: no update of it can panic halfway.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_counts_what_is_being_written() {
+    async fn frames_that_are_being_written_count_against_the_room() {
         let (queue, mut reader) = send_queue();
         queue.push(update(&"x".repeat(ROOM)));
         assert!(!queue.has_room());

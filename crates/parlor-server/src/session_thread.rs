@@ -4,13 +4,15 @@
 //! lists, reads of the store) runs on the caller's runtime and is not delayed by that.
 
 use std::io;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+use crate::lock;
 
 /// Runs sessions and agents.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl SessionThread {
     /// Drops all tasks, and with them the processes that they own. Blocks until that is done, up to `limit`, and returns whether
     /// it is.
     pub(crate) fn stop(&self, limit: Duration) -> bool {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = lock(&self.running).take();
         let Some(Running { stop, stopped, thread }) = running else { return true };
         drop(stop);
         // A task of this thread may drop the last handle to the server; the thread cannot wait for itself.

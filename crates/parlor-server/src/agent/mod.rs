@@ -10,7 +10,7 @@ mod start;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
@@ -24,6 +24,7 @@ use tokio::sync::{oneshot, watch};
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
+use crate::lock;
 use crate::process::Process;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
@@ -588,10 +589,6 @@ impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.agent.abandon_call(&self.id);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes queued frames, all that are ready at once. Stops an agent that does not read any more.

@@ -14,9 +14,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Semaphore;
 
 use super::sessionless::{self, DeliveryOrder};
-use super::{Agent, MAX_EARLY_UPDATES, PendingCall, UnloadedSession, lock};
+use super::{Agent, MAX_EARLY_UPDATES, PendingCall, UnloadedSession};
 use crate::connection::register_batch;
 use crate::json;
+use crate::lock;
 use crate::session::{AgentMessage, Link, SessionCall};
 
 /// How many bytes are read at once.

@@ -12,10 +12,11 @@ use parlor_store::{Batch, Write};
 use parlor_wire::{RpcError, code};
 use tokio::sync::Mutex;
 
-use super::{Agent, AgentSessionCache, Startup, lock, start};
+use super::{Agent, AgentSessionCache, Startup, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
 use crate::json;
+use crate::lock;
 use crate::process::Reaper;
 use crate::services::access::FileAccess;
 use crate::session_thread::SessionThread;

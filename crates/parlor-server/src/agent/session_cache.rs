@@ -9,9 +9,10 @@ use parlor_json::Object;
 use parlor_store::{Batch, SessionRow, Store, StoreError};
 use tokio::sync::watch;
 
-use super::{Agent, lock};
+use super::Agent;
 use crate::agent_sessions;
 use crate::json;
+use crate::lock;
 use crate::store::StoreHandle;
 
 /// How many sessions of one agent are cached.

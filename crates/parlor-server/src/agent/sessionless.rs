@@ -10,9 +10,10 @@ use parlor_session::{SessionId, Transcript};
 use parlor_wire::{Body, Message as Rpc, RequestId, RpcError, code};
 use tokio::sync::{oneshot, watch};
 
-use super::{Agent, CallGuard, Origin, PendingCall, Reply, lock};
+use super::{Agent, CallGuard, Origin, PendingCall, Reply};
 use crate::client::{Client, Requester};
 use crate::json;
+use crate::lock;
 use crate::session::{AgentMessage, Inbox, Link, Message, SessionCall};
 
 /// How many requests of one agent outside of sessions may be in flight.

@@ -183,8 +183,7 @@ pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -
     let agents: Vec<_> = agents.collect();
     result.set("agents", json::json(format!("[{}]", agents.join(","))));
     result.set("losses", hub.losses().all());
-    result
-        .set("dialect", json::string(client.negotiated().map_or(Dialect::V2, |terms| terms.dialect).name()));
+    result.set("dialect", json::string(client.negotiated().map_or(Dialect::V2, |info| info.dialect).name()));
     client.queue.push(Frame::response(id, &result));
     Ok(())
 }

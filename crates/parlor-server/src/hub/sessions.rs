@@ -8,9 +8,10 @@ use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 use tokio::sync::{OnceCell, mpsc};
 
-use super::{MAX_ATTACH_ON_OPEN, Shared, lock};
+use super::{MAX_ATTACH_ON_OPEN, Shared};
 use crate::agent::BoundAgent;
 use crate::client::Client;
+use crate::lock;
 use crate::session::{self, Inbox, Message};
 use crate::stored::StoredSession;
 

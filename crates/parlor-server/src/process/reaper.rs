@@ -5,13 +5,15 @@ use std::ffi::OsString;
 use std::io::{self, PipeWriter, Write};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tracing::warn;
+
+use crate::lock;
 
 /// Ends the agents when parlor is killed: reports them to a reaper process, whose input ends when parlor is gone.
 ///
@@ -95,7 +97,7 @@ impl Reaper {
         let shared = &self.0.0;
         // The lock is held while the child starts: on systems without atomic close-on-exec, a child and a reaper process
         // that are started at the same time would inherit each other's pipes.
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         if *shared.closing.borrow() {
             return Err(shutting_down());
         }
@@ -119,7 +121,7 @@ impl Reaper {
     /// Unregisters a child whose descendants have ended. The child must not have been reaped, so that its pid is its own.
     pub(super) fn unregister(&self, tag: &str) {
         let shared = &self.0.0;
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         if let Some(group) = state.groups.remove(tag) {
             shared.report(&state, '-', group, tag);
         }
@@ -133,18 +135,14 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn close(&self) {
         self.closing.send_replace(true);
-        self.lock().pipe = None;
+        lock(&self.state).pipe = None;
     }
 
     /// Starts a reaper process and registers all groups with it.
     fn launch(&self) -> io::Result<Child> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if *self.closing.borrow() {
             return Err(shutting_down());
         }

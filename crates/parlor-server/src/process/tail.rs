@@ -1,10 +1,12 @@
 //! The last bytes of a process's standard error.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tracing::debug;
+
+use crate::lock;
 
 /// How many bytes are kept.
 const CAPACITY: usize = 64 << 10;
@@ -35,7 +37,7 @@ impl Tail {
 
     /// The bytes as text.
     pub(super) fn text(&self) -> String {
-        let bytes = self.lock();
+        let bytes = lock(&self.0);
         let (front, back) = bytes.as_slices();
         let bytes = [front, back].concat();
         // The first character may have been cut.
@@ -48,14 +50,10 @@ impl Tail {
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         kept.extend(bytes);
         let over = kept.len().saturating_sub(CAPACITY);
         kept.drain(..over);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

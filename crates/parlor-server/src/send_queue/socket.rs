@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_socket_does_not_take_is_written_by_the_writer() {
+    async fn frames_that_the_socket_does_not_accept_are_written_by_the_writer() {
         let (queue, mut writer, mut peer) = connected();
         let sent: String = (0..MUCH / 8).map(|number| format!("{number:7}\n")).collect();
         let push_pieces = |text: &str| {

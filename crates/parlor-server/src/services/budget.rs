@@ -16,7 +16,7 @@ const SERVED: usize = 32 << 20;
 const UNIT: usize = 64 << 10;
 
 /// Bounds the bytes of one agent's file requests and of the responses that it has not read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FileBudget {
     waiting: Arc<Semaphore>,
     served: Arc<Semaphore>,
@@ -29,10 +29,8 @@ pub(crate) struct FileBudget {
 /// An admitted request, which may wait.
 #[derive(Debug)]
 pub(crate) struct FileRequest {
-    held: Vec<OwnedSemaphorePermit>,
-    served: Arc<Semaphore>,
-    measuring: Arc<Mutex<()>>,
-    responding: Arc<Mutex<()>>,
+    permits: Vec<OwnedSemaphorePermit>,
+    budget: FileBudget,
 }
 
 /// The memory of a request that is being served; dropped once the agent has read the response.
@@ -57,32 +55,26 @@ impl FileBudget {
     /// Admits a request, unless too many bytes wait.
     pub(crate) fn admit(&self, params: &Object) -> Result<FileRequest, RpcError> {
         let units = units(params.text_len(), WAITING);
-        let waiting = Arc::clone(&self.waiting).try_acquire_many_owned(units);
-        let waiting = waiting.map_err(|_| {
-            let message =
-                format!("more than {} MiB of file requests are waiting: try again later", WAITING >> 20);
+        let permit = Arc::clone(&self.waiting).try_acquire_many_owned(units).map_err(|_| {
+            let limit = WAITING >> 20;
+            let message = format!("more than {limit} MiB of file requests are waiting: try again later");
             RpcError::new(code::INTERNAL_ERROR, message)
         })?;
-        Ok(FileRequest {
-            held: vec![waiting],
-            served: Arc::clone(&self.served),
-            measuring: Arc::clone(&self.measuring),
-            responding: Arc::clone(&self.responding),
-        })
+        Ok(FileRequest { permits: vec![permit], budget: self.clone() })
     }
 }
 
 impl FileRequest {
     /// Waits until no other file of the agent is being measured.
     pub(crate) async fn lock_measuring(&self) -> OwnedMutexGuard<()> {
-        Arc::clone(&self.measuring).lock_owned().await
+        Arc::clone(&self.budget.measuring).lock_owned().await
     }
 
     /// Waits until the budget has room for a file of this length.
     pub(crate) async fn acquire(mut self, bytes: u64) -> FilePermit {
         let units = units(usize::try_from(bytes).unwrap_or(usize::MAX), SERVED);
         // The semaphore is never closed.
-        self.held.extend(Arc::clone(&self.served).acquire_many_owned(units).await);
+        self.permits.extend(Arc::clone(&self.budget.served).acquire_many_owned(units).await);
         FilePermit { request: self, responding: None }
     }
 }
@@ -90,7 +82,7 @@ impl FileRequest {
 impl FilePermit {
     /// Waits until the agent has read all other responses.
     pub(crate) async fn lock_response(&mut self) {
-        self.responding = Some(Arc::clone(&self.request.responding).lock_owned().await);
+        self.responding = Some(Arc::clone(&self.request.budget.responding).lock_owned().await);
     }
 }
 

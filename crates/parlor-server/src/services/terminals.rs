@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use parlor_engine::TerminalEvent;
@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::output::Output;
 use super::params;
+use crate::lock;
 use crate::process::{Command, Process, Reaper};
 
 /// How many terminals a session may have that are not released.
@@ -113,7 +114,7 @@ impl Terminals {
         let limit = params::number(params, "outputByteLimit")?.unwrap_or(DEFAULT_OUTPUT).min(MAX_OUTPUT);
         let own = params::pairs(params, "env")?.into_iter().map(|(name, value)| (name.into(), value.into()));
         let env = self.env.iter().cloned().chain(own).collect();
-        let mut live = self.live();
+        let mut live = lock(&self.live);
         if live.len() >= MAX_TERMINALS {
             return Err(RpcError::new(
                 code::INVALID_REQUEST,
@@ -142,17 +143,13 @@ impl Terminals {
     fn release(&self, params: &Object) -> Result<Json, RpcError> {
         let id = params::text(params, "terminalId")?;
         // Dropping the terminal ends its command.
-        self.live().remove(&*id).ok_or_else(|| unknown(&id))?;
+        lock(&self.live).remove(&*id).ok_or_else(|| unknown(&id))?;
         Ok(Object::default().to_json())
     }
 
     fn with<T>(&self, params: &Object, act: impl FnOnce(&Terminal) -> T) -> Result<T, RpcError> {
         let id = params::text(params, "terminalId")?;
-        self.live().get(&*id).map(act).ok_or_else(|| unknown(&id))
-    }
-
-    fn live(&self) -> MutexGuard<'_, HashMap<Arc<str>, Terminal>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live).get(&*id).map(act).ok_or_else(|| unknown(&id))
     }
 }
 
@@ -306,8 +303,4 @@ fn signal_name(number: i32) -> String {
     ];
     let known = names.iter().find(|(signal, _)| signal.as_raw() == number);
     known.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
-}
-
-fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
-    output.lock().unwrap_or_else(PoisonError::into_inner)
 }

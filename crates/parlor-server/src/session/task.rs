@@ -102,6 +102,7 @@ impl SessionTask {
         let id = self.machine.id().clone();
         let end = self.machine.end().cloned();
         let mut rest = Vec::new();
+        // Before another task can open the session: that one may know the same clients.
         self.clients.values().filter_map(Weak::upgrade).for_each(|client| client.remove_session(&id));
         match end {
             Some(SessionEnd::Unused) => {

@@ -1,12 +1,14 @@
 //! How many connections there may be, and how they are asked to end.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Limits;
+
+use crate::lock;
 
 /// Counts all connections of a server. Those through the Unix socket, those over HTTP and those that have not shown a token
 /// yet have separate limits, so that none of them can use up those of the others.
@@ -175,8 +177,4 @@ impl ConnectionGuard {
         // An error means that the listeners are gone, which ends connections as well.
         let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

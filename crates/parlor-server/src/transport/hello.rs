@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hello_says_who_connects() {
+    fn a_hello_describes_the_client() {
         let agent = Some(Agent::Command(vec!["a".into(), "b c".into()]));
         let peer = to_peer(Hello { agent, dialect: Some("draft".into()), ..Hello::new() }).unwrap();
         assert_eq!(peer.agent, Some(AgentChoice::Command(vec!["a".into(), "b c".into()])));

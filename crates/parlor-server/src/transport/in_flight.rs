@@ -1,6 +1,6 @@
 //! The requests between a client and the server that have no response yet, as a transport sees them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use parlor_engine::{Frame, FrameKind};
 use parlor_wire::{
@@ -8,6 +8,8 @@ use parlor_wire::{
     parse,
 };
 use tokio::sync::Notify;
+
+use crate::lock;
 
 /// The start of a session update, which is no response. Most lines are updates, so they are not parsed.
 const UPDATE: &[u8] = br#"{"jsonrpc":"2.0","method":"session/update""#;
@@ -101,10 +103,6 @@ impl InFlightRequests {
     pub(super) fn drain(&self) -> Vec<RequestId> {
         lock(&self.from_client).drain().map(|(id, ())| id).collect()
     }
-}
-
-fn lock(requests: &Mutex<Open<()>>) -> MutexGuard<'_, Open<()>> {
-    requests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LineScanner {
