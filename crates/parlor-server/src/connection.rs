@@ -115,27 +115,23 @@ impl Connection {
         self.spawn_request(id.as_ref(), |mut cancel| {
             let job = job(cancel.clone());
             async move {
-                let waited = cancel.or_cancelled(async {
-                    if let Some(before) = before {
-                        let _ = before.await;
-                    }
-                });
-                let has_room = match waited.await {
-                    Ok(()) => hub.make_room().await,
-                    Err(cancelled) => Err(cancelled),
+                let finished = async {
+                    let earlier = async {
+                        if let Some(before) = before {
+                            let _ = before.await;
+                        }
+                    };
+                    cancel.or_cancelled(earlier).await?;
+                    hub.make_room().await?;
+                    job.await
                 };
-                let finished = match has_room {
-                    Ok(()) => job.await,
-                    Err(error) => Err(error),
-                };
+                let finished = finished.await;
                 drop(done);
                 if let Err(error) = finished {
                     lock(&sessions).remove(&session);
                     match request {
                         Some(request) => request.reject(&error),
-                        None => {
-                            tracing::debug!(%session, "dropping a notification: {}", error.message());
-                        }
+                        None => tracing::debug!(%session, "dropping a notification: {}", error.message()),
                     }
                 }
             }
@@ -282,7 +278,7 @@ impl Connection {
             "session/list" => {
                 let (hub, client, request) = (Arc::clone(&self.hub), client(), id.clone());
                 return self.spawn_request(Some(id), |_| async move {
-                    list::list(&hub, &client, &request, &params).await
+                    list::list(&hub, &client, &request, &params).await;
                 });
             }
             "session/status" => {

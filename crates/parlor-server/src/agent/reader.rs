@@ -53,7 +53,8 @@ pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) 
 /// Consecutive updates for one session, which are sent together. Most lines of an agent are for the same session as the line
 /// before, and start with the same characters up to its id.
 pub(super) struct UpdateBatch {
-    to: Option<Link>,
+    /// The agent session and the receiver of its updates.
+    to: Option<(SessionId, Link)>,
     /// The start of all updates for that session.
     prefix: String,
     lines: String,
@@ -70,21 +71,17 @@ impl UpdateBatch {
 
     async fn send(&mut self, agent: &Agent) {
         let lines = std::mem::take(&mut self.lines);
-        let Some(link) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
+        let Some((session, link)) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         self.order.on_sent_to(link);
         let sent = link.send(AgentMessage::Updates(lines, permit)).await;
         let Err(AgentMessage::Updates(unsent, permit)) = sent else { return };
         // The session was evicted. It may have been loaded again, or is loaded for these updates.
-        self.to = None;
-        let first = unsent.lines().next().and_then(AgentUpdate::read).and_then(|update| update.session());
-        let Some(session) = first else { return };
-        let other = lock(&agent.links).sessions.get(&session).filter(|link| !link.inbox.is_closed()).cloned();
-        match (other, unloaded_session(agent, &session)) {
-            (Some(other), _) => drop(other.send(AgentMessage::Updates(unsent, permit)).await),
-            (None, Some(unloaded)) => unloaded.deliver(unsent).await,
-            (None, None) => unsent.lines().for_each(|line| keep_early_update(agent, session.clone(), line)),
+        match link_to(agent, session).filter(|link| !link.inbox.is_closed()) {
+            Some(link) => drop(link.send(AgentMessage::Updates(unsent, permit)).await),
+            None => deliver_unlinked(agent, session, unsent).await,
         }
+        self.to = None;
     }
 
     fn add(&mut self, line: &str) {
@@ -109,20 +106,14 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
         && let Some(session) = update.session()
     {
         batch.send(agent).await;
-        let inbox = lock(&agent.links).sessions.get(&session).cloned();
-        match (inbox, unloaded_session(agent, &session)) {
-            (Some(inbox), _) => {
-                batch.to = Some(inbox);
+        batch.to = None;
+        match link_to(agent, &session) {
+            Some(link) => {
+                batch.to = Some((session, link));
                 update.prefix(line).clone_into(&mut batch.prefix);
                 batch.add(line);
             }
-            (None, unloaded) => {
-                batch.to = None;
-                match unloaded {
-                    Some(unloaded) => unloaded.deliver(format!("{line}\n")).await,
-                    None => keep_early_update(agent, session, line),
-                }
-            }
+            None => deliver_unlinked(agent, &session, format!("{line}\n")).await,
         }
         return;
     }
@@ -148,15 +139,28 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
     }
 }
 
+/// The receiver of a session's messages.
+fn link_to(agent: &Agent, session: &SessionId) -> Option<Link> {
+    lock(&agent.links).sessions.get(session).cloned()
+}
+
 fn unloaded_session(agent: &Agent, session: &SessionId) -> Option<UnloadedSession> {
     lock(&agent.links).released.get(session).cloned()
 }
 
-fn keep_early_update(agent: &Agent, session: SessionId, line: &str) {
+/// Sends updates without a receiver to the unloaded session, or keeps them as early updates.
+async fn deliver_unlinked(agent: &Agent, session: &SessionId, lines: String) {
+    match unloaded_session(agent, session) {
+        Some(unloaded) => unloaded.deliver(lines).await,
+        None => lines.lines().for_each(|line| keep_early_update(agent, session, line)),
+    }
+}
+
+fn keep_early_update(agent: &Agent, session: &SessionId, line: &str) {
     let mut links = lock(&agent.links);
     // Early updates of other sessions make room.
     while links.early_bytes + line.len() + 1 > MAX_EARLY_UPDATES {
-        let Some(other) = links.early_updates.keys().find(|other| **other != session).cloned() else {
+        let Some(other) = links.early_updates.keys().find(|other| *other != session).cloned() else {
             tracing::warn!(agent = agent.info.name, %session, "dropping an early update: too many wait for the response that creates their session");
             return;
         };
@@ -165,7 +169,7 @@ fn keep_early_update(agent: &Agent, session: SessionId, line: &str) {
         links.early_bytes -= dropped;
     }
     links.early_bytes += line.len() + 1;
-    let lines = links.early_updates.entry(session).or_default();
+    let lines = links.early_updates.entry(session.clone()).or_default();
     lines.push_str(line);
     lines.push('\n');
 }
@@ -202,7 +206,7 @@ async fn on_message(agent: &Arc<Agent>, message: &Rpc<'_>, batch: &mut UpdateBat
             on_request(agent, id.clone(), method.to_string(), params, batch).await;
         }
         Body::Notification { method, params } => {
-            on_notification(agent, message, method, *params, batch).await
+            on_notification(agent, message, method, *params, batch).await;
         }
     }
 }
@@ -214,23 +218,19 @@ async fn on_request(
     params: Object,
     batch: &mut UpdateBatch,
 ) {
-    let session = json::session_of(&params);
-    if session.is_none() {
+    let Some(session) = json::session_of(&params) else {
         return sessionless::request(agent, id, &method, params, &mut batch.order).await;
-    }
-    let inbox = session.and_then(|session| lock(&agent.links).sessions.get(&session).cloned());
-    let reject = |id: &RequestId| {
-        let error = RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"));
-        agent.answer(id, &Err(json::error_object(&error)));
     };
-    match inbox {
-        Some(inbox) => {
+    let is_sent = match link_to(agent, &session) {
+        Some(link) => {
             let request = AgentMessage::Request { id: id.clone(), method: method.clone(), params };
-            if inbox.send(request).await.is_err() {
-                reject(&id);
-            }
+            link.send(request).await.is_ok()
         }
-        None => reject(&id),
+        None => false,
+    };
+    if !is_sent {
+        let error = RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"));
+        agent.answer(&id, &Err(json::error_object(&error)));
     }
 }
 
@@ -258,16 +258,14 @@ async fn on_notification(
             tracing::warn!(agent = agent.info.name, "ignoring an update without a session");
             return;
         };
-        let inbox = lock(&agent.links).sessions.get(&session).cloned();
-        match inbox {
-            Some(inbox) => {
-                batch.order.on_sent_to(&inbox);
-                let _ = inbox.send(AgentMessage::Updates(format!("{}\n", message.text()), None)).await;
+        match link_to(agent, &session) {
+            Some(link) => {
+                batch.to = Some((session, link));
+                batch.add(message.text());
+                batch.send(agent).await;
+                batch.to = None;
             }
-            None => match unloaded_session(agent, &session) {
-                Some(unloaded) => unloaded.deliver(format!("{}\n", message.text())).await,
-                None => keep_early_update(agent, session, message.text()),
-            },
+            None => deliver_unlinked(agent, &session, format!("{}\n", message.text())).await,
         }
         return;
     }
@@ -276,10 +274,9 @@ async fn on_notification(
         tracing::debug!(agent = agent.info.name, method, "ignoring a notification for an unloaded session");
         return;
     }
-    let inbox = session.and_then(|session| lock(&agent.links).sessions.get(&session).cloned());
-    if let Some(inbox) = inbox {
-        batch.order.on_sent_to(&inbox);
-        let _ = inbox.send(AgentMessage::Notification(message.text().to_owned())).await;
+    if let Some(link) = session.and_then(|session| link_to(agent, &session)) {
+        batch.order.on_sent_to(&link);
+        let _ = link.send(AgentMessage::Notification(message.text().to_owned())).await;
         return;
     }
     sessionless::notification(agent, message, &mut batch.order).await;

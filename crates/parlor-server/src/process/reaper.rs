@@ -225,7 +225,7 @@ async fn restart_on_exit(shared: Arc<Shared>, mut child: Child) {
                     break;
                 }
                 Err(error) => {
-                    warn!(%error, "cannot start the reaper process: if parlor is killed, its agents keep running")
+                    warn!(%error, "cannot start the reaper process: if parlor is killed, its agents keep running");
                 }
             }
         }
