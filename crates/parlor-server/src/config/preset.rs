@@ -16,8 +16,6 @@ pub struct Preset {
     command: &'static [&'static str],
     /// The command that installs it; `None` for the built-in agent.
     pub install: Option<&'static str>,
-    /// Its web page.
-    pub homepage: &'static str,
 }
 
 /// All presets.
@@ -26,39 +24,21 @@ pub const PRESETS: [Preset; 7] = [
         name: "claude",
         command: &["claude-agent-acp"],
         install: Some("npm install -g @agentclientprotocol/claude-agent-acp"),
-        homepage: "https://github.com/agentclientprotocol/claude-agent-acp",
     },
     Preset {
         name: "codex",
         command: &["codex-acp"],
         install: Some("npm install -g @agentclientprotocol/codex-acp"),
-        homepage: "https://github.com/agentclientprotocol/codex-acp",
     },
     Preset {
         name: "gemini",
         command: &["gemini", "--acp"],
         install: Some("npm install -g @google/gemini-cli"),
-        homepage: "https://github.com/google-gemini/gemini-cli",
     },
-    Preset {
-        name: "opencode",
-        command: &["opencode", "acp"],
-        install: Some("npm install -g opencode-ai"),
-        homepage: "https://opencode.ai",
-    },
-    Preset {
-        name: "kimi",
-        command: &["kimi", "acp"],
-        install: Some("uv tool install kimi-cli"),
-        homepage: "https://github.com/MoonshotAI/kimi-cli",
-    },
-    Preset {
-        name: "goose",
-        command: &["goose", "acp"],
-        install: Some("brew install block-goose-cli"),
-        homepage: "https://github.com/block/goose",
-    },
-    Preset { name: "demo", command: &["demo-agent"], install: None, homepage: "comes with parlor" },
+    Preset { name: "opencode", command: &["opencode", "acp"], install: Some("npm install -g opencode-ai") },
+    Preset { name: "kimi", command: &["kimi", "acp"], install: Some("uv tool install kimi-cli") },
+    Preset { name: "goose", command: &["goose", "acp"], install: Some("brew install block-goose-cli") },
+    Preset { name: "demo", command: &["demo-agent"], install: None },
 ];
 
 impl Preset {

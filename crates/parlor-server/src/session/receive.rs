@@ -50,7 +50,7 @@ impl SessionTask {
             }
             Message::Event(event) => {
                 if let Event::Disconnected(client) = &event {
-                    self.forget_client(*client);
+                    self.remove_client(*client);
                 } else if let Event::Answered { question, by, .. } = &event {
                     self.requests.remove(&(*by, *question));
                 }
@@ -79,7 +79,8 @@ impl SessionTask {
         }
     }
 
-    /// Remembers the connection of a client that calls the session.
+    /// Registers a client that calls the session. The client's queue must be checked afterwards: a client closes it before it
+    /// reads which sessions to notify.
     fn register_client(&mut self, client: &Arc<Client>, call: &ClientCall) {
         let acts = matches!(call, ClientCall::Follow | ClientCall::Prompt { .. } | ClientCall::Say { .. });
         // The agent is started in the environment of the client that acted last.
@@ -103,7 +104,7 @@ impl SessionTask {
         Some(KnownAgent { dialect, initialize: info })
     }
 
-    fn forget_client(&mut self, client: ClientId) {
+    fn remove_client(&mut self, client: ClientId) {
         self.clients.remove(&client);
         self.requests.retain(|(by, _), _| *by != client);
     }
