@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::hot::UpdateLine;
 use crate::live::AgentUpdate;
-use crate::{BadUpdate, Decoded, Decoder, Dialect, Recorded, Side};
+use crate::{BadUpdate, Decoder, Dialect, Recorded, Side};
 
 /// How many unanswered requests are remembered; the oldest is forgotten for one more.
 const MAX_OPEN: usize = 1000;
@@ -193,7 +193,7 @@ impl Fold {
         let Self { decoder, named, transcript, generated, .. } = self;
         let decoded = decoder.decode_members(update, &mut || generated.new_id(transcript, "parlor", named));
         let mut decoded = decoded.map_err(LineProblem::BadUpdate)?;
-        generated.set_apart(&mut decoded, transcript, named);
+        generated.set_apart(&mut decoded.update, decoded.naming, transcript, named);
         let change = transcript.push(decoded.update).map_err(LineProblem::Refused)?;
         decoder.took(&change, decoded.naming);
         if decoded.ignored.is_empty() { Ok(()) } else { Err(LineProblem::Ignored(decoded.ignored)) }
@@ -236,14 +236,15 @@ impl GeneratedIds {
     /// the agent's, the first time.
     pub(crate) fn set_apart(
         &mut self,
-        decoded: &mut Decoded,
+        update: &mut Update,
+        naming: Naming,
         transcript: &Transcript,
         count: &mut u64,
     ) -> Option<(MessageId, MessageId)> {
-        let id = match &mut decoded.update {
+        let id = match update {
             Update::Append { entry: EntryId::Message(_, id), .. }
             | Update::Upsert { target: Target::Entry(EntryId::Message(_, id)), .. }
-                if decoded.naming != Naming::Named && self.given.contains(id) =>
+                if naming != Naming::Named && self.given.contains(id) =>
             {
                 id
             }

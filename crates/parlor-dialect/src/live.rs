@@ -19,10 +19,10 @@ use crate::encode::v1::{self, Features, Heard};
 use crate::encode::{Context, v2};
 use crate::hot::UpdateLine;
 use crate::text::ObjectText;
+use crate::translate::questions;
 use crate::translate::requests::{request_for_v1, request_for_v2, setting_for_v1};
-use crate::translate::{questions, turns};
 use crate::values::tool_content::item_to_v2;
-use crate::values::{blocks, capabilities, commands, options, permission};
+use crate::values::{blocks, capabilities, commands, options, permission, turn_end};
 use crate::view::activity_name;
 use crate::{BadUpdate, Decoded, Decoder, Dialect, LineProblem, LossKind, Losses, event, shape};
 
@@ -457,18 +457,18 @@ pub fn prompt_to_agent(content: &Json, to: Dialect, losses: &mut Losses) -> Json
 
 /// The state in which the answer to a v1 prompt leaves the session.
 pub fn state_after(outcome: Outcome<'_>) -> State {
-    turns::idle(outcome)
+    turn_end::idle(outcome)
 }
 
 /// The metadata key under which the answer to a v1 prompt names the message that the prompt became.
-pub const MESSAGE: &str = turns::MESSAGE;
+pub const MESSAGE: &str = turn_end::MESSAGE;
 
 /// The state of a session whose turn ended in an error.
 pub fn failed_state(error: &RpcError) -> State {
     let line = parlor_wire::write::error_response(&RequestId::null(), error);
     let error = serde_json::from_str::<&RawValue>(&line).ok().and_then(|line| Object::parse(line).ok());
     let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(shape::empty);
-    turns::idle(Outcome::Error(error.raw()))
+    turn_end::idle(Outcome::Error(error.raw()))
 }
 
 /// What the answer to a v1 client's prompt says when its turn ends in a state. What a v1 agent said is passed on as it
@@ -479,7 +479,7 @@ pub fn turn_result(
     agent: Dialect,
     losses: &mut Losses,
 ) -> Result<Object, RpcError> {
-    let result = turns::turn_result(state, Some(accepted), losses)?;
+    let result = turn_end::v1_result(state, Some(accepted), losses)?;
     if agent == Dialect::V1 {
         return Ok(result);
     }
@@ -488,7 +488,7 @@ pub fn turn_result(
         let is_known = matches!(name.inner(), "stopReason" | "_meta");
         if is_known { &mut said } else { &mut rest }.set(name.clone(), value.clone());
     }
-    shape::take_note(&mut said, turns::USAGE);
+    shape::take_note(&mut said, turn_end::USAGE);
     if !rest.is_empty() {
         shape::note(&mut said, TURN, rest.to_json());
     }

@@ -45,6 +45,15 @@ impl ObjectText {
         object.iter().fold(self, |text, (name, value)| text.member(name.as_literal(), value.as_str()))
     }
 
+    /// Members with any names, as text with commas between them.
+    pub(crate) fn text(mut self, members: &str) -> Self {
+        if !members.is_empty() {
+            self.comma();
+            self.0.push_str(members);
+        }
+        self
+    }
+
     /// What else a chunk said, kept as an object.
     pub(crate) fn extra(self, extra: Option<&Json>) -> Self {
         match extra.and_then(|extra| Object::parse(extra.raw()).ok()) {

@@ -601,6 +601,189 @@ fn what_an_agent_reports_of_the_session_does_not_end_an_echo() {
 }
 
 #[test]
+fn a_user_message_that_is_not_the_prompt_is_a_message_of_its_own() {
+    for agent in [V2, Draft] {
+        let mut relay = Relay::between(agent, V1);
+        relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+        let lost =
+            relay.agent(user_message("x", "Reminder"), &[r#"client: user_message_chunk x "Reminder""#]);
+        assert_eq!(lost, [""; 0]);
+        relay.agent(user_chunk("y", "Be brief"), &[r#"client: user_message_chunk y "Be brief""#]);
+        assert_eq!(relay.agent(user_message("m", "Hi"), &[]), [""; 0]);
+        relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
+        relay.agent(idle(), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
+    }
+    // A draft agent does not say in the response which message its prompt is.
+    let mut relay = Relay::between(Draft, V2);
+    relay.client(prompt(1, "One"), &["agent: session/prompt 1"]);
+    relay.client(prompt(2, "Two"), &["agent: session/prompt 2"]);
+    relay.agent(user_message("x", "Reminder"), &[r#"client: user_message x "Reminder""#]);
+    relay.agent(json!({ "id": 1, "result": {} }), &[]);
+    relay.agent(user_message("b", "Two"), &[r#"client: user_message b "Two""#]);
+    relay.agent(json!({ "id": 2, "result": {} }), &[r#"client: 2 = {"messageId":"b"}"#]);
+    // What equals none is the one that was accepted.
+    relay.agent(
+        user_message("a", "One, expanded"),
+        &[r#"client: 1 = {"messageId":"a"}"#, r#"client: user_message a "One, expanded""#],
+    );
+}
+
+#[test]
+fn each_of_two_equal_prompts_has_a_message_of_its_own() {
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Go"), &["agent: session/prompt 1"]);
+    relay.client(prompt(2, "Go"), &["agent: session/prompt 2"]);
+    relay.agent(json!({ "id": 1, "result": { "messageId": "a" } }), &[]);
+    relay.agent(user_message("a", "Go"), &[]);
+    relay.agent(state("running"), &[]);
+    relay.agent(idle(), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
+    relay.agent(json!({ "id": 2, "result": { "messageId": "b" } }), &[]);
+    assert_eq!(relay.agent(user_message("b", "Go"), &[]), [""; 0]);
+    relay.agent(state("running"), &[]);
+    relay.agent(idle(), &[r#"client: 2 = {"stopReason":"end_turn"}"#]);
+}
+
+#[test]
+fn chunks_of_a_user_message_are_held_back_until_they_are_a_prompt_or_something_else() {
+    let mut relay = Relay::between(Draft, V2);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(user_chunk("x", "H"), &[]);
+    relay.agent(
+        user_chunk("x", "o"),
+        &[r#"client: user_message_chunk x "H""#, r#"client: user_message_chunk x "o""#],
+    );
+    relay.agent(user_chunk("y", "H"), &[]);
+    relay.agent(
+        maybe_named_chunk("agent_message_chunk", Some("a"), "yo"),
+        &[r#"client: user_message_chunk y "H""#, r#"client: agent_message_chunk a "yo""#],
+    );
+    relay.agent(json!({ "id": 1, "result": {} }), &[]);
+    relay.agent(user_chunk("m", "H"), &[]);
+    relay.agent(
+        user_chunk("m", "i"),
+        &[
+            r#"client: 1 = {"messageId":"m"}"#,
+            r#"client: user_message_chunk m "H""#,
+            r#"client: user_message_chunk m "i""#,
+        ],
+    );
+    // The response may say which prompt it is, and an error that it is none.
+    let mut relay = Relay::between(V2, V1);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(user_chunk("m", "H"), &[]);
+    assert_eq!(relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]), [""; 0]);
+    assert_eq!(relay.agent(user_chunk("m", "i"), &[]), [""; 0]);
+    relay.client(prompt(2, "Hi"), &["agent: session/prompt 2"]);
+    relay.agent(user_chunk("n", "H"), &[]);
+    relay.agent(
+        json!({ "id": 2, "error": { "code": -1, "message": "no" } }),
+        &[r#"client: 2 failed {"code":-1,"message":"no"}"#, r#"client: user_message_chunk n "H""#],
+    );
+}
+
+#[test]
+fn the_end_of_what_ran_when_a_prompt_was_sent_does_not_end_it() {
+    let mut relay = Relay::between(V2, V1);
+    relay.agent(state("running"), &[]);
+    relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
+    relay.agent(idle(), &[]);
+    relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
+    relay.agent(state("running"), &[]);
+    relay.agent(idle(), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
+}
+
+#[test]
+fn all_prompts_that_a_draft_agent_accepted_are_answered_when_it_is_idle() {
+    let mut relay = Relay::between(Draft, V2);
+    for id in [1, 2] {
+        relay.client(prompt(id, "Hi"), &[&format!("agent: session/prompt {id}")]);
+    }
+    for id in [1, 2] {
+        relay.agent(json!({ "id": id, "result": {} }), &[]);
+    }
+    relay.agent(
+        idle(),
+        &[
+            r#"client: 1 = {"messageId":"parlor-1"}"#,
+            r#"client: user_message parlor-1 "Hi""#,
+            r#"client: 2 = {"messageId":"parlor-2"}"#,
+            r#"client: user_message parlor-2 "Hi""#,
+            "client: state_update idle end_turn",
+        ],
+    );
+}
+
+#[test]
+fn text_that_goes_on_after_the_prompt_is_a_message_of_its_own() {
+    for id in [None, Some("m")] {
+        let mut relay = Relay::between(V1, V2);
+        relay.0.line(Side::Client, &line(prompt(1, "hi"))).unwrap();
+        relay.agent(maybe_named_chunk("user_message_chunk", id, "hi"), &[]);
+        let name = id.unwrap_or("parlor-2");
+        relay.agent(
+            maybe_named_chunk("user_message_chunk", id, " again"),
+            &[
+                &format!(r#"client: user_message_chunk {name} "hi""#),
+                &format!(r#"client: user_message_chunk {name} " again""#),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_v1_agent_repeats_its_prompt_once_and_may_call_every_prompt_the_same() {
+    let mut relay = Relay::between(V1, V2);
+    relay.0.line(Side::Client, &line(prompt(1, "one"))).unwrap();
+    relay.agent(maybe_named_chunk("user_message_chunk", Some("u"), "one"), &[]);
+    let again = maybe_named_chunk("user_message_chunk", Some("v"), "one");
+    relay.agent(again, &[r#"client: user_message_chunk v "one""#]);
+    let end = json!({ "id": 1, "result": { "stopReason": "end_turn" } });
+    relay.agent(end, &["client: state_update idle end_turn"]);
+    let late = maybe_named_chunk("user_message_chunk", Some("w"), "one");
+    relay.agent(late, &[r#"client: user_message_chunk w "one""#]);
+    relay.0.line(Side::Client, &line(prompt(2, "two"))).unwrap();
+    relay.agent(maybe_named_chunk("user_message_chunk", Some("v"), "two"), &[]);
+}
+
+#[test]
+fn after_a_request_or_the_turn_a_v1_agent_does_not_repeat_its_prompt() {
+    for end in [json!({ "id": 1, "result": { "stopReason": "end_turn" } }), permission(9)] {
+        let mut relay = Relay::between(V1, V2);
+        relay.0.line(Side::Client, &line(prompt(1, "hi"))).unwrap();
+        relay.0.line(Side::Agent, &line(end)).unwrap();
+        let equal = maybe_named_chunk("user_message_chunk", Some("m"), "hi");
+        relay.agent(equal, &[r#"client: user_message_chunk m "hi""#]);
+    }
+}
+
+#[test]
+fn what_a_line_says_beside_its_update_is_kept_while_it_is_held_back() {
+    let mut relay = Relay::between(V1, V2);
+    relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+    let mut chunk = maybe_named_chunk("user_message_chunk", Some("m"), "hi");
+    chunk["params"]["_meta"] = json!({ "n": 1 });
+    chunk["more"] = json!(2);
+    relay.agent(chunk, &[]);
+    let other = line(maybe_named_chunk("agent_message_chunk", Some("a"), "yo"));
+    let told = relay.0.line(Side::Agent, &other).unwrap();
+    let told: Value = serde_json::from_str(&told.lines[0].text).unwrap();
+    assert_eq!((&told["params"]["_meta"], &told["more"]), (&json!({ "n": 1 }), &json!(2)));
+}
+
+#[test]
+fn what_is_held_back_after_the_last_line_is_told() {
+    for (agent, client) in [(V1, V2), (V2, V1)] {
+        let mut relay = Relay::between(agent, client);
+        relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
+        relay.agent(user_chunk("m", "hi"), &[]);
+        let told = relay.0.finish();
+        let told: Vec<_> = told.lines.iter().map(|line| short(line.by, &line.text)).collect();
+        assert_eq!(told, [r#"client: user_message_chunk m "hi""#]);
+        assert!(relay.0.finish().lines.is_empty());
+    }
+}
+
+#[test]
 fn requires_action_without_a_request_is_a_loss_towards_v1() {
     let prompted = |agent: Dialect| {
         let mut relay = Relay::between(agent, V1);

@@ -14,6 +14,7 @@ pub mod opening;
 mod output;
 pub mod rows;
 pub mod search_text;
+mod session_data;
 pub mod stored;
 mod throttle;
 
@@ -27,8 +28,9 @@ pub use event::{
 };
 pub use frame::{Frame, FrameKind};
 pub use machine::{
-    FORK, ForkAgent, ForkStart, SessionEnd, SessionMachine, UNPLACED, cannot_ask, deleted_agent_session,
-    deleted_key, no_session,
+    FORK, ForkAgent, ForkStart, SessionEnd, SessionMachine, cannot_ask, deleted_agent_session, deleted_key,
+    no_session,
 };
 pub use output::{Delivery, Outgoing, Output};
+pub use session_data::{SessionData, title};
 pub use throttle::InfoThrottle;

@@ -122,7 +122,7 @@ pub struct Copied {
 }
 
 /// What is known of a session without looking into it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionRow {
     /// Its id, as JSON writes it.
     pub id: String,
@@ -144,6 +144,6 @@ pub struct SessionRow {
     pub archived: bool,
     /// Whether a turn ran when it was written: after a crash it has to be ended.
     pub busy: bool,
-    /// What else its owner keeps.
+    /// The text of its [`SessionData`](crate::SessionData).
     pub data: String,
 }

@@ -1,7 +1,6 @@
-//! A session as the store has it, and what its row says.
+//! A session as the store has it.
 
-use parlor_dialect::Dialect;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, Object};
 use parlor_session::{BadRow, Transcript};
 
 use crate::json;
@@ -60,64 +59,4 @@ impl StoredSession {
         }
         Ok(())
     }
-}
-
-/// The dialect of the agent when the session was last written.
-pub fn dialect_of(row: &SessionRow) -> Option<Dialect> {
-    json::text(&data(row), "agentDialect")?.parse().ok()
-}
-
-/// The title of a session: one that it was given, else the one that was made of its first prompt.
-pub fn title(row: &SessionRow) -> Option<JsonStr> {
-    match &row.title {
-        Some(title) => JsonStr::from_literal(title),
-        None => json::literal(&data(row), MADE_TITLE),
-    }
-}
-
-/// The time that the agent gave as the session's last activity, unless something happened since.
-pub fn updated_at(row: &SessionRow) -> Option<JsonStr> {
-    json::literal(&data(row), UPDATED_AT)
-}
-
-/// Keeps the time that the agent gave, or forgets it.
-pub fn set_updated_at(row: &mut SessionRow, time: Option<&JsonStr>) {
-    let mut data = data(row);
-    match time {
-        Some(time) => data.set(UPDATED_AT, time),
-        None => drop(data.remove(UPDATED_AT)),
-    }
-    data.to_json().as_str().clone_into(&mut row.data);
-}
-
-/// Keeps a title. One that was made of what was said is found by that, so that the store need not know it.
-pub fn set_title(row: &mut SessionRow, title: Option<&JsonStr>, is_made: bool) {
-    row.title = title.filter(|_| !is_made).map(|title| title.as_literal().to_owned());
-    let mut data = data(row);
-    match title.filter(|_| is_made) {
-        Some(title) => data.set(MADE_TITLE, title),
-        None => drop(data.remove(MADE_TITLE)),
-    }
-    data.to_json().as_str().clone_into(&mut row.data);
-}
-
-/// What is kept of a session for the server itself.
-pub fn data(row: &SessionRow) -> Object {
-    json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw))
-}
-
-/// The key of the agent's own time.
-const UPDATED_AT: &str = "updatedAt";
-
-/// The key of a title that was made.
-const MADE_TITLE: &str = "madeTitle";
-
-/// The directories that it has besides its working directory.
-pub fn additional_directories(row: &SessionRow) -> Option<Json> {
-    json::member(&data(row), "params")?.get("additionalDirectories").cloned()
-}
-
-/// The message at which a session was forked from its parent.
-pub fn forked_at(row: &SessionRow) -> Option<JsonStr> {
-    json::literal(&data(row), "forkedAt")
 }

@@ -10,6 +10,7 @@ use parlor_dialect::Dialect;
 mod sessions;
 
 pub(crate) use parlor_engine::no_session;
+use parlor_engine::SessionData;
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
@@ -21,7 +22,6 @@ use crate::agent::Registry;
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents};
 use crate::connection;
-use crate::json;
 use crate::lock;
 use crate::losses::LossCounts;
 use crate::memory::MemoryUsage;
@@ -369,14 +369,10 @@ impl Shared {
 
     /// The configuration of a session's agent: by name, or the command that the session was created with.
     pub(crate) fn config_of(&self, row: &SessionRow) -> Option<AgentConfig> {
-        let data = json::object(
-            parlor_json::Json::parse(row.data.clone()).ok().as_ref().map(parlor_json::Json::raw),
-        );
-        if let Some(command) = data.get("command").and_then(|list| parlor_json::elements(list.raw())) {
-            let words = command.into_iter().map(|word| Some(JsonStr::from_raw(word)?.to_text().into_owned()));
-            return Some(AgentConfig::new(row.agent.clone(), words.collect::<Option<_>>()?));
+        match SessionData::of(row).command {
+            Some(command) => Some(AgentConfig::new(row.agent.clone(), command)),
+            None => self.registry.agents.get(&row.agent).cloned(),
         }
-        self.registry.agents.get(&row.agent).cloned()
     }
 
     /// Has the agent of a session run in this client's environment when it is started next.

@@ -1,9 +1,8 @@
 //! Reads sessions and agent information from the store, for servers and for commands that work offline.
 
 use parlor_dialect::Dialect;
-pub use parlor_engine::stored::{
-    StoredSession, additional_directories, dialect_of, forked_at, title, updated_at,
-};
+pub use parlor_engine::stored::StoredSession;
+pub use parlor_engine::{SessionData, title};
 use parlor_json::{Json, Object};
 use parlor_session::{Slot, Transcript};
 use parlor_store::{ErrorKind, Store, StoreError};

@@ -43,6 +43,7 @@ mod reading;
 pub mod session;
 mod stored;
 mod transcript;
+pub mod turns;
 mod update;
 
 pub use body::{Body, Upsert};

@@ -18,6 +18,11 @@ pub(crate) struct Line<'a> {
 }
 
 impl Line<'_> {
+    /// The end of the input, after this many lines.
+    pub(crate) fn last(number: usize) -> Self {
+        Self { text: Ok(""), number, file: None }
+    }
+
     /// Names the line on stderr with what is wrong with it.
     pub(crate) fn tell(&self, problem: &dyn Display) {
         match self.file {

@@ -262,7 +262,7 @@ const UPDATE: usize = 1 << 20;
 /// The updates that tell a client of protocol version 2 all of a session, one JSON object each.
 pub(crate) fn updates(opened: &StoredSession) -> Vec<String> {
     let transcript = &opened.transcript;
-    let from = stored::dialect_of(&opened.row).unwrap_or(Dialect::V1);
+    let from = stored::SessionData::of(&opened.row).agent_dialect.unwrap_or(Dialect::V1);
     let mut listener = Listener::new(Dialect::V2, &Object::default()).with_events();
     let mut losses = Losses::default();
     let mut fresh = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };

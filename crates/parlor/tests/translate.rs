@@ -70,6 +70,24 @@ fn the_help_of_translate() {
 }
 
 #[test]
+fn a_recording_may_end_while_the_agent_repeats_the_prompt() {
+    let prompt = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"Hi there"}]}}"#;
+    let chunk = update(
+        r#"{"sessionUpdate":"user_message_chunk","messageId":"m","content":{"type":"text","text":"Hi"}}"#,
+    );
+    check(
+        &["translate", "--from", "v2", "--to", "v1"],
+        &format!("C->A {prompt}\nA->C {chunk}\n"),
+        0,
+        &expect![[r#"
+            C->A {"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"Hi there"}]}}
+            A->C {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"user_message_chunk","messageId":"m","content":{"type":"text","text":"Hi"}}}}
+        "#]],
+        &expect![""],
+    );
+}
+
+#[test]
 fn state_is_kept_from_line_to_line() {
     let chunk = update(r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hi"}}"#);
     let tool = update(r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"Look"}"#);

@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use super::client::Asked;
 use super::questions::{request_to_v1, request_to_v2};
 use super::requests::{Unsayable, What, session_in};
-use super::{Output, Session, Translator, Way, envelope, notification, result_of, session_of};
+use super::session::{LineExtras, TranslatedSession};
+use super::{Output, Translator, Way, envelope, notification, result_of, session_of};
 use crate::encode::v1::{self, Features};
 use crate::encode::v2;
 use crate::text::ObjectText;
@@ -47,16 +48,16 @@ impl Translator {
             Ok(Some(params)) => envelope(message, Some(method), &[("params", params.to_json().as_str())]),
             Err(Unsayable(loss)) => return self.refuse(Side::Agent, id, method, loss, out),
         };
-        if self.mode.hears_both() {
-            if let Some(session) = &session {
-                self.end_echo(session, out);
-            }
+        if self.mode.is_two_sided() {
             let asked = Asked { what, session: session.clone(), value: None };
             let _ = self.agent_asked.begin(id.clone(), asked);
-            if let Some(session) = session.filter(|_| what != What::Same)
-                && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
+            if let Some(session) = session
+                && let Ok((known, mut out)) = self.session(&session, out)
             {
-                known.turn.blocks(self.agent, &mut out.turn(&session));
+                known.end_echo(&mut out);
+                if what != What::Same {
+                    known.turns.block(&mut out);
+                }
             }
         }
         out.say(Side::Agent, text);
@@ -66,21 +67,15 @@ impl Translator {
         &mut self,
         message: &Message<'_>,
         id: &RequestId,
-        asked: Asked,
+        asked: &Asked,
         outcome: Outcome<'_>,
         out: &mut Output,
     ) {
         if asked.what == What::Prompt {
-            if let Some(session) = &asked.session {
-                self.end_echo(session, out);
-            }
-            if let Some(session) = asked.session
-                && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
+            if let Some(session) = &asked.session
+                && let Ok((known, mut out)) = self.session(session, out)
             {
-                known.decoder.turn_boundary();
-                let Session { turn, heard, .. } = known;
-                turn.answered(message, id, outcome, self.agent, heard, &mut out.turn(&session));
-                return;
+                return known.on_prompt_response(message, id, outcome, &mut out);
             }
             return out.say(Side::Agent, message.text().to_owned());
         }
@@ -100,10 +95,10 @@ impl Translator {
         let mut after = Vec::new();
         let result = match self.agent {
             Way { from: Dialect::V1, to: Dialect::V2 | Dialect::Draft } => {
-                self.result_to_v2(&asked, &result, out)
+                self.result_to_v2(asked, &result, out)
             }
             Way { from: Dialect::V2 | Dialect::Draft, to: Dialect::V1 } => {
-                self.result_to_v1(&asked, &result, &mut after, out)
+                self.result_to_v1(asked, &result, &mut after, out)
             }
             Way { .. } => None,
         };
@@ -164,7 +159,7 @@ impl Translator {
                     let list = commands::to_v1(&list, &mut out.losses);
                     let update = ObjectText::update("available_commands_update");
                     let update = update.raw("availableCommands", list.as_str()).finish();
-                    after.push(notification(&id, &update, &[], &[]));
+                    after.push(notification(&id, &update, &LineExtras::default()));
                 }
                 Some(result)
             }
@@ -179,7 +174,7 @@ impl Translator {
                     let update =
                         ObjectText::update("config_option_update").raw("configOptions", list.as_str());
                     let id = asked.session.clone().filter(|_| list.as_str() != "[]");
-                    after.extend(id.map(|id| notification(&id, &update.finish(), &[], &[])));
+                    after.extend(id.map(|id| notification(&id, &update.finish(), &LineExtras::default())));
                 }
                 Some(result)
             }
@@ -193,13 +188,13 @@ impl Translator {
         }
     }
 
-    fn session_of_result(&mut self, asked: &Asked, result: &Object) -> Option<&mut Session> {
+    fn session_of_result(&mut self, asked: &Asked, result: &Object) -> Option<&mut TranslatedSession> {
         let id = session_in(result).or_else(|| asked.session.clone())?;
         session_of(&mut self.sessions, &id, self.agent).ok()
     }
 }
 
-impl Session {
+impl TranslatedSession {
     /// Keeps the modes and options that a v1 result tells of.
     fn learn_v1(&mut self, result: &Object) {
         if let Some(modes) = shape::member(result, "modes") {

@@ -8,9 +8,8 @@ use serde_json::value::RawValue;
 use super::requests::{
     Request, Unsayable, What, request_for_v1, request_for_v2, same_in_all, same_version, session_in,
 };
-use super::{Mode, Output, Translator, Way, envelope, result_of, session_of};
+use super::{Mode, Output, Translator, Way, envelope, result_of};
 use crate::encode::v1::Features;
-use crate::fold::GeneratedIds;
 use crate::values::permission;
 use crate::{Dialect, Side};
 
@@ -78,7 +77,7 @@ impl Translator {
                 None => out.say(Side::Client, message.text().to_owned()),
             },
         }
-        if self.mode.hears_both() {
+        if self.mode.is_two_sided() {
             self.client_asks(id, method, what, &given.unwrap_or_default(), out);
         }
     }
@@ -87,7 +86,7 @@ impl Translator {
     fn rename(&self, params: &mut Object) -> bool {
         let message = params.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from);
         let session = session_in(params).and_then(|session| self.sessions.get(&session));
-        let named = message.and_then(|message| session?.turn.named(&message));
+        let named = message.and_then(|message| session?.turns.agents_id(&message));
         match named.cloned() {
             Some(named) => params.set("messageId", named.as_json()),
             None => return false,
@@ -120,18 +119,9 @@ impl Translator {
         // A request too many, or one whose id is in use, is answered like one that was not seen.
         let _ = self.client_asked.begin(id.clone(), asked);
         if let (What::Prompt, Some(session), Some(content)) = (what, session, value)
-            && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
+            && let Ok((known, mut out)) = self.session(&session, out)
         {
-            known.decoder.turn_boundary();
-            known.stale.clear();
-            // A v1 agent never names the message of its prompt, so that the client has this id at once.
-            let spare = match self.agent.from {
-                Dialect::V1 => known.generated.new_id(&known.transcript, "parlor", &mut self.named),
-                Dialect::V2 | Dialect::Draft => {
-                    GeneratedIds::unused_id(&known.transcript, "parlor", &mut self.named)
-                }
-            };
-            known.turn.prompted(id, content.clone(), spare, self.agent, &mut out.turn(&session));
+            known.on_prompt(id, content, &mut out);
         }
     }
 
@@ -171,9 +161,10 @@ impl Translator {
         }
         let blocks = matches!(asked.what, What::Permission | What::Elicitation);
         if let Some(session) = asked.session.as_ref().filter(|_| blocks)
-            && let Some(known) = self.sessions.get_mut(session)
+            && self.sessions.contains_key(session)
+            && let Ok((known, mut out)) = self.session(session, out)
         {
-            known.turn.unblocks(self.agent, &mut out.turn(session));
+            known.turns.unblock(&mut out);
         }
     }
 }

@@ -2,19 +2,18 @@
 
 mod agent;
 mod client;
-mod echo;
+mod matching;
 pub(crate) mod questions;
 pub(crate) mod requests;
-pub(crate) mod turns;
+mod session;
+mod turns;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 
 use parlor_json::{JsonStr, Members, Object};
-use parlor_session::{
-    EntryId, MetaPatch, Naming, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
-};
+use parlor_session::SessionId;
 use parlor_wire::{
     Body, CANCEL_REQUEST, Incoming, Malformed, Message, Open, Outcome, RequestId, RpcError, code, parse,
     write,
@@ -23,13 +22,11 @@ use serde_json::value::RawValue;
 
 use self::client::Asked;
 use self::requests::What;
-use self::turns::Turn;
-use crate::encode::v1::{Features, Heard};
-use crate::encode::{Context, v2};
-use crate::fold::GeneratedIds;
+use self::session::{LineExtras, SessionOutput, TranslatedSession};
+use crate::encode::v1::Features;
 use crate::hot::UpdateLine;
 use crate::text::ObjectText;
-use crate::{Decoder, Dialect, LineProblem, Loss, LossKind, Losses, Side};
+use crate::{Dialect, LineProblem, Loss, LossKind, Losses, Side};
 
 /// How many sessions a translator keeps in mind.
 const MAX_SESSIONS: usize = 10_000;
@@ -60,12 +57,12 @@ pub struct Translator {
     agent: Way,
     client: Way,
     mode: Mode,
-    sessions: HashMap<SessionId, Session>,
+    sessions: HashMap<SessionId, TranslatedSession>,
     client_asked: Open<Asked>,
     agent_asked: Open<Asked>,
     features: Features,
-    /// How many ids were given.
-    named: u64,
+    /// How many ids were generated.
+    generated: u64,
 }
 
 /// What came of one line.
@@ -101,7 +98,7 @@ enum Mode {
 
 impl Mode {
     /// Whether both sides are heard.
-    fn hears_both(self) -> bool {
+    fn is_two_sided(self) -> bool {
         self != Self::OneSided
     }
 }
@@ -111,20 +108,6 @@ impl Mode {
 struct Way {
     from: Dialect,
     to: Dialect,
-}
-
-/// What a translator knows of one session.
-#[derive(Debug)]
-struct Session {
-    decoder: Decoder,
-    /// The session so far, its messages without their content.
-    transcript: Transcript,
-    heard: Heard,
-    /// Messages that a v2 client has from before the agent began to replay the session: v1 replays in chunks,
-    /// which must not be added to what is there.
-    stale: HashSet<EntryId>,
-    turn: Turn,
-    generated: GeneratedIds,
 }
 
 /// Translation on its way.
@@ -160,7 +143,7 @@ impl Translator {
             client_asked: Open::new(MAX_OPEN),
             agent_asked: Open::new(MAX_OPEN),
             features: Features::default(),
-            named: 0,
+            generated: 0,
         }
     }
 
@@ -177,13 +160,28 @@ impl Translator {
         }
         let mut out = Output::default();
         match update.filter(|_| by == Side::Agent) {
-            Some(line) => self.update(line.session, line.update, &line.rest, &[], &mut out)?,
+            Some(line) => {
+                self.update(line.session, line.update, LineExtras::new(&line.rest, &[]), &mut out)?;
+            }
             None => match parse(line, way.from.batches()).map_err(LineProblem::Malformed)? {
                 Incoming::One(message) => self.message(by, &message, &mut out)?,
                 Incoming::Batch(messages) => self.batch(by, messages, &mut out),
             },
         }
         Ok(Translation { lines: out.lines, losses: out.losses.into_vec(), problems: out.problems })
+    }
+
+    /// The lines that were held back because they might have been a prompt, after the last line.
+    pub fn finish(&mut self) -> Translation<'static> {
+        let mut out = Output::default();
+        let mut ids: Vec<_> = self.sessions.keys().cloned().collect();
+        ids.sort();
+        for id in &ids {
+            if let Ok((session, mut out)) = self.session(id, &mut out) {
+                session.end_echo(&mut out);
+            }
+        }
+        Translation { lines: out.lines, losses: out.losses.into_vec(), problems: out.problems }
     }
 
     fn way(&self, by: Side) -> Way {
@@ -217,11 +215,10 @@ impl Translator {
                 let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;
                 let update =
                     Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is no object"))?;
+                let rest = params.raw().iter().map(|(name, value)| (unquoted(name), *value));
                 let rest: Vec<_> =
-                    params.raw().iter().map(|(name, value)| (unquoted(name), *value)).collect();
-                let rest: Vec<_> =
-                    rest.into_iter().filter(|(name, _)| *name != "sessionId" && *name != "update").collect();
-                self.update(session, update, &rest, &message.extra, out)
+                    rest.filter(|(name, _)| !matches!(*name, "sessionId" | "update")).collect();
+                self.update(session, update, LineExtras::new(&rest, &message.extra), out)
             }
             (_, Body::Notification { method, params }) => {
                 if self.way(by).to != Dialect::V1 && method == CANCEL_REQUEST && is_about_null(*params) {
@@ -241,7 +238,7 @@ impl Translator {
             }
             (Side::Agent, Body::Response { id, outcome }) => {
                 match self.client_asked.finish(id) {
-                    Some((id, asked)) => self.agent_response(message, &id, asked, *outcome, out),
+                    Some((id, asked)) => self.agent_response(message, &id, &asked, *outcome, out),
                     None => out.unasked(by, message),
                 }
                 Ok(())
@@ -286,160 +283,25 @@ impl Translator {
         &mut self,
         session: &RawValue,
         update: Members<'_>,
-        rest: &[(&str, &RawValue)],
-        extra: &[(&RawValue, &RawValue)],
+        extras: LineExtras,
         out: &mut Output,
     ) -> Result<(), LineProblem> {
         let id = JsonStr::from_raw(session).map(SessionId::from);
         let id = id.ok_or(LineProblem::NoUpdate("`sessionId` must be a string"))?;
-        let both = self.mode.hears_both();
-        if both && self.agent.from == Dialect::V1 {
-            let known = session_of(&mut self.sessions, &id, self.agent)?;
-            let line = || {
-                let update = Object::from(&update).to_json();
-                notification(&id, update.as_str(), rest, extra)
-            };
-            let Some(held) = known.turn.hears_echo(&update, line) else { return Ok(()) };
-            self.say_held(&held, out);
-        }
-        let Self { named, agent, features, .. } = self;
-        let (to, features) = (agent.to, *features);
-        let known = session_of(&mut self.sessions, &id, *agent)?;
-        let Session { decoder, transcript, generated, turn, .. } = &mut *known;
-        let decoded = decoder.decode_members(update, &mut || generated.new_id(transcript, "parlor", named));
-        let mut decoded = decoded.map_err(LineProblem::BadUpdate)?;
-        if let Some((ours, theirs)) = generated.set_apart(&mut decoded, transcript, named) {
-            turn.name(ours, theirs);
-        }
-        if !decoded.ignored.is_empty() {
-            out.problems.push(LineProblem::Ignored(decoded.ignored));
-        }
-        let meta_before = known.meta_before(&decoded.update);
-        let is_new = known.is_new(&decoded.update);
-        known.take(&decoded.update, decoded.naming).map_err(LineProblem::Refused)?;
-        let Session { transcript, heard, turn, stale, generated, .. } = known;
-        if both {
-            turn.before(&decoded.update, is_new, *agent, heard, &mut out.turn(&id));
-        }
-        let mut cx = Context {
-            from: agent.from,
-            transcript,
-            meta_before: meta_before.as_ref(),
-            fresh: &mut || generated.new_id(transcript, "parlor-alias", named),
-            losses: &mut out.losses,
-        };
-        let mut updates = Vec::new();
-        match (&decoded.update, to) {
-            (Update::State(state), Dialect::V1) => {
-                let implied = both && turn.implies(state, cx.losses);
-                if !implied {
-                    cx.losses.add(LossKind::State);
-                }
-            }
-            (update, Dialect::V1) => updates.extend(heard.updates(update, features, &mut cx)),
-            (update, to @ (Dialect::V2 | Dialect::Draft)) => {
-                updates.extend(stale_cleared(update, stale));
-                updates.extend(v2::updates(update, to, &mut cx));
-            }
-        }
-        for (place, update) in updates.iter().enumerate() {
-            let (rest, extra) = if place == 0 { (rest, extra) } else { (&[][..], &[][..]) };
-            out.say(Side::Agent, notification(&id, update, rest, extra));
-        }
-        if both {
-            turn.after(&decoded.update, *agent, &mut out.turn(&id));
-        }
-        Ok(())
-    }
-}
-
-impl Translator {
-    /// Translates updates that were held back because they might have been an echo.
-    fn say_held(&mut self, lines: &[String], out: &mut Output) {
-        for line in lines {
-            let done = UpdateLine::read(line)
-                .map_or(Ok(()), |line| self.update(line.session, line.update, &line.rest, &[], out));
-            out.problems.extend(done.err());
-        }
+        let (session, mut out) = self.session(&id, out)?;
+        session.on_update(update, extras, &mut out)
     }
 
-    /// Nothing that the agent says from here on repeats its prompt.
-    fn end_echo(&mut self, session: &SessionId, out: &mut Output) {
-        let held = self.sessions.get_mut(session).map(|known| known.turn.end_echo());
-        self.say_held(&held.unwrap_or_default(), out);
-    }
-}
-
-impl Session {
-    /// Takes an update, a message without its content: that is not needed to say what comes later.
-    fn take(&mut self, update: &Update, naming: Naming) -> Result<(), Refused> {
-        if let Update::Append { entry: entry @ EntryId::Message(role, id), .. } = update
-            && self.transcript.get(entry).is_some()
-        {
-            self.decoder.took_message(*role, id, naming);
-            return Ok(());
-        }
-        let light = match update {
-            Update::Append { entry: entry @ EntryId::Message(..), .. } => {
-                Update::Upsert { target: Target::Entry(entry.clone()), upsert: Upsert::default() }
-            }
-            Update::Upsert { target: target @ Target::Entry(EntryId::Message(..)), upsert } => {
-                let upsert = Upsert { content: Patch::Omitted, ..upsert.clone() };
-                Update::Upsert { target: target.clone(), upsert }
-            }
-            Update::Upsert { .. }
-            | Update::Append { .. }
-            | Update::Output { .. }
-            | Update::Remove { .. }
-            | Update::Note { .. }
-            | Update::State(_) => update.clone(),
-        };
-        let change = self.transcript.push(light)?;
-        self.decoder.took(&change, naming);
-        Ok(())
-    }
-
-    /// Whether an update is the first about its entry.
-    fn is_new(&self, update: &Update) -> bool {
-        match update {
-            Update::Append { entry, .. } | Update::Upsert { target: Target::Entry(entry), .. } => {
-                self.transcript.get(entry).is_none()
-            }
-            Update::Upsert { .. }
-            | Update::Output { .. }
-            | Update::Remove { .. }
-            | Update::Note { .. }
-            | Update::State(_) => false,
-        }
-    }
-
-    /// The metadata of what an update is about to patch.
-    fn meta_before(&self, update: &Update) -> Option<Object> {
-        let Update::Upsert { target, upsert } = update else { return None };
-        if upsert.meta == MetaPatch::Keep {
-            return None;
-        }
-        match target {
-            Target::Entry(id) => self.transcript.get(id)?.body().meta.clone(),
-            Target::Slot(slot) => self.transcript.slot(*slot)?.meta.clone(),
-        }
-    }
-
-    /// The client asked an agent of this dialect for all of the session again.
-    fn replays(&mut self, agent: Dialect) {
-        self.heard.forget();
-        if agent != Dialect::V1 {
-            return;
-        }
-        let messages = self.transcript.entries().iter().map(parlor_session::Entry::id);
-        self.stale = messages.filter(|id| matches!(id, EntryId::Message(..))).cloned().collect();
-    }
-
-    /// Remembers what a response said about a session.
-    fn learn(&mut self, slot: Slot, fields: Object) {
-        let upsert = Upsert { fields, ..Upsert::default() };
-        // What is too large to keep is too large to be an option; the next report will say so.
-        let _ = self.transcript.push(Update::Upsert { target: Target::Slot(slot), upsert });
+    /// A session, created if it is new, and what it needs to handle a line.
+    fn session<'a>(
+        &'a mut self,
+        id: &'a SessionId,
+        out: &'a mut Output,
+    ) -> Result<(&'a mut TranslatedSession, SessionOutput<'a>), LineProblem> {
+        let Self { sessions, agent, features, mode, generated, .. } = self;
+        let session = session_of(sessions, id, *agent)?;
+        let is_two_sided = mode.is_two_sided();
+        Ok((session, SessionOutput { id, agent: *agent, is_two_sided, features: *features, generated, out }))
     }
 }
 
@@ -453,64 +315,27 @@ impl Output {
         self.losses.add(LossKind::ResponseWithoutRequest);
         self.say(by, message.text().to_owned());
     }
-
-    fn turn<'a>(&'a mut self, session: &'a SessionId) -> turns::TurnOutput<'a> {
-        turns::TurnOutput { session, lines: &mut self.lines, losses: &mut self.losses }
-    }
 }
 
 fn session_of<'a>(
-    sessions: &'a mut HashMap<SessionId, Session>,
+    sessions: &'a mut HashMap<SessionId, TranslatedSession>,
     id: &SessionId,
     agent: Way,
-) -> Result<&'a mut Session, LineProblem> {
+) -> Result<&'a mut TranslatedSession, LineProblem> {
     let is_full = sessions.len() == MAX_SESSIONS;
     match sessions.entry(id.clone()) {
         Entry::Occupied(known) => Ok(known.into_mut()),
         Entry::Vacant(_) if is_full => Err(LineProblem::NoUpdate("there are too many sessions")),
-        Entry::Vacant(free) => Ok(free.insert(Session {
-            decoder: Decoder::new(agent.from),
-            transcript: Transcript::default(),
-            heard: Heard::default(),
-            stale: HashSet::new(),
-            turn: Turn::default(),
-            generated: GeneratedIds::default(),
-        })),
-    }
-}
-
-/// The update that clears a message before the first chunk of its replay.
-fn stale_cleared(update: &Update, stale: &mut HashSet<EntryId>) -> Option<String> {
-    if stale.is_empty() {
-        return None;
-    }
-    match update {
-        Update::Append { entry, .. } => stale.remove(entry).then(|| v2::cleared(entry)).flatten(),
-        Update::Upsert { target: Target::Entry(entry), upsert } if !upsert.content.is_omitted() => {
-            stale.remove(entry);
-            None
-        }
-        Update::Upsert { .. }
-        | Update::Output { .. }
-        | Update::Remove { .. }
-        | Update::Note { .. }
-        | Update::State(_) => None,
+        Entry::Vacant(free) => Ok(free.insert(TranslatedSession::new(agent.from))),
     }
 }
 
 /// The line of an update.
-fn notification(
-    session: &SessionId,
-    update: &str,
-    rest: &[(&str, &RawValue)],
-    extra: &[(&RawValue, &RawValue)],
-) -> String {
+fn notification(session: &SessionId, update: &str, extras: &LineExtras) -> String {
     let params = ObjectText::with_capacity(update.len() + 64).string("sessionId", session.as_json());
-    let params = rest.iter().fold(params, |params, (name, value)| params.raw(name, value.get()));
-    let params = params.raw("update", update).finish();
+    let params = params.text(&extras.params).raw("update", update).finish();
     let line = ObjectText::with_capacity(params.len() + 64).raw("jsonrpc", r#""2.0""#);
-    let line = line.raw("method", r#""session/update""#).raw("params", &params);
-    extra.iter().fold(line, |line, (name, value)| line.member(name.get(), value.get())).finish()
+    line.raw("method", r#""session/update""#).raw("params", &params).text(&extras.message).finish()
 }
 
 /// The line of a request or response, with what else its envelope said.

@@ -14,3 +14,4 @@ pub(crate) mod options;
 pub(crate) mod permission;
 pub(crate) mod plan;
 pub(crate) mod tool_content;
+pub(crate) mod turn_end;

@@ -126,7 +126,13 @@ fn one_update(from: Dialect, to: Dialect, scene: Scene, update: &Value, found: &
     let silence = may_be_silent(to, scene, update);
     let name = format!("session/update {}", update["sessionUpdate"].as_str().unwrap_or_default());
     let line = notification("session/update", &update_params(update));
-    let outcome = walk.say(Side::Agent, &line);
+    let mut outcome = walk.say(Side::Agent, &line);
+    if outcome.lines + outcome.losses == 0 && !silence {
+        // What may begin to repeat the prompt is held back until the agent does something else.
+        let output = json!({ "sessionUpdate": "agent_message_chunk", "messageId": "output", "content": { "type": "text", "text": "x" } });
+        outcome = walk.say(Side::Agent, &notification("session/update", &update_params(&output)));
+        outcome.lines -= 1;
+    }
     if outcome.lines + outcome.losses == 0 && !silence {
         walk.fault(&name, "is translated to nothing, and no loss is told", &line);
     }

@@ -12,7 +12,7 @@ use parlor_wire::{Outcome, RequestId, RpcError, code};
 
 use super::subscriber::Subscriber;
 use super::{Pending, SessionMachine, params_for};
-use crate::opening::{REFUSED, RefusedSettings};
+use crate::opening::RefusedSettings;
 use crate::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, Event, OpenedAgent, TerminalEvent, Timer,
     context, json,
@@ -20,15 +20,6 @@ use crate::{
 
 /// How many bytes of the agent's response to opening a session are kept.
 const MAX_OPENED: usize = 256 << 10;
-
-/// The key by which a session remembers that its agent was not given the conversation yet.
-const HAND_OVER: &str = "handOver";
-
-/// The key that marks a session whose directory only its agent named: the server serves no files there.
-pub const UNPLACED: &str = "unplaced";
-
-/// The key by which a session remembers of how many entries the conversation was that its agent was given.
-const HANDED: &str = "handedOver";
 
 impl SessionMachine {
     /// A new session has its agent.
@@ -107,21 +98,20 @@ impl SessionMachine {
         self.decoder = Decoder::new(dialect);
         self.stream = None;
         let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
-        let mut data = self.data();
-        data.set("agentDialect", json::string(dialect.name()));
+        self.data.agent_dialect = Some(dialect);
         if without_history {
-            data.remove(HANDED);
+            self.data.context_entries = None;
         }
         let anew = without_history && !self.session.transcript().entries().is_empty();
         // An agent without the history may be restored before it was given the conversation.
-        self.needs_context = anew || data.get(HAND_OVER).is_some();
+        self.needs_context = anew || self.data.needs_context;
         if self.needs_context {
-            data.set(HAND_OVER, json::json("true"));
+            self.data.needs_context = true;
             let id = self.ids.new_id().as_json().to_text().into_owned();
             self.step(Input::HandedOver(Envelope::new(id)));
         }
         self.context_sent_with = None;
-        self.set_data(&data);
+        self.on_data_changed();
         self.row.agent_session = Some(link.session.as_json().as_literal().to_owned());
         self.agent = Some(link);
         let clients: Vec<_> = self.subscribers.keys().copied().collect();
@@ -329,32 +319,20 @@ impl SessionMachine {
         };
         let Some(envelope) = self.session.envelope() else { return content.clone() };
         let with = context::in_front_of(content, &context::of(transcript, &entries[..end]), envelope);
-        let mut data = self.data();
-        data.set(HANDED, json::json(end.to_string()));
-        self.set_data(&data);
+        self.data.context_entries = Some(end);
+        self.on_data_changed();
         with
     }
 
     /// Whether a title of the agent's is made of nothing but the conversation that it was given.
     pub(super) fn is_title_of_context(&self, title: &JsonStr) -> bool {
-        let Some(count) = self.data().get(HANDED).and_then(|count| count.as_str().parse().ok()) else {
-            return false;
-        };
+        let Some(count) = self.data.context_entries else { return false };
         let transcript = self.session.transcript();
         let entries = transcript.entries();
         let text = context::of(transcript, &entries[..entries.len().min(count)]);
         self.session
             .envelope()
             .is_some_and(|envelope| context::is_title_of(&title.to_text(), &text, envelope))
-    }
-
-    pub(super) fn data(&self) -> Object {
-        json::object(Json::parse(self.row.data.clone()).ok().as_ref().map(Json::raw))
-    }
-
-    fn set_data(&mut self, data: &Object) {
-        data.to_json().as_str().clone_into(&mut self.row.data);
-        self.dirty.row = true;
     }
 
     /// The agent answered a request of the session's.
@@ -408,9 +386,8 @@ impl SessionMachine {
         }
         self.needs_context = !is_completed;
         if is_completed {
-            let mut data = self.data();
-            data.remove(HAND_OVER);
-            self.set_data(&data);
+            self.data.needs_context = false;
+            self.on_data_changed();
         }
     }
 
@@ -446,18 +423,12 @@ impl SessionMachine {
 
     /// Stores the refused settings, so that they are applied again at the next restore.
     pub(super) fn set_refused(&mut self, refused: Option<RefusedSettings>) {
-        let mut data = self.data();
-        let known = data.get(REFUSED).cloned();
-        let kept = refused.as_ref().map(RefusedSettings::to_json);
+        let before = self.data.refused_settings.take();
+        self.data.set_refused(refused.as_ref());
         self.refused_settings = refused;
-        if kept == known {
-            return;
+        if self.data.refused_settings != before {
+            self.on_data_changed();
         }
-        match kept {
-            Some(kept) => data.set(REFUSED, kept),
-            None => drop(data.remove(REFUSED)),
-        }
-        self.set_data(&data);
     }
 
     /// Removes a setting from the refused ones: a client has set it, or the agent reports it.
@@ -591,9 +562,8 @@ impl SessionMachine {
 
     /// Sets the directory of a session that only its agent had named.
     pub(super) fn set_cwd(&mut self, cwd: String) {
-        let mut data = self.data();
-        if data.remove(UNPLACED).is_some() {
-            self.set_data(&data);
+        if std::mem::take(&mut self.data.is_cwd_unconfirmed) {
+            self.on_data_changed();
             self.row.cwd = cwd;
         }
     }

@@ -12,10 +12,10 @@ use parlor_session::{MessageId, Row, SessionId};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::SessionMachine;
-use super::agent_link::UNPLACED;
 use crate::opening::wanted_settings;
 use crate::rows::{Copied, SessionRow, Write};
-use crate::stored::{self, KEPT, OPENED};
+use crate::session_data::SessionData;
+use crate::stored::{KEPT, OPENED};
 use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json};
 
 /// The forks of a session that are on their way.
@@ -126,7 +126,9 @@ impl SessionMachine {
             ForkKind::Regenerate => Some(again(message.as_ref(), &fork)?),
         };
         let mut row = self.row_of_fork(client, params, *kind, message.as_ref())?;
-        stored::set_title(&mut row, fork.title.as_ref(), fork.is_title_made);
+        let mut data = SessionData::of(&row);
+        data.set_title(&mut row, fork.title.as_ref(), fork.is_title_made);
+        row.data = data.to_text();
         let native = self.native(&fork, &row, params, known_agent.as_ref());
         let answer = self.answer_to_fork(client, &row, &fork);
         let writes = self.writes_of_fork(&row, fork);
@@ -158,7 +160,7 @@ impl SessionMachine {
                 return Err(RpcError::new(code::INVALID_PARAMS, "`cwd` must be an absolute path"));
             }
         };
-        let mut data = self.data();
+        let mut data = self.data.clone();
         // A client that names MCP servers defines how the new session is created; else it is created as this one was.
         // v1 requires the list, so an empty one means nothing there.
         let names_servers = params.get("mcpServers").is_some_and(|servers| {
@@ -169,16 +171,13 @@ impl SessionMachine {
             for name in ["sessionId", "messageId", "cwd", "_meta"] {
                 given.remove(name);
             }
-            data.set("params", given.to_json());
-            data.set("dialect", json::string(client.dialect.name()));
+            data.params = given;
+            data.params_dialect = Some(client.dialect);
         }
         if given.is_some() {
-            data.remove(UNPLACED);
+            data.is_cwd_unconfirmed = false;
         }
-        match message {
-            Some(message) => data.set("forkedAt", message.as_json()),
-            None => drop(data.remove("forkedAt")),
-        }
+        data.forked_at = message.map(|message| message.as_json().clone());
         let id = self.ids.new_session_id();
         let now = self.now.wall.0;
         Ok(SessionRow {
@@ -192,7 +191,7 @@ impl SessionMachine {
             active_at: now,
             archived: false,
             busy: false,
-            data: data.to_json().as_str().to_owned(),
+            data: data.to_text(),
         })
     }
 
@@ -223,9 +222,9 @@ impl SessionMachine {
         if !offers {
             return None;
         }
-        let data = stored::data(row);
-        let mut params = json::member(&data, "params").unwrap_or_default();
-        let from = json::text(&data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
+        let data = SessionData::of(row);
+        let from = data.params_dialect();
+        let mut params = data.params;
         params.set("sessionId", &agents);
         params.set("cwd", json::string(&row.cwd));
         let mut losses = Losses::default();
@@ -352,7 +351,7 @@ impl SessionMachine {
         start.agent = match self.agent.as_ref().zip(native) {
             Some((link, native)) => {
                 let in_force = Settings::of(self.session.transcript());
-                let settings = Box::new(wanted_settings(&self.data(), &in_force));
+                let settings = Box::new(wanted_settings(&self.data, &in_force));
                 ForkAgent::Native { epoch: link.epoch, params: native.params, settings }
             }
             None => ForkAgent::Transcript(error),

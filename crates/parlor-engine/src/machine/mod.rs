@@ -29,7 +29,6 @@ use parlor_session::session::{
 use parlor_session::{Naming, SessionId, Transcript, Unsaved, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
-pub use self::agent_link::UNPLACED;
 pub use self::fork::{FORK, ForkAgent, ForkStart};
 pub use self::persist::{deleted_agent_session, deleted_key};
 pub use self::requests::cannot_ask;
@@ -44,7 +43,8 @@ use self::search_index::IndexBacklog;
 use self::subscriber::Subscriber;
 use crate::opening::RefusedSettings;
 use crate::rows::SessionRow;
-use crate::stored::{self, StoredSession};
+use crate::session_data::SessionData;
+use crate::stored::StoredSession;
 use crate::{
     AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, Event, Frame, IdGen,
     InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer, json,
@@ -60,7 +60,8 @@ pub struct SessionMachine {
     row_stored: Option<SessionRow>,
     row_written: Duration,
     /// The time that the agent gave as the last activity, while lists show it.
-    agent_updated_at: Option<JsonStr>,
+    /// The typed form of `row.data`.
+    data: SessionData,
     decoder: Decoder,
     /// Delays updates of title and metadata that the agent sends too fast.
     throttle: InfoThrottle,
@@ -165,7 +166,8 @@ impl SessionMachine {
     pub fn new(stored: StoredSession, config: SessionConfig, ids: IdGen, now: Now) -> Self {
         let StoredSession { row, transcript, kept, aliases, opened } = stored;
         let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
-        let dialect = stored::dialect_of(&row).unwrap_or(Dialect::V1);
+        let data = SessionData::of(&row);
+        let dialect = data.agent_dialect.unwrap_or(Dialect::V1);
         let was_busy = row.busy;
         let index_backlog =
             if was_busy { IndexBacklog::of_last_turn(&transcript) } else { IndexBacklog::default() };
@@ -176,7 +178,7 @@ impl SessionMachine {
             // A client that attaches is sent these; from then on it is sent changes.
             queue: session.held(),
             session,
-            agent_updated_at: stored::updated_at(&row),
+            data,
             row,
             row_stored: None,
             row_written: Duration::ZERO,

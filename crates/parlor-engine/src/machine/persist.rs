@@ -13,7 +13,7 @@ use super::search_index::TurnPhase;
 use super::{SessionEnd, SessionMachine};
 use crate::opening::RefusedSetting;
 use crate::rows::{Batch, SessionRow, Write};
-use crate::stored::{self, ALIASES, KEPT, OPENED};
+use crate::stored::{ALIASES, KEPT, OPENED};
 use crate::{AgentCall, AgentCommand, Delivery, Frame, Output, json};
 
 /// How often a session's last activity is written when nothing else of its row changed.
@@ -64,9 +64,9 @@ impl SessionMachine {
                 let mark = info.and_then(|info| json::literal(info.meta.as_ref()?, TITLE_MARK));
                 let is_made = mark.is_some_and(|mark| mark.inner() == "made");
                 let was_made = self.row.title.is_none();
-                if stored::title(&self.row) != title || was_made != (is_made || title.is_none()) {
-                    stored::set_title(&mut self.row, title.as_ref(), is_made);
-                    self.dirty.row = true;
+                if crate::title(&self.row) != title || was_made != (is_made || title.is_none()) {
+                    self.data.set_title(&mut self.row, title.as_ref(), is_made);
+                    self.on_data_changed();
                 }
             }
             Update::Upsert { target: Target::Slot(_), .. } => {}
@@ -76,17 +76,22 @@ impl SessionMachine {
             | Update::Output { .. }
             | Update::Remove { .. }
             | Update::Note { .. } => {
-                if self.agent_updated_at.is_some() {
+                if self.data.agent_updated_at.is_some() {
                     self.set_updated_at(None);
                 }
             }
         }
     }
 
-    fn set_updated_at(&mut self, time: Option<JsonStr>) {
-        stored::set_updated_at(&mut self.row, time.as_ref());
-        self.agent_updated_at = time;
+    /// Has the session's data written with its row.
+    pub(super) fn on_data_changed(&mut self) {
+        self.row.data = self.data.to_text();
         self.dirty.row = true;
+    }
+
+    fn set_updated_at(&mut self, time: Option<JsonStr>) {
+        self.data.agent_updated_at = time;
+        self.on_data_changed();
     }
 
     /// A person decided something: that is on record before the agent acts on it.

@@ -34,7 +34,7 @@ pub use self::early::EarlyMessage;
 pub use self::event::{AgentSession, OpeningAction, OpeningError, OpeningEvent, OpeningOutput};
 pub use self::machine::Opening;
 pub use self::plan::{OpeningPlan, RestorePlan, RestoreSource, StartupLimit, name_session};
-pub use self::refused::{REFUSED, RefusedSetting, RefusedSettings, wanted_settings};
+pub use self::refused::{RefusedSetting, RefusedSettings, wanted_settings};
 pub use self::replay::History;
 
 /// How long an agent has to send nothing until its replay is over.

@@ -11,7 +11,7 @@ use parlor_wire::{RpcError, code};
 
 use super::refused::{known_settings, wanted_settings};
 use super::replay::History;
-use crate::{AgentInfo, json};
+use crate::{AgentInfo, SessionData, json};
 
 /// How an agent session is to be opened. All params are in the agent's dialect.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub struct RestoreSource<'a> {
     /// Where it works.
     pub cwd: &'a str,
     /// How it was created, and what else is remembered.
-    pub data: &'a Object,
+    pub data: &'a SessionData,
 }
 
 impl RestorePlan {
@@ -82,8 +82,8 @@ impl RestorePlan {
         losses: &mut Losses,
     ) -> Result<Self, RpcError> {
         let RestoreSource { session, agent_session, cwd, data } = stored;
-        let mut params = json::member(data, "params").unwrap_or_default();
-        let from = json::text(data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
+        let mut params = data.params.clone();
+        let from = data.params_dialect();
         params.set("cwd", json::string(cwd));
         let converted = live::request_to_agent("session/new", &params, from, dialect, None, losses);
         let (_, params) = converted.map_err(|loss| {

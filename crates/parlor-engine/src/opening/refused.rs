@@ -5,10 +5,7 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_wire::{RpcError, code};
 
 use super::missing::is_setting_missing;
-use crate::{AgentInfo, json};
-
-/// The key by which a session remembers the settings that its agent did not accept again.
-pub const REFUSED: &str = "refusedSettings";
+use crate::{AgentInfo, SessionData, json};
 
 /// The settings that an agent did not accept again, with the error for prompts that are not sent because of them.
 #[derive(Debug, Clone)]
@@ -37,7 +34,7 @@ impl RefusedSettings {
         (!self.settings.is_empty()).then_some(self)
     }
 
-    /// The settings as they are stored under [`REFUSED`] until the agent session is restored again.
+    /// The settings as JSON, for [`SessionData`].
     pub fn to_json(&self) -> Json {
         let settings = self.settings.iter().map(|RefusedSetting { setting, value, .. }| {
             let mut one = Object::default();
@@ -74,7 +71,7 @@ impl RefusedSettings {
 }
 
 /// The settings that an agent has to apply before a prompt is sent: those in force, and those that it did not accept before.
-pub fn wanted_settings(data: &Object, in_force: &Settings) -> Settings {
+pub fn wanted_settings(data: &SessionData, in_force: &Settings) -> Settings {
     let mut wanted = in_force.clone();
     refused_before(data).iter().for_each(|(setting, value)| wanted.want(setting, value));
     wanted
@@ -82,14 +79,15 @@ pub fn wanted_settings(data: &Object, in_force: &Settings) -> Settings {
 
 /// The settings in force as far as a session can know them. One that was refused may still be shown as it was before that:
 /// then only the agent knows what is in force.
-pub(super) fn known_settings(data: &Object, in_force: &Settings) -> Settings {
+pub(super) fn known_settings(data: &SessionData, in_force: &Settings) -> Settings {
     let is_stale = |(setting, value): &(Setting, Json)| in_force.get(setting).as_ref() == Some(value);
     if refused_before(data).iter().any(is_stale) { Settings::default() } else { in_force.clone() }
 }
 
 /// The settings that a session's agent did not accept before, with the values that it was sent.
-fn refused_before(data: &Object) -> Vec<(Setting, Json)> {
-    let list = data.get(REFUSED).and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
+fn refused_before(data: &SessionData) -> Vec<(Setting, Json)> {
+    let list =
+        data.refused_settings.as_ref().and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
     let read = |one: Object| {
         let setting = match (json::text(&one, "setting").as_deref(), one.get("option")) {
             (Some("mode"), _) => Setting::Mode,
@@ -166,7 +164,7 @@ fn text_of(value: &Json) -> String {
 mod tests {
     use expect_test::expect;
 
-    use super::super::script::{self, mode, object, restore, script, v1, v2};
+    use super::super::script::{self, mode, restore, script, v1, v2};
     use super::*;
 
     /// What comes of an error to `session/set_mode`, at an agent that shows these modes.
@@ -235,8 +233,8 @@ mod tests {
                 refused(option(), false),
             ],
         };
-        let mut data = Object::default();
-        data.set(REFUSED, all.to_json());
+        let mut data = SessionData::default();
+        data.set_refused(Some(&all));
         let read: Vec<_> = refused_before(&data).into_iter().map(|(setting, _)| setting).collect();
         assert_eq!(read, [Setting::Mode, Setting::Model, option()]);
         let wanted = wanted_settings(&data, &mode("ask"));
@@ -250,7 +248,8 @@ mod tests {
 
     #[test]
     fn settings_that_cannot_be_read_are_not_wanted() {
-        let data = object(r#"{"refusedSettings":[{"setting":"mode"},{"value":"v"},7]}"#);
+        let refused = json::json(r#"[{"setting":"mode"},{"value":"v"},7]"#);
+        let data = SessionData { refused_settings: Some(refused), ..SessionData::default() };
         assert_eq!(wanted_settings(&data, &mode("ask")), mode("ask"));
     }
 }

@@ -18,6 +18,8 @@ use super::{
     AgentSession, EarlyMessage, History, Opening, OpeningAction, OpeningError, OpeningEvent, OpeningOutput,
     OpeningPlan, RestorePlan, RestoreSource, StartupLimit,
 };
+use crate::SessionData;
+use crate::rows::SessionRow;
 use crate::{AgentEpoch, AgentInfo, Now, json};
 
 /// The agent's session in all scripts.
@@ -89,7 +91,8 @@ pub(super) fn restore_with(
     data: &str,
 ) -> OpeningPlan {
     let agent_session = agent_session.map(SessionId::from);
-    let data = object(data);
+    let row = SessionRow { data: data.to_owned(), ..SessionRow::default() };
+    let data = SessionData::of(&row);
     let stored = RestoreSource {
         session: &"ours".into(),
         agent_session: agent_session.as_ref(),

@@ -113,16 +113,14 @@ async fn adopt(
     let now = session::now();
     let mut data = create::data(client, params, agent.info.dialect);
     if matches!(&client.peer.agent, Some(AgentChoice::Command(command)) if *command != config.command) {
-        data.remove("command");
+        data.command = None;
     }
-    if !has_cwd {
-        data.set(parlor_engine::UNPLACED, json::json("true"));
-    }
+    data.is_cwd_unconfirmed = !has_cwd;
     let row = SessionRow {
         cwd,
         created_at: listed.as_ref().map_or(now, |row| row.created_at).max(1),
         active_at: now,
-        data: data.to_json().as_str().to_owned(),
+        data: data.to_text(),
         ..row
     };
     let mut lines = Vec::with_capacity(replay.len() + 1);

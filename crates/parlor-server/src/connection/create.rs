@@ -17,7 +17,7 @@ use crate::config::AgentConfig;
 use crate::hub::{AgentChoice, Shared};
 use crate::json;
 use crate::session::{self, Message};
-use crate::stored::StoredSession;
+use crate::stored::{SessionData, StoredSession};
 
 /// Creates a session: first at the agent, then here.
 pub(super) async fn new_session(
@@ -78,7 +78,7 @@ async fn try_new(
         active_at: now,
         archived: false,
         busy: false,
-        data: data(client, params, agent.info.dialect).to_json().as_str().to_owned(),
+        data: data(client, params, agent.info.dialect).to_text(),
     };
     let opened = StoredSession::new(row);
     hub.set_peer(session, &client.peer);
@@ -96,18 +96,15 @@ async fn try_new(
 }
 
 /// The stored data with which an agent can restore the session.
-pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> Object {
+pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> SessionData {
     params.remove("cwd");
     params.remove("_meta");
-    let mut data = Object::default();
-    data.set("params", params.to_json());
-    data.set("dialect", json::string(client.dialect().name()));
-    data.set("agentDialect", json::string(agent.name()));
-    if let Some(AgentChoice::Command(command)) = &client.peer.agent {
-        let args: Vec<_> = command.iter().map(|arg| json::string(arg).as_str().to_owned()).collect();
-        data.set("command", json::json(format!("[{}]", args.join(","))));
-    }
-    data
+    let command = match &client.peer.agent {
+        Some(AgentChoice::Command(command)) => Some(command.clone()),
+        Some(AgentChoice::Named(_)) | None => None,
+    };
+    let (params_dialect, agent_dialect) = (Some(client.dialect()), Some(agent));
+    SessionData { params, params_dialect, agent_dialect, command, ..SessionData::default() }
 }
 
 /// The agent for a client, which is started if it is not running. Dropping the future does not stop the start.

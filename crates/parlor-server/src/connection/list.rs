@@ -116,6 +116,7 @@ fn read_cursor(cursor: &Json) -> Option<Cursor> {
 /// Encodes a listed session with its metadata.
 fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     let is_agent_only = agent_sessions::is_agent_only(row);
+    let data = stored::SessionData::of(row);
     let mut info = Object::default();
     info.set("sessionId", json::json(row.id.clone()));
     info.set("cwd", json::string(&row.cwd));
@@ -123,15 +124,15 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
         info.set("title", &title);
     }
     let own = crate::stored::time(row.active_at).filter(|_| row.active_at != 0);
-    if let Some(time) = stored::updated_at(row).map(|time| Json::from(&time)).or(own) {
+    if let Some(time) = data.agent_updated_at.as_ref().map(Json::from).or(own) {
         info.set("updatedAt", time);
     }
     info.set("archived", json::json(if row.archived { "true" } else { "false" }));
     if is_agent_only {
         info.add_missing(&agent_sessions::other_members(row));
     } else {
-        if let Some(directories) = stored::additional_directories(row) {
-            info.set("additionalDirectories", directories);
+        if let Some(directories) = data.additional_directories() {
+            info.set("additionalDirectories", directories.clone());
         }
         if let Some(meta) = stored::meta(store, &row.id)? {
             info.set("_meta", meta.to_json());
@@ -140,8 +141,8 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     json::note(&mut info, "parlor/agent", json::string(&row.agent));
     if let Some(parent) = &row.parent {
         json::note(&mut info, "parlor/parent", json::json(parent.clone()));
-        if let Some(message) = stored::forked_at(row) {
-            json::note(&mut info, "parlor/forkedAt", Json::from(&message));
+        if let Some(message) = &data.forked_at {
+            json::note(&mut info, "parlor/forkedAt", Json::from(message));
         }
     }
     json::note(&mut info, "parlor/busy", json::json(if row.busy { "true" } else { "false" }));

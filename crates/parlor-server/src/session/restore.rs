@@ -63,7 +63,7 @@ pub(super) async fn restore(
     let startup = Startup::new(config.startup_timeout);
     let peer = hub.peer_of(id);
     let agent = hub.registry().get(&config, peer.as_deref(), row.cwd.as_ref(), id, startup).await?;
-    let data = parlor_engine::stored::data(row);
+    let data = parlor_engine::SessionData::of(row);
     let known = row.agent_session.as_deref().and_then(JsonStr::from_literal).map(SessionId::from);
     let stored = RestoreSource { session: id, agent_session: known.as_ref(), cwd: &row.cwd, data: &data };
     let mut losses = Losses::default();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use parlor_engine::{AgentEpoch, Event, TerminalEvent, UNPLACED};
+use parlor_engine::{AgentEpoch, Event, SessionData, TerminalEvent};
 use parlor_json::{JsonStr, Object};
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -15,7 +15,6 @@ use crate::services::access::FileScope;
 use crate::services::budget::{FilePermit, FileRequest};
 use crate::services::files;
 use crate::services::terminals::Terminals;
-use crate::stored;
 
 impl SessionTask {
     /// Sends the agent the response to a file or terminal request, if the agent session still has this epoch.
@@ -106,10 +105,11 @@ impl SessionTask {
     fn file_scope(&self) -> FileScope {
         let row = self.machine.row();
         let access = self.hub.config_of(row).map(|config| config.fs).unwrap_or_default();
-        let more = stored::additional_directories(row);
-        let more = more.as_ref().and_then(|more| parlor_json::elements(more.raw())).unwrap_or_default();
+        let data = SessionData::of(row);
+        let more = data.additional_directories().and_then(|more| parlor_json::elements(more.raw()));
+        let more = more.unwrap_or_default();
         let more = more.into_iter().filter_map(|path| Some(JsonStr::from_raw(path)?.to_text().into_owned()));
-        let cwd = parlor_engine::stored::data(row).get(UNPLACED).is_none().then(|| row.cwd.clone());
+        let cwd = (!data.is_cwd_unconfirmed).then(|| row.cwd.clone());
         // Relative directories would be relative to the server's working directory.
         let directories =
             more.chain(cwd).map(PathBuf::from).filter(|directory| directory.is_absolute()).collect();

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use parlor_json::{Json, JsonStr, Object};
 
-use super::echo::size_of;
+use crate::turns::size_of;
 use crate::{Content, EntryId, MessageId, MetaPatch, Naming, Patch, Role, Target, Update, text_of};
 
 /// What every opening line begins with, before the id of the envelope.

@@ -1,18 +1,22 @@
-//! Which user message of an agent that assigns the ids is which prompt.
+//! Which user message of the agent is which prompt.
 //!
 //! A new user message is a prompt that the agent has if it equals it: at once if it is a whole message, and else when
 //! its chunks are all of the prompt. Until then they are kept; when they turn out to be something else they are a message
 //! of their own. The answer to a prompt may name its message, and then that message is the prompt whatever it says.
 //! Without an id in the answer, the first new user message after it is.
+//!
+//! An agent that takes one prompt at a time has no id for the prompt that is in the conversation: a user message with the
+//! same text, before anything else, is that prompt.
 
 use parlor_json::Object;
 
-use super::echo::{Candidate, Claim, Rest, content_of, left_of, user_message};
-use super::{PromptId, Session, Step, entry_of};
+use super::echo::Echoes;
+use super::{PromptId, Session, Step, TurnTaking, entry_of};
+use crate::turns::{Claim, MatchRule, OpenPrompt, has_content, is_output, left_of, user_message};
 use crate::{EntryId, MessageId, Naming, Patch, Role, Target, Update, Upsert};
 
 impl Session {
-    /// Takes an update of an agent that assigns the ids if it has to do with a prompt; else it is handed back as it is.
+    /// Takes an update if it has to do with a prompt; else it is handed back as it is.
     pub(super) fn without_prompts(
         &mut self,
         mut update: Update,
@@ -24,21 +28,28 @@ impl Session {
             self.not_a_user_message(&mut update, fresh, out);
             return Some(update);
         };
-        if self.candidate.as_ref().is_some_and(|candidate| candidate.id != id) {
+        if self.candidate.as_ref().is_some_and(|candidate| !candidate.is_of(&id, naming)) {
             self.settle_candidate(fresh, out);
         }
-        let Some(message) = self.names.known(Role::User, &id, &self.transcript) else {
-            return self.new_user_message(update, naming, &id, fresh, out);
+        // By its text alone a message is the prompt of an agent that takes one at a time, whatever the agent calls it.
+        let by_text = self.is_serial() && self.echoes.unnamed().next().is_some();
+        let known = self.names.known(Role::User, &id, &self.transcript).filter(|_| !by_text);
+        let Some(message) = known else {
+            let update = self.new_user_message(update, naming, &id, fresh, out);
+            if self.candidate.is_none() {
+                self.close_echo();
+            }
+            return update;
         };
-        if !content_of(&update).is_omitted() && self.bare.as_ref() == Some(&message) {
+        if has_content(&update) && self.bare.as_ref() == Some(&message) {
             self.bare = None;
         }
         let Some(entry) = self.transcript.get(&EntryId::Message(Role::User, message.clone())) else {
             return Some(update);
         };
-        let Rest { before, update } = self.echoes.hears(update, naming, &message, &entry.body().content);
-        before.into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
-        update
+        let left = self.echoes.on_update(update, naming, &message, &entry.body().content);
+        self.take_all(left, fresh, out);
+        None
     }
 
     fn not_a_user_message(
@@ -52,24 +63,31 @@ impl Session {
         {
             self.echoes.forget(&message);
         }
-        let is_output = match update {
-            Update::Upsert { target: Target::Slot(_), .. } | Update::State(_) => false,
-            Update::Output { .. } | Update::Note { .. } => true,
-            // What is there already may change at any time.
-            Update::Upsert { .. } | Update::Append { .. } | Update::Remove { .. } => {
-                entry_of(update).is_some_and(|entry| self.transcript.get(entry).is_none())
-            }
-        };
-        if !is_output {
+        if !is_output(update, &self.transcript) {
             return;
         }
         self.settle_candidate(fresh, out);
+        if !matches!(update, Update::Note { .. }) {
+            self.close_echo();
+        }
         // The agent answers what it took and did not name.
         if entry_of(update).is_some()
-            && self.prompts.running().is_none()
-            && let Some(prompt) = self.prompts.accepted_unnamed().first()
+            && self.prompts.open.running().is_none()
+            && let Some(prompt) = self.prompts.open.accepted().first()
         {
             self.insert(*prompt, None, fresh, out);
+        }
+    }
+
+    /// Whether the agent, or the last one, takes one prompt at a time.
+    fn is_serial(&self) -> bool {
+        self.last_taking != Some(TurnTaking::Queueing)
+    }
+
+    /// An agent that takes one prompt at a time repeats it before it says anything else, or not at all.
+    pub(super) fn close_echo(&mut self) {
+        if self.is_serial() {
+            self.echoes = Echoes::default();
         }
     }
 
@@ -82,37 +100,26 @@ impl Session {
         fresh: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> Option<Update> {
-        let is_whole = matches!(update, Update::Upsert { .. }) && !content_of(&update).is_omitted();
+        let is_whole = matches!(update, Update::Upsert { .. }) && has_content(&update);
         if is_whole {
             if self.candidate.is_some() {
-                self.give_up_candidate(fresh, out);
+                self.give_up_candidate(None, fresh, out);
                 return Some(update);
             }
             return self.whole_user_message(update, naming, id, fresh, out);
         }
-        let mut candidate = match self.candidate.take() {
-            Some(candidate) => candidate,
-            None => {
-                let sent = self.prompts.with_agent();
-                let sent = sent.map(|open| (Claim::Prompt(open.prompt.id), open.pattern.clone()));
-                let unnamed = self.echoes.unnamed();
-                let unnamed =
-                    unnamed.map(|(message, pattern)| (Claim::Message(message.clone()), pattern.clone()));
-                let claims: Vec<_> = sent.chain(unnamed).collect();
-                if claims.is_empty() {
-                    return Some(update);
-                }
-                Candidate::new(id, claims, self.prompts.accepted_unnamed().first().copied())
-            }
-        };
-        let other = candidate.hears(update, naming);
+        let known = self.candidate.take();
+        let rule = if self.is_serial() { MatchRule::EqualText } else { MatchRule::Equal };
+        let new = || self.prompts.open.candidate(id, naming, self.echoes.unnamed(), rule);
+        let Some(mut candidate) = known.or_else(new) else { return Some(update) };
+        let other = candidate.on_update(update, naming, 0);
         let is_certain = other.is_none() && candidate.is_certain();
         self.candidate = Some(candidate);
         match other {
             None if is_certain => self.settle_candidate(fresh, out),
             None => {}
             Some(update) => {
-                let otherwise = self.give_up_candidate_for(Some((update, naming)), fresh, out);
+                let otherwise = self.give_up_candidate(Some((update, naming)), fresh, out);
                 self.adopt_if_any(otherwise, id, out);
             }
         }
@@ -129,25 +136,25 @@ impl Session {
     ) -> Option<Update> {
         let Update::Upsert { upsert: Upsert { content, .. }, .. } = &update else { return Some(update) };
         if let Patch::Value(content) = content {
-            let equal = self.prompts.with_agent().find(|open| open.pattern.equals(content));
-            if let Some(prompt) = equal.map(|open| open.prompt.id) {
+            if let Some(prompt) = self.prompts.open.equal_to(content) {
                 self.insert(prompt, Some(id), fresh, out);
                 left_of(update).into_iter().for_each(|left| self.take(left, naming, fresh, out));
                 return None;
             }
             let unnamed = self.echoes.unnamed().find(|(_, pattern)| pattern.equals(content));
-            if let Some(message) = unnamed.map(|(message, _)| message.clone()) {
+            if let Some((message, _)) = unnamed {
                 self.name_message(id, &message, out);
                 left_of(update).into_iter().for_each(|left| self.take(left, naming, fresh, out));
                 return None;
             }
         }
-        if let Some(prompt) = self.prompts.accepted_unnamed().first().copied() {
+        if let Some(prompt) = self.prompts.open.accepted().first().copied() {
             self.take(update, naming, fresh, out);
             self.adopt_if_any(Some(prompt), id, out);
             return None;
         }
-        if let Some(message) = self.echoes.unnamed_in_turn().cloned() {
+        let in_turn = self.echoes.unnamed_in_turn().filter(|_| !self.is_serial());
+        if let Some(message) = in_turn.cloned() {
             self.name_message(id, &message, out);
             self.echoes.forget(&message);
         }
@@ -163,60 +170,40 @@ impl Session {
 
     /// What may be a prompt is one, or is something else.
     pub(super) fn settle_candidate(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        self.narrow_candidate();
         let Some(candidate) = &mut self.candidate else { return };
-        let id = candidate.id.clone();
-        let left = match candidate.claim().cloned() {
-            None => {
-                let otherwise = self.give_up_candidate(fresh, out);
-                self.adopt_if_any(otherwise, &id, out);
-                return;
-            }
-            Some(Claim::Prompt(prompt)) => {
-                let left = candidate.buffered.left();
-                self.candidate = None;
-                self.insert(prompt, Some(&id), fresh, out);
-                left
-            }
-            Some(Claim::Message(message)) => {
-                let left = candidate.buffered.left();
-                self.candidate = None;
-                self.name_message(&id, &message, out);
-                left
-            }
+        self.prompts.open.narrow(candidate);
+        let id = candidate.message.clone();
+        let Some(claim) = candidate.claim().cloned() else {
+            let otherwise = self.give_up_candidate(None, fresh, out);
+            return id.into_iter().for_each(|id| self.adopt_if_any(otherwise, &id, out));
         };
-        if let Some(message) = self.names.known(Role::User, &id, &self.transcript) {
-            self.echoes.forget(&message);
+        let left = candidate.buffered.left();
+        self.candidate = None;
+        match claim {
+            Claim::Prompt(prompt) => {
+                self.insert(prompt, id.as_ref(), fresh, out);
+                let message = id.and_then(|id| self.names.known(Role::User, &id, &self.transcript));
+                message.into_iter().for_each(|message| self.echoes.forget(&message));
+            }
+            Claim::Message(message) => {
+                id.into_iter().for_each(|id| self.name_message(&id, &message, out));
+                self.echoes.forget(&message);
+            }
         }
+        self.close_echo();
         left.into_iter().for_each(|update| self.take(update, Naming::Silent, fresh, out));
-    }
-
-    /// Leaves out what a candidate cannot be, because the agent does not have it any more; whether anything is left.
-    fn narrow_candidate(&mut self) -> bool {
-        let Self { candidate: Some(candidate), prompts, .. } = self else { return true };
-        candidate.retain(|claim| match claim {
-            Claim::Prompt(prompt) => prompts.with_agent().any(|open| open.prompt.id == *prompt),
-            Claim::Message(_) => true,
-        })
     }
 
     /// Looks again at what a candidate can be, when the agent has a prompt less.
     pub(super) fn review_candidate(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        if !self.narrow_candidate() {
+        let candidate = self.candidate.as_mut();
+        if candidate.is_some_and(|candidate| !self.prompts.open.narrow(candidate)) {
             self.settle_candidate(fresh, out);
         }
     }
 
     /// What may be a prompt is none. The prompt that it is all the same, if there is one.
     fn give_up_candidate(
-        &mut self,
-        fresh: &mut dyn FnMut() -> MessageId,
-        out: &mut Step,
-    ) -> Option<PromptId> {
-        self.give_up_candidate_for(None, fresh, out)
-    }
-
-    fn give_up_candidate_for(
         &mut self,
         last: Option<(Update, Naming)>,
         fresh: &mut dyn FnMut() -> MessageId,
@@ -227,8 +214,10 @@ impl Session {
         let updates = candidate.buffered.take().into_iter().chain(last);
         updates.for_each(|(update, naming)| self.take(update, naming, fresh, out));
         if is_bare {
-            self.bare = self.names.known(Role::User, &candidate.id, &self.transcript);
+            let id = candidate.message.as_ref();
+            self.bare = id.and_then(|id| self.names.known(Role::User, id, &self.transcript));
         }
+        self.close_echo();
         candidate.otherwise
     }
 
@@ -257,9 +246,9 @@ impl Session {
         fresh: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        if self.candidate.as_ref().is_some_and(|candidate| candidate.id == *named) {
+        if self.candidate.as_ref().is_some_and(|candidate| candidate.message.as_ref() == Some(named)) {
             let progress = self.candidate.as_ref().and_then(|candidate| candidate.progress(prompt));
-            let has_message = self.prompts.get(prompt).is_none_or(|open| open.stage.message().is_some());
+            let has_message = self.prompts.open.get(prompt).is_none_or(OpenPrompt::is_inserted);
             match progress.filter(|_| !has_message) {
                 Some(progress) => {
                     let said = self.candidate.take().map(|candidate| candidate.buffered).unwrap_or_default();
@@ -270,12 +259,11 @@ impl Session {
                     }
                     return;
                 }
-                None => drop(self.give_up_candidate(fresh, out)),
+                None => drop(self.give_up_candidate(None, fresh, out)),
             }
         }
-        let Some(open) = self.prompts.get(prompt) else { return };
-        let (was, sent_after, pattern) =
-            (open.stage.message().cloned(), open.sent_after, open.pattern.clone());
+        let Some(open) = self.prompts.open.get(prompt) else { return };
+        let (was, sent_after, pattern) = (open.message().cloned(), open.sent_after, open.pattern.clone());
         let Some(known) = self.names.known(Role::User, named, &self.transcript) else {
             match was {
                 // It was taken for another message of the agent's: both are this one.
@@ -290,7 +278,8 @@ impl Session {
         if was.as_ref() == Some(&known) {
             return;
         }
-        let other = self.prompts.of_message(&known).map(|open| (open.prompt.id, open.is_answered()));
+        let other = self.prompts.open.all.iter().find(|open| open.message() == Some(&known));
+        let other = other.map(|open| (open.id, open.is_answered));
         let shown = self.transcript.get(&EntryId::Message(Role::User, known.clone()));
         let is_new = shown.is_some_and(|entry| entry.created() > sent_after);
         match (was, other) {
@@ -300,13 +289,13 @@ impl Session {
                 self.adopt(prompt, known, out);
             }
             (Some(was), Some((other, false))) => {
-                self.prompts.moved(other, was);
-                self.prompts.moved(prompt, known);
+                self.prompts.inserted(other, was);
+                self.prompts.inserted(prompt, known);
                 out.upkeep = true;
             }
             (None, None) if is_new => self.adopt(prompt, known, out),
             (Some(_), None) if is_new => {
-                self.prompts.moved(prompt, known);
+                self.prompts.inserted(prompt, known);
                 out.upkeep = true;
             }
             // A prompt is never a message that was there before, whatever the agent calls it.
@@ -324,13 +313,13 @@ impl Session {
 
     /// A message that is there is a prompt, with the content that it has.
     fn adopt(&mut self, prompt: PromptId, message: MessageId, out: &mut Step) {
-        let Some(open) = self.prompts.get(prompt).filter(|open| open.stage.message().is_none()) else {
+        let Some(open) = self.prompts.open.get(prompt).filter(|open| !open.is_inserted()) else {
             return;
         };
         if self.bare.as_ref() == Some(&message) {
             // The agent has not said what it says, and so it says what was sent.
             self.bare = None;
-            let content = Patch::Value(super::echo::blocks(&open.prompt.content));
+            let content = Patch::Value(super::blocks(&open.prompt.content));
             let target = Target::Entry(EntryId::Message(Role::User, message.clone()));
             let pattern = open.pattern.clone();
             self.push(Update::Upsert { target, upsert: Upsert { content, ..Upsert::default() } }, out);
@@ -348,6 +337,6 @@ impl Session {
         out.durable = true;
         out.upkeep = true;
         self.prompts.settle_accepted(prompt, out);
-        self.prompts.end_if_over(prompt, out);
+        self.prompts.end_if_over(out);
     }
 }

@@ -8,7 +8,6 @@ mod envelope;
 mod fork;
 mod matching;
 mod names;
-mod pattern;
 mod prompts;
 mod questions;
 mod title;
@@ -17,20 +16,22 @@ use std::collections::BTreeMap;
 
 use parlor_json::{Json, JsonStr, Object};
 
-use self::echo::{Candidate, Echo, Echoes, Ending};
+use self::echo::Echoes;
 pub use self::envelope::Envelope;
 use self::envelope::{Envelopes, Uncovered};
 pub use self::fork::{AgentsPoint, Fork, Moved, NotForked, Point};
 pub use self::names::Names;
 use self::prompts::Prompts;
-pub use self::prompts::{Held, Prompt, PromptId, Settled, Stage};
+pub use self::prompts::{Held, Prompt, Settled};
 use self::questions::Questions;
 pub use self::questions::{Answer, QuestionId, Reply};
 pub use self::title::TITLE_MARK;
 use self::title::Titles;
+use crate::turns::Candidate;
+pub use crate::turns::{PromptId, PromptState};
 use crate::{
-    Activity, Body, Change, Decider, Entry, EntryId, Event, EventId, EventKind, MessageId, Naming, Refused,
-    Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, Upsert,
+    Activity, Body, Change, Content, Decider, Entry, EntryId, Event, EventId, EventKind, MessageId, Naming,
+    Refused, Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, Upsert,
 };
 
 /// A conversation, who takes part in it, and what is going on.
@@ -44,17 +45,15 @@ pub struct Session {
     questions: Questions,
     clients: Clients,
     agent: Option<TurnTaking>,
-    /// How the last agent took prompts. One that was released may still repeat the last of them.
+    /// How the last agent takes prompts: one that was released may still repeat them.
     last_taking: Option<TurnTaking>,
     /// Whether the agent said something before it was ready that is not taken yet: until then no prompt is sent.
     has_early_updates: bool,
-    /// What an agent that takes prompts one by one says again of the one it has.
-    echo: Option<Echo>,
-    /// What an agent that takes any number of prompts says again of them.
+    /// What the agent says again of the prompts that are in the conversation.
     echoes: Echoes,
-    /// What such an agent says that may be a prompt which is not in the conversation.
+    /// What the agent says that may be a prompt.
     candidate: Option<Candidate>,
-    /// A user message of which such an agent has not said what it says.
+    /// A user message of which an agent that assigns the ids has not said what it says.
     bare: Option<MessageId>,
     /// In what the agent was given the conversation.
     envelopes: Envelopes,
@@ -358,8 +357,8 @@ pub struct Inserted {
 }
 
 impl Session {
-    /// A session that goes on from a transcript and what was kept beside it. Prompts that waited keep their names:
-    /// later ones must have greater names than [`last_prompt`](Self::last_prompt).
+    /// A session that goes on from a transcript and what was kept beside it. Queued prompts keep their ids:
+    /// later ones must have greater ids than [`last_prompt`](Self::last_prompt).
     pub fn new(transcript: Transcript, words: Words, kept: Option<&Object>) -> Self {
         let turn_began = transcript.seq();
         Self {
@@ -373,7 +372,6 @@ impl Session {
             agent: None,
             last_taking: None,
             has_early_updates: false,
-            echo: None,
             echoes: Echoes::default(),
             candidate: None,
             bare: None,
@@ -431,9 +429,9 @@ impl Session {
         self.prompts.held()
     }
 
-    /// The greatest name that a prompt of the session ever had, 0 if there was none.
+    /// The greatest id that a prompt of the session ever had, 0 if there was none.
     pub fn last_prompt(&self) -> PromptId {
-        self.prompts.last()
+        self.prompts.last_id()
     }
 
     /// Whether a turn runs or something waits for an agent.
@@ -443,7 +441,7 @@ impl Session {
 
     /// Who sent the prompt whose turn runs.
     pub fn prompter(&self) -> Option<ClientId> {
-        self.prompts.running().map(|prompt| prompt.by)
+        self.prompts.open.running().map(|open| open.prompt.by)
     }
 
     /// How the agent takes prompts, if it is there.
@@ -468,12 +466,12 @@ impl Session {
 
     /// Whether a turn runs, or waits for a person.
     pub fn is_running(&self) -> bool {
-        self.activity().is_busy() || self.prompts.running().is_some()
+        self.activity().is_busy() || self.prompts.open.running().is_some()
     }
 
     /// Whether something was cancelled, a turn or a prompt that the agent has, and the agent has not said what came of it.
     pub fn is_cancelling(&self) -> bool {
-        self.cancelling.is_some() || self.prompts.any_withdrawn()
+        self.cancelling.is_some() || !self.prompts.withdrawn().is_empty()
     }
 
     /// What was cancelled and of which the agent has not said what came of it.
@@ -602,7 +600,6 @@ impl Session {
         self.agent = Some(taking);
         self.last_taking = Some(taking);
         self.has_early_updates = true;
-        self.echo = None;
         self.echoes = Echoes::default();
         self.bare = None;
         if anew {
@@ -685,7 +682,7 @@ impl Session {
         let withdrawn = self.prompts.running_withdrawn_by().map(|by| self.decider(by));
         let by = self.cancelling.take().or(withdrawn);
         if self.is_running() {
-            let prompt = self.prompts.running_message().cloned();
+            let prompt = self.prompts.open.running().and_then(|open| open.message().cloned());
             let event = match (self.words.ended)(state) {
                 TurnEnd::Completed => None,
                 TurnEnd::Failed(error) => Some(EventKind::TurnFailed { prompt, error }),
@@ -709,7 +706,7 @@ impl Session {
     /// After a question is off the table: an agent that reports no states goes on.
     fn go_on(&mut self, out: &mut Step) {
         if self.questions.is_empty() && self.agent == Some(TurnTaking::OneByOne) {
-            let runs = self.prompts.running().is_some();
+            let runs = self.prompts.open.running().is_some();
             if *self.activity() == Activity::RequiresAction {
                 self.report(if runs { Activity::Running } else { Activity::Idle }, out);
             }
@@ -778,39 +775,22 @@ impl Session {
                 }
             };
             let Uncovered { before, update: rest } = envelopes.cut(update, naming, is_new);
-            self.take_kept(before, fresh, out);
+            self.take_uncovered(before, fresh, out);
             let Some(rest) = rest else { return };
             update = rest;
         }
-        if let Some(news) = self.news(update, naming, fresh, out) {
-            self.take(news, naming, fresh, out);
-        }
+        self.take_uncovered([(update, naming)], fresh, out);
     }
 
-    /// Looks whether an update repeats a prompt or has to do with one; else it is handed back as it is.
-    fn news(
+    /// Takes updates that have nothing of an envelope.
+    fn take_uncovered(
         &mut self,
-        update: Update,
-        naming: Naming,
-        fresh: &mut dyn FnMut() -> MessageId,
-        out: &mut Step,
-    ) -> Option<Update> {
-        if self.last_taking == Some(TurnTaking::Queueing) {
-            self.without_prompts(update, naming, fresh, out)
-        } else {
-            self.not_an_echo(update, naming, fresh, out)
-        }
-    }
-
-    /// Takes chunks that were kept because an envelope might have begun in them.
-    fn take_kept(
-        &mut self,
-        kept: Vec<(Update, Naming)>,
+        updates: impl IntoIterator<Item = (Update, Naming)>,
         fresh: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        for (update, naming) in kept {
-            if let Some(news) = self.news(update, naming, fresh, out) {
+        for (update, naming) in updates {
+            if let Some(news) = self.without_prompts(update, naming, fresh, out) {
                 self.take(news, naming, fresh, out);
             }
         }
@@ -819,14 +799,21 @@ impl Session {
     /// The turn is over, or the agent is: what may be an echo and was not finished is none.
     fn settle_echoes(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let kept = self.envelopes.end();
-        self.take_kept(kept, fresh, out);
-        if let Some(echo) = self.echo.take() {
-            self.heard(echo.ending(), fresh, out);
-        }
+        self.take_uncovered(kept, fresh, out);
         self.settle_candidate(fresh, out);
-        for (update, naming) in self.echoes.turn_ended() {
-            self.take(update, naming, fresh, out);
-        }
+        self.close_echo();
+        let left = self.echoes.turn_ended();
+        self.take_all(left, fresh, out);
+    }
+
+    /// Takes updates that are no prompt.
+    fn take_all(
+        &mut self,
+        updates: Vec<(Update, Naming)>,
+        fresh: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        updates.into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
     }
 
     /// An update of the agent's, under the names of this session.
@@ -868,7 +855,7 @@ impl Session {
         if is_idle {
             self.settle_echoes(fresh, out);
             // The agent took these and never said under which name.
-            for prompt in self.prompts.accepted_unnamed() {
+            for prompt in self.prompts.open.accepted() {
                 self.insert(prompt, None, fresh, out);
             }
         } else if *self.activity() == Activity::Idle {
@@ -876,57 +863,12 @@ impl Session {
         }
         if is_idle {
             self.end_turn(state, true, fresh, out);
-            self.prompts.turn_ended(state, out);
-        }
-        self.prompts.reported(state);
-        if is_idle {
-            self.advance(fresh, out);
         } else {
             self.push(Update::State(state.clone()), out);
         }
-    }
-
-    /// Looks whether an agent that takes prompts one by one says its prompt again; what is left is news.
-    fn not_an_echo(
-        &mut self,
-        mut update: Update,
-        naming: Naming,
-        fresh: &mut dyn FnMut() -> MessageId,
-        out: &mut Step,
-    ) -> Option<Update> {
-        let Some(mut echo) = self.echo.take() else { return Some(update) };
-        let is_late = entry_of(&mut update)
-            .and_then(|entry| self.transcript.get(entry))
-            .is_some_and(|entry| entry.created() <= self.turn_began);
-        match echo.hears(update, naming, is_late) {
-            echo::Heard::Waits => {
-                self.echo = Some(echo);
-                None
-            }
-            echo::Heard::Beside(update) => {
-                self.echo = Some(echo);
-                Some(update)
-            }
-            echo::Heard::Over(update) => {
-                self.heard(echo.ending(), fresh, out);
-                Some(update)
-            }
-        }
-    }
-
-    /// What was taken for a prompt said again is that, or news.
-    fn heard(&mut self, ending: Ending, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        match ending {
-            Ending::Again { message, named, left } => {
-                if let Some(named) = named {
-                    self.names.same(Role::User, named, &message);
-                    out.upkeep = true;
-                }
-                left.into_iter().for_each(|update| self.push(update, out));
-            }
-            Ending::News(news) => {
-                news.into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
-            }
+        self.prompts.on_state(state, out);
+        if is_idle {
+            self.advance(fresh, out);
         }
     }
 
@@ -938,11 +880,11 @@ impl Session {
         fresh: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> bool {
-        let Some(found) = self.prompts.get(prompt).filter(|prompt| prompt.stage.message().is_none()) else {
+        let Some(found) = self.prompts.open.get(prompt).filter(|open| !open.is_inserted()) else {
             return false;
         };
         let (by, sent, pattern) = (found.prompt.by, found.prompt.content.clone(), found.pattern.clone());
-        let content = echo::blocks(&sent);
+        let content = blocks(&sent);
         let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *fresh));
         if let (Some(named), EntryId::Message(_, id)) = (named, &mut entry) {
             if self.names.known(Role::User, named, &self.transcript).is_some() {
@@ -967,11 +909,8 @@ impl Session {
                 return false;
             }
         }
-        if self.agent == Some(TurnTaking::Queueing) {
-            self.echoes.expect(&message, named.is_some(), pattern);
-        } else {
-            self.echo = Some(Echo::of(&message, pattern));
-        }
+        self.close_echo();
+        self.echoes.expect(&message, named.is_some(), pattern);
         out.inserted.push(Inserted { prompt, by, message: message.clone(), content: sent, place });
         self.is_in_conversation(prompt, message, out);
         true
@@ -983,7 +922,7 @@ impl Session {
             return;
         }
         let Some(taking) = self.agent else {
-            if self.prompts.first_held().is_some() && self.drivers().next().is_some() {
+            if self.prompts.first_queued().is_some() && self.drivers().next().is_some() {
                 out.effects.push(Effect::NeedAgent);
             }
             return;
@@ -994,23 +933,24 @@ impl Session {
                 self.prompts.send_all(self.transcript.seq(), is_idle, out);
             }
             TurnTaking::OneByOne => {
-                if self.prompts.running().is_some() {
+                if self.prompts.open.running().is_some() {
                     return;
                 }
-                if self.prompts.first_held().is_some() {
+                if self.prompts.first_queued().is_some() {
                     let kept = self.envelopes.begin_turn();
-                    self.take_kept(kept, fresh, out);
+                    self.take_uncovered(kept, fresh, out);
                 }
                 let began = self.transcript.seq();
-                while let Some(next) = self.prompts.first_held() {
+                while let Some(next) = self.prompts.first_queued() {
                     if self.insert(next, None, fresh, out) {
                         self.turn_began = began;
                         self.report(Activity::Running, out);
-                        self.prompts.send(next, out);
+                        let sent = self.prompts.open.get(next).map(|open| Effect::Send(open.prompt.clone()));
+                        out.effects.extend(sent);
                         break;
                     }
                 }
-                if self.prompts.running().is_some() && !self.questions.is_empty() {
+                if self.prompts.open.running().is_some() && !self.questions.is_empty() {
                     self.report(Activity::RequiresAction, out);
                 }
             }
@@ -1024,13 +964,13 @@ impl Session {
         fresh: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        if self.prompts.running().is_none_or(|running| running.id != prompt) {
+        if self.prompts.open.running().is_none_or(|running| running.id != prompt) {
             return;
         }
         self.settle_echoes(fresh, out);
         self.cancel_questions(out);
         self.end_turn(state, true, fresh, out);
-        self.prompts.turn_ended(state, out);
+        self.prompts.on_state(state, out);
         out.upkeep = true;
         self.advance(fresh, out);
     }
@@ -1085,13 +1025,13 @@ impl Session {
         self.echoes = Echoes::default();
         self.questions.withdraw_all(&Reply::Gone, out);
         let changes = out.changes.len();
-        if self.activity().is_busy() || self.prompts.running().is_some() {
+        if self.activity().is_busy() || self.prompts.open.running().is_some() {
             self.end_tool_calls(out);
             self.end_turn(state, false, fresh, out);
         }
         self.cancelling = None;
         let is_told = out.changes.len() > changes;
-        self.prompts.turn_ended(state, out);
+        self.prompts.on_state(state, out);
         self.prompts.agent_gone(out);
         if !was_ready {
             self.prompts.agent_never_came();
@@ -1135,6 +1075,11 @@ fn entry_of(update: &mut Update) -> Option<&mut EntryId> {
         | Update::Note { .. }
         | Update::State(_) => None,
     }
+}
+
+/// The blocks of a prompt.
+fn blocks(content: &Json) -> Content {
+    Content::parse(content.raw()).unwrap_or_default()
 }
 
 fn string_member(object: &Object, name: &str) -> Option<JsonStr> {

@@ -335,3 +335,30 @@ fn an_agent_that_is_gone_before_its_early_updates_are_taken_is_one_that_never_ca
         taken
     "#]]);
 }
+
+#[test]
+fn a_turn_that_a_lost_agent_began_does_not_end_the_prompt_of_the_next_agent() {
+    check(&expect![[r#"
+        join 1 waits
+        ready queue
+        prompt 1 by 1 one
+            send 1
+            held: [1 one (1)]
+        state running
+            - state running
+        gone
+            - event new1 failed 5
+            - state idle (error)
+            need agent
+        ready one
+            - user new2 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            send 1
+            held: []
+        ended 1 end
+            - state idle (end)
+            settle 1 of 1: ended idle (end)
+    "#]]);
+}

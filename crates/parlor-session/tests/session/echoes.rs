@@ -235,6 +235,88 @@ fn a_message_with_another_name_is_another_message() {
 }
 
 #[test]
+fn a_prompt_is_repeated_once() {
+    for (first, second) in [("user", "user u1"), ("user u1", "user u2"), ("user u1", "user")] {
+        let mut stage = Stage::default();
+        stage.play("join 1\nready one\nprompt 1 by 1 hi there");
+        assert_eq!(stage.play(&format!("chunk {first}: hi there")).lines().count(), 1);
+        let told = stage.play(&format!("chunk {second}: hi there"));
+        assert!(told.contains("+ hi there"), "{first}, {second}: {told}");
+    }
+}
+
+#[test]
+fn an_agent_may_call_every_prompt_the_same() {
+    check(&expect![[r#"
+        join 1
+        ready one
+        prompt 1 by 1 one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            settle 1 of 1: accepted as new1
+            send 1
+        chunk user u: one
+        ended 1 end
+            - state idle (end)
+        prompt 2 by 1 two
+            - user new2 = two
+            - state running
+            durable
+            settle 2 of 1: accepted as new2
+            send 2
+        chunk user u: two
+        chunk agent: yes
+            - agent ~1 + yes
+        chunk user u: !
+            - user new2 + !
+    "#]]);
+}
+
+#[test]
+fn a_notice_does_not_end_what_may_come_unless_something_was_held_back() {
+    check(&expect![[r#"
+        join 1
+        ready one
+        prompt 1 by 1 hi there
+            - user new1 = hi there
+            - Info hi there {"parlor/title":"made"}
+            - state running
+            durable
+            settle 1 of 1: accepted as new1
+            send 1
+        notice
+            - note
+        chunk user: hi
+        notice
+            - user ~1 + hi
+            - note
+        chunk user: hi there
+            - user ~2 + hi there
+    "#]]);
+}
+
+#[test]
+fn after_the_turn_equal_text_is_news() {
+    check(&expect![[r#"
+        join 1
+        ready one
+        prompt 1 by 1 hi
+            - user new1 = hi
+            - Info hi {"parlor/title":"made"}
+            - state running
+            durable
+            settle 1 of 1: accepted as new1
+            send 1
+        ended 1 end
+            - state idle (end)
+        chunk user: hi
+            - user ~1 + hi
+    "#]]);
+}
+
+#[test]
 fn after_output_equal_text_is_news() {
     check(&expect![[r#"
             join 1

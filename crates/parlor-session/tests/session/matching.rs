@@ -308,6 +308,42 @@ fn of_equal_prompts_each_has_a_message_of_its_own_in_whatever_order_the_agent_an
 }
 
 #[test]
+fn the_turn_of_an_equal_prompt_does_not_end_the_one_that_was_taken_for_it() {
+    check(&expect![[r#"
+        join 1 waits
+        ready queue
+        prompt 1 by 1 go
+            send 1
+            held: [1 go (1)]
+        prompt 2 by 1 go
+            send 2
+            held: [1 go (1), 2 go (1)]
+        whole user ub: go
+            - user ub = go
+            - Info go {"parlor/title":"made"}
+            durable
+            held: [2 go (1)]
+        state running
+            - state running
+        accepted 2 ub
+            durable
+            held: [1 go (1)]
+        state idle end
+            - state idle (end)
+            settle 2 of 1: ended idle (end), with fields
+        accepted 1 ua
+            - user ua = go
+            durable
+            held: []
+        state running
+            - state running
+        state idle end
+            - state idle (end)
+            settle 1 of 1: ended idle (end), with fields
+    "#]]);
+}
+
+#[test]
 fn without_an_id_in_the_response_the_first_new_message_after_it_is_the_prompt() {
     check(&expect![[r#"
         join 1

@@ -69,7 +69,7 @@ impl World {
 }
 
 fn stored_dialect(row: &parlor_engine::rows::SessionRow) -> Dialect {
-    parlor_engine::stored::dialect_of(row).unwrap_or(Dialect::V1)
+    parlor_engine::SessionData::of(row).agent_dialect.unwrap_or(Dialect::V1)
 }
 
 /// How the replica of a client of version 2 differs from what is stored.

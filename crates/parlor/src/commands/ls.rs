@@ -130,7 +130,7 @@ fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed
         created_at: timestamp(row.created_at),
         updated_at: timestamp(row.active_at),
         parent: row.parent.as_deref().map(literal_text),
-        forked_at: stored::forked_at(row).map(|message| message.to_text().into_owned()),
+        forked_at: stored::SessionData::of(row).forked_at.map(|message| message.to_text().into_owned()),
         adopted: !agent_sessions::is_agent_only(row),
         active_at: row.active_at,
         branches: String::new(),

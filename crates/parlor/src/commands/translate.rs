@@ -66,10 +66,13 @@ impl Translate {
                 Speaker::Client => Side::Client,
             },
             out: io::BufWriter::new(io::stdout().lock()),
+            number: 0,
             bad_lines: 0,
             losses: 0,
         };
         input::each_line(&self.files, self.max_line, |line| work.line(&line))?;
+        let rest = work.marked.finish();
+        work.say(&Line::last(work.number), &rest, true)?;
         work.out.flush().map_err(|error| Failure::writing(&error))?;
         Ok(ExitCode::from(match (work.bad_lines, work.losses) {
             (0, 0) => 0,
@@ -86,12 +89,15 @@ struct Work<'a> {
     plain: Translator,
     side: Side,
     out: io::BufWriter<io::StdoutLock<'a>>,
+    /// Of the last line.
+    number: usize,
     bad_lines: usize,
     losses: usize,
 }
 
 impl Work<'_> {
     fn line(&mut self, line: &Line<'_>) -> Result<(), Failure> {
+        self.number = line.number;
         let text = match &line.text {
             Ok(text) => *text,
             Err(malformed) => {

@@ -10,7 +10,7 @@ use crate::{Content, plain_text};
 ///
 /// Text is compared in UTF-16 units, because agents cut a stream between the halves of a surrogate pair.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub struct Pattern {
     parts: Vec<Part>,
     size: usize,
 }
@@ -25,14 +25,14 @@ enum Part {
 
 /// How much of a pattern was repeated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     part: usize,
     unit: usize,
 }
 
 /// What counts as a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
+pub enum MatchRule {
     /// All of the prompt.
     Equal,
     /// All of its text: an agent need not repeat what is no text.
@@ -40,7 +40,7 @@ pub(super) enum Rule {
 }
 
 impl Pattern {
-    pub(super) fn of(content: &Content) -> Self {
+    pub(crate) fn of(content: &Content) -> Self {
         let mut parts = Vec::new();
         for item in content.iter() {
             let Some(units) = text_units(item.json) else {
@@ -54,16 +54,20 @@ impl Pattern {
                 Some(Part::Block(_)) | None => parts.push(Part::Text(units.collect())),
             }
         }
-        Self { parts, size: content.size() }
+        let size = parts.iter().map(|part| match part {
+            Part::Text(units) => units.len(),
+            Part::Block(block) => block.as_str().len(),
+        });
+        Self { size: size.sum(), parts }
     }
 
-    /// How many bytes the prompt is as JSON.
-    pub(super) const fn size(&self) -> usize {
+    /// How long the prompt is: its text in code units, and the JSON of its other blocks.
+    pub(crate) const fn size(&self) -> usize {
         self.size
     }
 
     /// How far one more block gets; `None` if it is not what comes next.
-    pub(super) fn advance(&self, mut at: Progress, block: &str, rule: Rule) -> Option<Progress> {
+    pub(crate) fn advance(&self, mut at: Progress, block: &str, rule: MatchRule) -> Option<Progress> {
         let Some(units) = text_units(block) else { return self.advance_block(at, block, rule) };
         for unit in utf16(units) {
             loop {
@@ -75,7 +79,7 @@ impl Pattern {
                         at.unit += 1;
                         break;
                     }
-                    Part::Block(_) if rule == Rule::Equal => return None,
+                    Part::Block(_) if rule == MatchRule::Equal => return None,
                     Part::Text(_) | Part::Block(_) => at = at.next_part(),
                 }
             }
@@ -83,34 +87,35 @@ impl Pattern {
         Some(at)
     }
 
-    fn advance_block(&self, mut at: Progress, block: &str, rule: Rule) -> Option<Progress> {
+    fn advance_block(&self, mut at: Progress, block: &str, rule: MatchRule) -> Option<Progress> {
         loop {
             match self.parts.get(at.part)? {
                 Part::Text(text) if at.unit < text.len() => return None,
                 Part::Text(_) => at = at.next_part(),
                 Part::Block(next) if is_same(next.as_str(), block) => return Some(at.next_part()),
-                Part::Block(_) if rule == Rule::EqualText => at = at.next_part(),
+                Part::Block(_) if rule == MatchRule::EqualText => at = at.next_part(),
                 Part::Block(_) => return None,
             }
         }
     }
 
     /// Whether all of it was repeated.
-    pub(super) fn is_whole(&self, at: Progress, rule: Rule) -> bool {
+    pub(crate) fn is_whole(&self, at: Progress, rule: MatchRule) -> bool {
         let mut rest = self.parts.iter().skip(at.part);
         let is_said = match rest.next() {
             Some(Part::Text(text)) => at.unit == text.len(),
-            Some(Part::Block(_)) => rule == Rule::EqualText,
+            Some(Part::Block(_)) => rule == MatchRule::EqualText,
             None => true,
         };
-        is_said && rest.all(|part| rule == Rule::EqualText && matches!(part, Part::Block(_)))
+        is_said && rest.all(|part| rule == MatchRule::EqualText && matches!(part, Part::Block(_)))
     }
 
     /// Whether a message says the same as the prompt.
-    pub(super) fn equals(&self, content: &Content) -> bool {
+    pub(crate) fn equals(&self, content: &Content) -> bool {
         let mut items = content.iter();
-        let end = items.try_fold(Progress::default(), |at, item| self.advance(at, item.json, Rule::Equal));
-        end.is_some_and(|end| self.is_whole(end, Rule::Equal))
+        let end =
+            items.try_fold(Progress::default(), |at, item| self.advance(at, item.json, MatchRule::Equal));
+        end.is_some_and(|end| self.is_whole(end, MatchRule::Equal))
     }
 }
 
@@ -135,7 +140,7 @@ fn utf16(units: impl Iterator<Item = Unit>) -> impl Iterator<Item = u16> {
 }
 
 /// Whether two lists of blocks say the same, in the same pieces.
-pub(super) fn are_same_blocks(one: &Content, other: &Content) -> bool {
+pub(crate) fn are_same_blocks(one: &Content, other: &Content) -> bool {
     one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| is_same(one.json, other.json))
 }
 
@@ -208,9 +213,9 @@ mod tests {
         let walk = |blocks: &[String]| {
             let mut at = Progress::default();
             for block in blocks {
-                at = prompt.advance(at, block, Rule::EqualText)?;
+                at = prompt.advance(at, block, MatchRule::EqualText)?;
             }
-            Some(prompt.is_whole(at, Rule::EqualText))
+            Some(prompt.is_whole(at, MatchRule::EqualText))
         };
         assert_eq!(walk(&[text("a")]), Some(true));
         assert_eq!(walk(&[image(1), text("a"), image(3)]), Some(true));

@@ -1,0 +1,196 @@
+//! What the server stores of a session beside its transcript and the columns that lists filter by.
+
+use parlor_dialect::Dialect;
+use parlor_json::{Json, JsonStr, Object, elements};
+
+use crate::json;
+use crate::opening::RefusedSettings;
+use crate::rows::SessionRow;
+
+/// The typed form of [`SessionRow::data`].
+///
+/// Members that this version does not know are kept in `other`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionData {
+    /// The params with which a client created the session, without `cwd` and `_meta`.
+    pub params: Object,
+    /// The dialect of `params`.
+    pub params_dialect: Option<Dialect>,
+    /// The dialect of the agent when the session was last written.
+    pub agent_dialect: Option<Dialect>,
+    /// The command line of an agent that is not configured by name.
+    pub command: Option<Vec<String>>,
+    /// The title that was generated from the first prompt.
+    pub generated_title: Option<JsonStr>,
+    /// The agent's time of the last activity, unless something happened since.
+    pub agent_updated_at: Option<JsonStr>,
+    /// The message at which the session was forked from its parent.
+    pub forked_at: Option<JsonStr>,
+    /// Whether the agent session was opened without the conversation and was not given it yet.
+    pub needs_context: bool,
+    /// How many entries the conversation had that the agent was given.
+    pub context_entries: Option<usize>,
+    /// Whether only the agent named the working directory: the server serves no files there.
+    pub is_cwd_unconfirmed: bool,
+    /// The settings that the agent refused, as [`RefusedSettings::to_json`] writes them.
+    pub refused_settings: Option<Json>,
+    /// Members that are not listed above.
+    pub other: Object,
+}
+
+mod key {
+    pub(super) const PARAMS: &str = "params";
+    pub(super) const PARAMS_DIALECT: &str = "dialect";
+    pub(super) const AGENT_DIALECT: &str = "agentDialect";
+    pub(super) const COMMAND: &str = "command";
+    pub(super) const GENERATED_TITLE: &str = "generatedTitle";
+    pub(super) const AGENT_UPDATED_AT: &str = "updatedAt";
+    pub(super) const FORKED_AT: &str = "forkedAt";
+    pub(super) const NEEDS_CONTEXT: &str = "needsContext";
+    pub(super) const CONTEXT_ENTRIES: &str = "contextEntries";
+    pub(super) const IS_CWD_UNCONFIRMED: &str = "isCwdUnconfirmed";
+    pub(super) const REFUSED_SETTINGS: &str = "refusedSettings";
+}
+
+impl SessionData {
+    /// Reads the data of a row. Members of the wrong type count as missing.
+    pub fn of(row: &SessionRow) -> Self {
+        let mut data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
+        let mut take = |name: &str| data.remove(name);
+        let string = |value: Json| JsonStr::from_raw(value.raw());
+        let dialect = |value: Json| string(value)?.to_text().parse().ok();
+        Self {
+            params: take(key::PARAMS).and_then(|params| Object::parse(params.raw()).ok()).unwrap_or_default(),
+            params_dialect: take(key::PARAMS_DIALECT).and_then(dialect),
+            agent_dialect: take(key::AGENT_DIALECT).and_then(dialect),
+            command: take(key::COMMAND).and_then(|words| strings(&words)),
+            generated_title: take(key::GENERATED_TITLE).and_then(string),
+            agent_updated_at: take(key::AGENT_UPDATED_AT).and_then(string),
+            forked_at: take(key::FORKED_AT).and_then(string),
+            needs_context: take(key::NEEDS_CONTEXT).is_some(),
+            context_entries: take(key::CONTEXT_ENTRIES).and_then(|count| count.as_str().parse().ok()),
+            is_cwd_unconfirmed: take(key::IS_CWD_UNCONFIRMED).is_some(),
+            refused_settings: take(key::REFUSED_SETTINGS),
+            other: data,
+        }
+    }
+
+    /// The data as the text of a row.
+    pub fn to_text(&self) -> String {
+        let Self { params, generated_title, agent_updated_at, forked_at, refused_settings, .. } = self;
+        let dialect = |dialect: Dialect| json::string(dialect.name());
+        let literal = |text: &JsonStr| Json::from(text);
+        let flag = |is_set: bool| is_set.then(|| json::json("true"));
+        let members = [
+            (key::PARAMS, (!params.is_empty()).then(|| params.to_json())),
+            (key::PARAMS_DIALECT, self.params_dialect.map(dialect)),
+            (key::AGENT_DIALECT, self.agent_dialect.map(dialect)),
+            (key::COMMAND, self.command.as_ref().map(|words| array(words))),
+            (key::GENERATED_TITLE, generated_title.as_ref().map(literal)),
+            (key::AGENT_UPDATED_AT, agent_updated_at.as_ref().map(literal)),
+            (key::FORKED_AT, forked_at.as_ref().map(literal)),
+            (key::NEEDS_CONTEXT, flag(self.needs_context)),
+            (key::CONTEXT_ENTRIES, self.context_entries.map(|count| json::json(count.to_string()))),
+            (key::IS_CWD_UNCONFIRMED, flag(self.is_cwd_unconfirmed)),
+            (key::REFUSED_SETTINGS, refused_settings.clone()),
+        ];
+        let mut data = Object::default();
+        for (name, value) in members {
+            if let Some(value) = value {
+                data.set(name, value);
+            }
+        }
+        data.add_missing(&self.other);
+        data.to_json().as_str().to_owned()
+    }
+
+    /// The dialect in which [`params`](Self::params) are written.
+    pub fn params_dialect(&self) -> Dialect {
+        self.params_dialect.unwrap_or(Dialect::V2)
+    }
+
+    /// The directories of the session besides its working directory.
+    pub fn additional_directories(&self) -> Option<&Json> {
+        self.params.get("additionalDirectories")
+    }
+
+    /// Stores the settings that the agent refused.
+    pub fn set_refused(&mut self, refused: Option<&RefusedSettings>) {
+        self.refused_settings = refused.map(RefusedSettings::to_json);
+    }
+
+    /// Sets the title of a row and of its data. A generated title is not a title for the store: search finds the prompt that
+    /// it was generated from.
+    pub fn set_title(&mut self, row: &mut SessionRow, title: Option<&JsonStr>, is_generated: bool) {
+        row.title = title.filter(|_| !is_generated).map(|title| title.as_literal().to_owned());
+        self.generated_title = title.filter(|_| is_generated).cloned();
+    }
+}
+
+/// The title of a session: its own, else the generated one.
+pub fn title(row: &SessionRow) -> Option<JsonStr> {
+    match &row.title {
+        Some(title) => JsonStr::from_literal(title),
+        None => SessionData::of(row).generated_title,
+    }
+}
+
+fn strings(array: &Json) -> Option<Vec<String>> {
+    elements(array.raw())?
+        .into_iter()
+        .map(|word| Some(JsonStr::from_raw(word)?.to_text().into_owned()))
+        .collect()
+}
+
+fn array(words: &[String]) -> Json {
+    let words: Vec<_> = words.iter().map(|word| JsonStr::new(word).as_literal().to_owned()).collect();
+    json::json(format!("[{}]", words.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(data: &str) -> SessionRow {
+        SessionRow { data: data.to_owned(), ..SessionRow::default() }
+    }
+
+    #[test]
+    fn data_is_written_as_it_was_read_with_members_of_other_versions() {
+        let text = concat!(
+            r#"{"params":{"mcpServers":[],"big":123456789012345678901234567890},"dialect":"v1","agentDialect":"v2","#,
+            r#""command":["a b","\"c\""],"generatedTitle":"half \ud83d","updatedAt":"2026-01-01T00:00:00Z","forkedAt":"m","#,
+            r#""needsContext":true,"contextEntries":7,"isCwdUnconfirmed":true,"#,
+            r#""refusedSettings":[{"setting":"mode","value":"code"}],"later":{"x":1.0}}"#
+        );
+        let data = SessionData::of(&row(text));
+        assert_eq!(data.command.as_deref(), Some(&["a b".to_owned(), "\"c\"".to_owned()][..]));
+        assert_eq!((data.needs_context, data.context_entries), (true, Some(7)));
+        assert_eq!(data.params_dialect(), Dialect::V1);
+        assert_eq!(data.to_text(), text);
+        assert_eq!(SessionData::default().to_text(), "{}");
+    }
+
+    #[test]
+    fn data_that_cannot_be_read_counts_as_missing() {
+        for text in ["", "[]", r#"{"command":[1],"dialect":"v9","generatedTitle":7,"params":[]}"#] {
+            assert_eq!(SessionData::of(&row(text)), SessionData::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_generated_title_is_no_title_for_the_store() {
+        let mut row = row("{}");
+        let mut data = SessionData::of(&row);
+        let name = JsonStr::new("a title");
+        for is_generated in [true, false] {
+            data.set_title(&mut row, Some(&name), is_generated);
+            row.data = data.to_text();
+            assert_eq!(row.title.is_none(), is_generated);
+            assert_eq!(title(&row).as_ref(), Some(&name));
+        }
+        data.set_title(&mut row, None, false);
+        row.data = data.to_text();
+        assert_eq!(title(&row), None);
+    }
+}
