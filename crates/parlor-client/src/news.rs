@@ -1,4 +1,4 @@
-use parlor_session::{Activity, EntryId, MessageId, Patch, Reading, Role, Target, Update, text_of};
+use parlor_session::{Activity, EntryId, MessageId, Patch, ReplayCursor, Role, Target, Update, text_of};
 use tokio::sync::watch;
 
 use crate::known::Standing;
@@ -35,7 +35,7 @@ const PIECE: usize = 1 << 20;
 pub struct News {
     session: Session,
     changed: watch::Receiver<(u64, Standing)>,
-    reading: Option<Reading>,
+    reading: Option<ReplayCursor>,
     told: u64,
     /// Which transcript that is of.
     epoch: u64,
@@ -103,7 +103,7 @@ impl News {
         let end = self.turn.as_ref().and_then(|turn| turn.ended(&known)?.ok());
         let last = end.as_ref().map_or(transcript.seq(), |(seq, _)| *seq);
         loop {
-            let reading = self.reading.get_or_insert_with(|| Reading::new(self.told, last));
+            let reading = self.reading.get_or_insert_with(|| ReplayCursor::new(self.told, last));
             match reading.next(transcript, PIECE) {
                 Some(Update::State(state)) if self.turn.is_some() && state.activity == Activity::Idle => {}
                 Some(update) => return Some(update),

@@ -14,8 +14,8 @@ use parlor_session::{
 };
 use serde_json::value::RawValue;
 
-use crate::live::{AgentUpdate, Listener, Spans, Stream, Telling, update_line_with};
-use crate::{Decoded, Dialect, Losses, shape};
+use crate::live::{AgentUpdate, EncodeContext, Spans, Stream, UpdateEncoder, update_line_with};
+use crate::{Decoded, Dialect, Losses, json_ext};
 
 /// The prefix of the metadata keys that only parlor writes.
 const RESERVED: &str = "parlor/";
@@ -61,8 +61,8 @@ impl Beside {
         let empty = Object::default();
         let members = self.members.as_deref().unwrap_or(&empty);
         let mut meta = seq.map(|seq| {
-            let mut meta = shape::member(members, "_meta").unwrap_or_default();
-            meta.set("parlor/seq", shape::json(seq.to_string()));
+            let mut meta = json_ext::member(members, "_meta").unwrap_or_default();
+            meta.set("parlor/seq", json_ext::json(seq.to_string()));
             meta
         });
         for (name, value) in members.iter() {
@@ -153,7 +153,7 @@ impl<'a> AgentLine<'a> {
 pub struct Broadcast<'a, 'l> {
     session: &'a SessionId,
     change: &'a Change,
-    telling: Telling<'a>,
+    encode_context: EncodeContext<'a>,
     line: Option<&'a AgentLine<'l>>,
     beside: &'a Beside,
     /// The agent's line with the session's ids, once somebody needs it.
@@ -173,11 +173,11 @@ impl<'a, 'l> Broadcast<'a, 'l> {
     ) -> Self {
         const NOTHING: &Beside = &Beside { members: None, was_reserved: false };
         room.clear();
-        let telling = Telling { from, transcript, meta_before: change.meta_before.as_ref() };
+        let encode_context = EncodeContext { from, transcript, meta_before: change.meta_before.as_ref() };
         let beside = line.map_or(NOTHING, |line| &line.beside);
         // Keys that are not passed on stand in the line.
         let line = line.filter(|line| !line.beside.was_reserved && line.spans.is_some());
-        Self { session, change, telling, line, beside, passed: room }
+        Self { session, change, encode_context, line, beside, passed: room }
     }
 
     /// Gives the string back.
@@ -208,13 +208,13 @@ impl<'a, 'l> Broadcast<'a, 'l> {
     }
 }
 
-impl Listener {
+impl UpdateEncoder {
     /// Writes the lines that tell of a change. With `wants_seq` each has the number of the change.
     pub fn broadcast(
         &mut self,
         broadcast: &mut Broadcast<'_, '_>,
         wants_seq: bool,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         losses: &mut Losses,
         lines: &mut String,
     ) {
@@ -222,12 +222,12 @@ impl Listener {
         // A number that the line does not have must be put into it.
         let line = broadcast.line.filter(|_| !wants_seq);
         if let Some(line) = line.filter(|line| line.is_chunk(&change.update))
-            && self.takes_chunk(&change.update, broadcast.telling.from)
+            && self.takes_chunk(&change.update, broadcast.encode_context.from)
         {
             lines.push_str(broadcast.passed(line));
             return;
         }
-        for update in self.tell(&change.update, broadcast.telling, fresh, losses) {
+        for update in self.tell(&change.update, broadcast.encode_context, new_id, losses) {
             match line.filter(|line| line.says(&update, broadcast.message())) {
                 Some(line) => lines.push_str(broadcast.passed(line)),
                 None => {
@@ -249,7 +249,7 @@ impl Listener {
                 *role != Role::User
                     && from == Dialect::V1
                     && plain_text(item.as_str()).is_some()
-                    && self.heard.passed(*role, id)
+                    && self.peer.passed(*role, id)
             }
         }
     }
@@ -265,7 +265,7 @@ pub fn drop_reserved(update: &mut Update) -> bool {
             }
         },
         Update::Append { extra, .. } | Update::Output { extra, .. } | Update::Remove { extra, .. } => {
-            let Some(mut members) = extra.as_ref().and_then(shape::object) else { return false };
+            let Some(mut members) = extra.as_ref().and_then(json_ext::object) else { return false };
             let dropped = drop_reserved_in(&mut members);
             if dropped {
                 *extra = (!members.is_empty()).then(|| members.to_json());
@@ -307,12 +307,12 @@ pub fn map_sessions(update: &mut Update, ours: impl Fn(&SessionId) -> Option<Ses
 /// Whether an update is a notice: something that is told now and is no part of the conversation.
 pub fn is_notice(update: &Update) -> bool {
     let Update::Note { fields } = update else { return false };
-    shape::text(fields, "sessionUpdate").as_deref() == Some("notice")
+    json_ext::text(fields, "sessionUpdate").as_deref() == Some("notice")
 }
 
 /// Drops the reserved keys from the metadata of an object, and the metadata if nothing else is in it.
 fn drop_reserved_in(holder: &mut Object) -> bool {
-    let Some(mut meta) = shape::member(holder, "_meta") else { return false };
+    let Some(mut meta) = json_ext::member(holder, "_meta") else { return false };
     let dropped = drop_keys(&mut meta);
     if dropped && meta.is_empty() {
         holder.remove("_meta");

@@ -5,8 +5,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use parlor_json::{Json, JsonStr, MAX_ELEMENTS, Members, NotAnObject, Object, Type, type_of};
 use parlor_session::{
-    Activity, Change, Content, EntryId, MessageId, MetaPatch, Namer, Naming, Patch, Role, Slot, State,
-    Target, Update, Upsert,
+    Activity, Change, Content, EntryId, IdSource, ImplicitMessageIds, MessageId, MetaPatch, Patch, Role,
+    Slot, State, Target, Update, Upsert,
 };
 use serde_json::value::RawValue;
 
@@ -20,12 +20,12 @@ pub(crate) const ONLY_PLAN: &str = "default";
 
 /// Reads the updates of one session in one dialect.
 ///
-/// Reading changes nothing. What came of an update is told by [`took`](Decoder::took), so that one that was
+/// Reading changes nothing. What came of an update is told by [`on_applied`](Decoder::took), so that one that was
 /// refused moves no boundary between messages.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     dialect: Dialect,
-    namer: Namer,
+    namer: ImplicitMessageIds,
 }
 
 /// An update that was read.
@@ -34,7 +34,7 @@ pub struct Decoded {
     /// What it says.
     pub update: Update,
     /// What it says about messages without ids.
-    pub naming: Naming,
+    pub naming: IdSource,
     /// Optional fields that could not be read. They count as not said, as the schema wants it, and the rest of
     /// the update is good.
     pub ignored: Vec<BadUpdate>,
@@ -83,7 +83,7 @@ pub enum Problem {
 impl Decoder {
     /// A decoder for a session whose agent speaks `dialect`.
     pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, namer: Namer::default() }
+        Self { dialect, namer: ImplicitMessageIds::default() }
     }
 
     /// The dialect that is read.
@@ -97,48 +97,50 @@ impl Decoder {
     }
 
     /// An update was taken and became this change.
-    pub fn took(&mut self, change: &Change, naming: Naming) {
-        self.namer.took(change, naming);
+    pub fn on_applied(&mut self, change: &Change, naming: IdSource) {
+        self.namer.on_applied(change, naming);
     }
 
-    /// A change to this message was taken; see [`took`](Decoder::took).
-    pub fn took_message(&mut self, role: Role, id: &MessageId, naming: Naming) {
-        self.namer.took_message(role, id, naming);
+    /// A change to this message was taken; see [`on_applied`](Decoder::took).
+    pub fn on_message_applied(&mut self, role: Role, id: &MessageId, naming: IdSource) {
+        self.namer.on_message_applied(role, id, naming);
     }
 
-    /// Reads one update. Messages that have no id get a `fresh` one where the dialect allows that; it must be
+    /// Reads one update. Messages that have no id get a `new_id` one where the dialect allows that; it must be
     /// one that the session does not have yet.
     pub fn decode(
         &self,
         update: &RawValue,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
     ) -> Result<Decoded, BadUpdate> {
         let members = Members::of(update)
             .map_err(|reason| BadUpdate { kind: None, problem: Problem::NotAnObject(reason) })?;
-        self.decode_members(members, fresh)
+        self.decode_members(members, new_id)
     }
 
     /// Reads one update whose members were read already.
     pub fn decode_members(
         &self,
         members: Members<'_>,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
     ) -> Result<Decoded, BadUpdate> {
         let kind = typed(members.get("sessionUpdate"), "sessionUpdate", Type::String)
             .map_err(|problem| BadUpdate { kind: None, problem })?;
         let name = parlor_json::text(kind).unwrap_or_default();
         let given = members.get("messageId").is_some_and(|id| type_of(id) == Type::String);
         let naming = match name.as_ref() {
-            "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" if !given => Naming::Named,
-            "tool_call" => Naming::StartsToolCall,
-            _ => Naming::Silent,
+            "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" if !given => {
+                IdSource::Assigned
+            }
+            "tool_call" => IdSource::StartsToolCall,
+            _ => IdSource::Given,
         };
         // v1 has optional fields where v2 has patches: there a null says nothing.
         let silent_nulls = self.dialect == Dialect::V1
             && matches!(name.as_ref(), "tool_call" | "tool_call_update" | "usage_update");
         let mut fields = Fields { members, dialect: self.dialect, silent_nulls, ignored: Vec::new() };
         let bad = |problem| BadUpdate { kind: JsonStr::from_raw(kind), problem };
-        let update = self.by_kind(&name, &mut fields, fresh).map_err(bad)?;
+        let update = self.by_kind(&name, &mut fields, new_id).map_err(bad)?;
         Ok(Decoded { update, naming, ignored: fields.ignored.into_iter().map(bad).collect() })
     }
 
@@ -146,12 +148,12 @@ impl Decoder {
         &self,
         kind: &str,
         fields: &mut Fields<'_>,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
     ) -> Result<Update, Problem> {
         match kind {
-            "user_message_chunk" => self.message_chunk(Role::User, fields, fresh),
-            "agent_message_chunk" => self.message_chunk(Role::Agent, fields, fresh),
-            "agent_thought_chunk" => self.message_chunk(Role::Thought, fields, fresh),
+            "user_message_chunk" => self.message_chunk(Role::User, fields, new_id),
+            "agent_message_chunk" => self.message_chunk(Role::Agent, fields, new_id),
+            "agent_thought_chunk" => self.message_chunk(Role::Thought, fields, new_id),
             "user_message" => fields.message(Role::User),
             "agent_message" => fields.message(Role::Agent),
             "agent_thought" => fields.message(Role::Thought),
@@ -207,7 +209,7 @@ impl Decoder {
         &self,
         role: Role,
         fields: &mut Fields<'_>,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
     ) -> Result<Update, Problem> {
         // In v1 an id that is no string means, like none, that the agent gave none.
         let given = match self.dialect {
@@ -215,7 +217,7 @@ impl Decoder {
             Dialect::V2 | Dialect::Draft => Some(fields.id("messageId")?),
         };
         item(fields.members.get("content"), "content", is_block)?;
-        let id = given.map_or_else(|| self.namer.name(role, fresh), MessageId::from);
+        let id = given.map_or_else(|| self.namer.name(role, new_id), MessageId::from);
         fields.chunk_of(EntryId::Message(role, id), "messageId")
     }
 }

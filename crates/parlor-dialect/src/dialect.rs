@@ -5,7 +5,7 @@ use parlor_json::Object;
 use parlor_wire::{Batches, RpcError, code};
 use serde_json::value::RawValue;
 
-use crate::shape;
+use crate::json_ext;
 
 /// How a peer speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,7 +71,7 @@ impl Dialect {
     pub fn negotiate(params: &RawValue) -> Result<Self, UnsupportedVersion> {
         let params = Object::parse(params).map_err(|_| UnsupportedVersion)?;
         let version = params.get("protocolVersion").ok_or(UnsupportedVersion)?.as_str();
-        let asked = shape::member(&params, "_meta").and_then(|meta| shape::text(&meta, Self::MARK));
+        let asked = json_ext::member(&params, "_meta").and_then(|meta| json_ext::text(&meta, Self::MARK));
         match version.parse::<u64>().map_err(|_| UnsupportedVersion)? {
             0 => Err(UnsupportedVersion),
             1 => Ok(Self::V1),
@@ -117,7 +117,7 @@ impl std::error::Error for UnknownDialect {}
 impl UnsupportedVersion {
     /// The error that answers such an `initialize`.
     pub fn to_error(self) -> RpcError {
-        let data = shape::json(r#"{"supported":[1,2]}"#);
+        let data = json_ext::json(r#"{"supported":[1,2]}"#);
         RpcError::new(code::UNSUPPORTED_VERSION, self.to_string()).with_data(data)
     }
 }

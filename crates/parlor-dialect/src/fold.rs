@@ -2,11 +2,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
 use parlor_json::{JsonStr, Members};
-use parlor_session::{EntryId, MessageId, Naming, Refused, Role, SessionId, Target, Transcript, Update};
+use parlor_session::{EntryId, IdSource, MessageId, Refused, Role, SessionId, Target, Transcript, Update};
 use parlor_wire::{Body, Incoming, Malformed, Message, RequestId, parse};
 use serde_json::value::RawValue;
 
-use crate::hot::UpdateLine;
+use crate::fast_path::UpdateLine;
 use crate::live::AgentUpdate;
 use crate::{BadUpdate, Decoder, Dialect, Recorded, Side};
 
@@ -195,7 +195,7 @@ impl Fold {
         let mut decoded = decoded.map_err(LineProblem::BadUpdate)?;
         generated.set_apart(&mut decoded.update, decoded.naming, transcript, named);
         let change = transcript.push(decoded.update).map_err(LineProblem::Refused)?;
-        decoder.took(&change, decoded.naming);
+        decoder.on_applied(&change, decoded.naming);
         if decoded.ignored.is_empty() { Ok(()) } else { Err(LineProblem::Ignored(decoded.ignored)) }
     }
 }
@@ -237,14 +237,14 @@ impl GeneratedIds {
     pub(crate) fn set_apart(
         &mut self,
         update: &mut Update,
-        naming: Naming,
+        naming: IdSource,
         transcript: &Transcript,
         count: &mut u64,
     ) -> Option<(MessageId, MessageId)> {
         let id = match update {
             Update::Append { entry: EntryId::Message(_, id), .. }
             | Update::Upsert { target: Target::Entry(EntryId::Message(_, id)), .. }
-                if naming != Naming::Named && self.given.contains(id) =>
+                if naming != IdSource::Assigned && self.given.contains(id) =>
             {
                 id
             }

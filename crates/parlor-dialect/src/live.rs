@@ -6,41 +6,41 @@
 use std::ops::Range;
 
 use parlor_json::{Json, JsonStr, Object, Type};
-use parlor_session::session::{TITLE_MARK, Words};
+use parlor_session::session::{DialectHooks, TITLE_MARK};
 use parlor_session::{
-    Activity, Body, EntryId, MessageId, MetaPatch, Naming, SessionId, Slot, State, TITLE, Target, Transcript,
-    Update, Upsert, plain_text,
+    Activity, Body, EntryId, IdSource, MessageId, MetaPatch, SessionId, Slot, State, TITLE, Target,
+    Transcript, Update, Upsert, plain_text,
 };
 use parlor_wire::{Outcome, RequestId, RpcError, span_of};
 use serde_json::value::RawValue;
 
 pub use crate::broadcast::{AgentLine, Beside, Broadcast, drop_reserved, is_notice, map_sessions};
-use crate::encode::v1::{self, Features, Heard};
+use crate::encode::v1::{self, Features, V1PeerState};
 use crate::encode::{Context, v2};
-use crate::hot::UpdateLine;
-use crate::text::ObjectText;
-use crate::translate::questions;
+use crate::fast_path::UpdateLine;
+use crate::object_writer::ObjectText;
+use crate::translate::peer_requests;
 use crate::translate::requests::{request_for_v1, request_for_v2, setting_for_v1};
 use crate::values::tool_content::item_to_v2;
 use crate::values::{blocks, capabilities, commands, options, permission, turn_end};
 use crate::view::activity_name;
-use crate::{BadUpdate, Decoded, Decoder, Dialect, LineProblem, LossKind, Losses, event, shape};
+use crate::{BadUpdate, Decoded, Decoder, Dialect, LineProblem, LossKind, Losses, event, json_ext};
 
 /// One client's ears: how it is told what changed.
 ///
 /// v2 can be told anything at any time. What a v1 client is told depends on what it has heard, so there is one listener
 /// for each client and session.
 #[derive(Debug, Clone)]
-pub struct Listener {
+pub struct UpdateEncoder {
     pub(crate) dialect: Dialect,
     features: Features,
-    pub(crate) heard: Heard,
+    pub(crate) peer: V1PeerState,
     wants_events: bool,
 }
 
 /// What a listener may look at while it is told one update.
 #[derive(Debug, Clone, Copy)]
-pub struct Telling<'a> {
+pub struct EncodeContext<'a> {
     /// The dialect of the agent.
     pub from: Dialect,
     /// The session as it is after the update.
@@ -49,12 +49,12 @@ pub struct Telling<'a> {
     pub meta_before: Option<&'a Object>,
 }
 
-impl Listener {
+impl UpdateEncoder {
     /// The ears of a client that began with these params.
     pub fn new(dialect: Dialect, initialize: &Object) -> Self {
         let features = if dialect == Dialect::V1 { Features::of(initialize) } else { Features::default() };
         let wants_events = event::wants_events(initialize);
-        Self { dialect, features, heard: Heard::default(), wants_events }
+        Self { dialect, features, peer: V1PeerState::default(), wants_events }
     }
 
     /// The same for one that is told of events, whatever it asked for.
@@ -65,7 +65,7 @@ impl Listener {
 
     /// The client forgets the session and is told all of it again.
     pub fn forget(&mut self) {
-        self.heard.forget();
+        self.peer.forget();
     }
 
     /// Whether what it is told depends only on the update, so that all such listeners of a dialect hear the same.
@@ -76,27 +76,27 @@ impl Listener {
     /// The client itself sent this message and need not be told what it says.
     pub fn sent(&mut self, message: &MessageId, content: &Json) {
         if self.dialect == Dialect::V1 {
-            self.heard.sent(message, content);
+            self.peer.sent(message, content);
         }
     }
 
-    /// The updates that tell it of `update`, as JSON objects. `fresh` gives ids for what has to be said anew.
+    /// The updates that tell it of `update`, as JSON objects. `new_id` gives ids for what has to be said anew.
     pub fn tell(
         &mut self,
         update: &Update,
-        telling: Telling<'_>,
-        fresh: &mut dyn FnMut() -> MessageId,
+        encode_context: EncodeContext<'_>,
+        new_id: &mut dyn FnMut() -> MessageId,
         losses: &mut Losses,
     ) -> Vec<String> {
         if is_event(update) && !self.wants_events {
             return Vec::new();
         }
-        let Telling { from, transcript, meta_before } = telling;
-        let mut cx = Context { from, transcript, meta_before, fresh, losses };
+        let EncodeContext { from, transcript, meta_before } = encode_context;
+        let mut cx = Context { from, transcript, meta_before, new_id, losses };
         match (self.dialect, update) {
             // A turn is told by the answer to its prompt, and for those who did not ask by a note.
             (Dialect::V1, Update::State(state)) => vec![state_note(state)],
-            (Dialect::V1, update) => self.heard.updates(update, self.features, &mut cx),
+            (Dialect::V1, update) => self.peer.updates(update, self.features, &mut cx),
             (dialect @ (Dialect::V2 | Dialect::Draft), update) => v2::updates(update, dialect, &mut cx),
         }
     }
@@ -122,7 +122,7 @@ impl Listener {
         }
         let modes = modes.filter(|modes| modes.get("availableModes").is_some()).cloned().or(made);
         if let Some(modes) = modes {
-            self.heard.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
+            self.peer.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
             fields.set("modes", modes.to_json());
         }
         fields
@@ -143,10 +143,10 @@ pub fn state_name(transcript: &Transcript) -> JsonStr {
 
 /// What a session does, as a client that asks for it is told. One that had no turn yet is idle.
 pub fn state_snapshot(transcript: &Transcript, dialect: Dialect) -> Object {
-    let state = transcript.state().map(|state| shape::json(v2::state_text(state, dialect)));
-    let mut snapshot = state.and_then(|state| shape::object(&state)).unwrap_or_else(|| {
+    let state = transcript.state().map(|state| json_ext::json(v2::state_text(state, dialect)));
+    let mut snapshot = state.and_then(|state| json_ext::object(&state)).unwrap_or_else(|| {
         let mut idle = Object::default();
-        idle.set("state", shape::string("idle"));
+        idle.set("state", json_ext::string("idle"));
         idle
     });
     snapshot.remove("sessionUpdate");
@@ -222,9 +222,9 @@ impl<'a> AgentUpdate<'a> {
     pub fn decode(
         self,
         decoder: &Decoder,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
     ) -> Result<Decoded, BadUpdate> {
-        decoder.decode_members(self.0.update, fresh)
+        decoder.decode_members(self.0.update, new_id)
     }
 }
 
@@ -296,7 +296,7 @@ impl Stream {
             return None;
         };
         let content = spans.content.clone()?;
-        let is_plain = decoded.naming == Naming::Silent && decoded.ignored.is_empty();
+        let is_plain = decoded.naming == IdSource::Given && decoded.ignored.is_empty();
         let ids_first = spans.session.end <= content.start
             && spans.message.as_ref().is_some_and(|message| message.end <= content.start);
         (is_plain && ids_first).then(|| Self {
@@ -319,7 +319,7 @@ impl Stream {
         }
         let update =
             Update::Append { entry: self.entry.clone(), item: Json::from(item), extra: self.extra.clone() };
-        Some(Decoded { update, naming: Naming::Silent, ignored: Vec::new() })
+        Some(Decoded { update, naming: IdSource::Given, ignored: Vec::new() })
     }
 
     /// The content of a line that is like the last one.
@@ -345,10 +345,10 @@ pub fn learned(result: &Object) -> Vec<Update> {
         Update::Upsert { target: Target::Slot(slot), upsert }
     };
     let mut updates = Vec::new();
-    if let Some(modes) = shape::member(result, "modes") {
+    if let Some(modes) = json_ext::member(result, "modes") {
         updates.push(slot(Slot::Mode, modes, true));
     }
-    if let Some(models) = shape::member(result, "models") {
+    if let Some(models) = json_ext::member(result, "models") {
         updates.push(slot(Slot::Model, models, true));
     }
     for (name, kind) in [("configOptions", Slot::Options), ("availableCommands", Slot::Commands)] {
@@ -364,10 +364,10 @@ pub fn learned(result: &Object) -> Vec<Update> {
 /// A changed file, as version 2 shows it in a tool call. Without `old` the file is new.
 pub fn diff(path: &str, old: Option<&str>, new: &str) -> Json {
     let mut item = Object::default();
-    item.set("type", shape::string("diff"));
-    item.set("path", shape::string(path));
-    item.set("oldText", old.map_or_else(Json::null, shape::string));
-    item.set("newText", shape::string(new));
+    item.set("type", json_ext::string("diff"));
+    item.set("path", json_ext::string(path));
+    item.set("oldText", old.map_or_else(Json::null, json_ext::string));
+    item.set("newText", json_ext::string(new));
     item_to_v2(&item).to_json()
 }
 
@@ -409,10 +409,10 @@ pub fn request_to_client(
 ) -> Result<Object, LossKind> {
     let translated = match (from, to) {
         (Dialect::V1, Dialect::V2 | Dialect::Draft) => {
-            questions::request_to_v2(method, Some(params.clone()), Some(transcript), losses)
+            peer_requests::request_to_v2(method, Some(params.clone()), Some(transcript), losses)
         }
         (Dialect::V2 | Dialect::Draft, Dialect::V1) => {
-            questions::request_to_v1(method, id, Some(params.clone()), Some(transcript), losses)
+            peer_requests::request_to_v1(method, id, Some(params.clone()), Some(transcript), losses)
         }
         (Dialect::V1 | Dialect::V2 | Dialect::Draft, _) => Ok(None),
     };
@@ -425,7 +425,7 @@ pub fn request_to_client(
 /// The answer of a client to an agent's request, as the agent knows it.
 pub fn answer_to_agent(method: &str, result: &Json, from: Dialect, to: Dialect, losses: &mut Losses) -> Json {
     let to_v1 = from != Dialect::V1 && to == Dialect::V1;
-    let Some(object) = shape::object(result).filter(|_| to_v1) else { return result.clone() };
+    let Some(object) = json_ext::object(result).filter(|_| to_v1) else { return result.clone() };
     match method {
         "session/request_permission" => permission::result_to_v1(&object, losses).to_json(),
         "elicitation/create" => permission::elicitation_result_to_v1(&object, losses).to_json(),
@@ -436,8 +436,8 @@ pub fn answer_to_agent(method: &str, result: &Json, from: Dialect, to: Dialect, 
 /// What says that nobody chose anything.
 pub fn cancelled_answer(method: &str) -> Json {
     match method {
-        "elicitation/create" => shape::json(r#"{"action":"cancel"}"#),
-        _ => shape::json(r#"{"outcome":{"outcome":"cancelled"}}"#),
+        "elicitation/create" => json_ext::json(r#"{"action":"cancel"}"#),
+        _ => json_ext::json(r#"{"outcome":{"outcome":"cancelled"}}"#),
     }
 }
 
@@ -467,7 +467,7 @@ pub const MESSAGE: &str = turn_end::MESSAGE;
 pub fn failed_state(error: &RpcError) -> State {
     let line = parlor_wire::write::error_response(&RequestId::null(), error);
     let error = serde_json::from_str::<&RawValue>(&line).ok().and_then(|line| Object::parse(line).ok());
-    let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(shape::empty);
+    let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(json_ext::empty);
     turn_end::idle(Outcome::Error(error.raw()))
 }
 
@@ -488,9 +488,9 @@ pub fn turn_result(
         let is_known = matches!(name.inner(), "stopReason" | "_meta");
         if is_known { &mut said } else { &mut rest }.set(name.clone(), value.clone());
     }
-    shape::take_note(&mut said, turn_end::USAGE);
+    json_ext::take_note(&mut said, turn_end::USAGE);
     if !rest.is_empty() {
-        shape::note(&mut said, TURN, rest.to_json());
+        json_ext::note(&mut said, TURN, rest.to_json());
     }
     Ok(said)
 }
@@ -499,7 +499,7 @@ pub fn turn_result(
 const TURN: &str = "parlor/turn";
 
 /// How a session reads tool calls.
-pub const WORDS: Words = Words {
+pub const HOOKS: DialectHooks = DialectHooks {
     is_final: |body| !is_open(body),
     failed: |body| closed(body, "failed"),
     cancelled: |body| closed(body, "cancelled"),
@@ -513,13 +513,13 @@ fn is_event(update: &Update) -> bool {
 }
 
 fn is_open(body: &Body) -> bool {
-    !matches!(shape::text(&body.fields, "status").as_deref(), Some("completed" | "failed" | "cancelled"))
+    !matches!(json_ext::text(&body.fields, "status").as_deref(), Some("completed" | "failed" | "cancelled"))
 }
 
 fn closed(body: &Body, status: &str) -> Option<Upsert> {
     is_open(body).then(|| {
         let mut fields = Object::default();
-        fields.set("status", shape::string(status));
+        fields.set("status", json_ext::string(status));
         Upsert { fields, ..Upsert::default() }
     })
 }
@@ -533,7 +533,7 @@ pub fn drop_generated_title(update: &mut Update) -> bool {
     else {
         return false;
     };
-    if shape::text(meta, TITLE_MARK).as_deref() != Some("made") {
+    if json_ext::text(meta, TITLE_MARK).as_deref() != Some("made") {
         return false;
     }
     meta.remove(TITLE_MARK);
@@ -549,7 +549,7 @@ pub fn commands_for(list: &Json, to: Dialect, losses: &mut Losses) -> Json {
 /// asked for.
 pub fn speaks_v2(result: &Object) -> bool {
     result.get("protocolVersion").is_some_and(|version| version.as_str() == "2")
-        && shape::is(result, "info", Type::Object)
+        && json_ext::is(result, "info", Type::Object)
 }
 
 /// Reads an update line the long way.
@@ -583,7 +583,7 @@ pub fn check_prompt(content: &Json) -> Result<(), String> {
     for (place, block) in blocks.into_iter().enumerate() {
         let needs = |what: &str| format!("`prompt[{place}]` {what}");
         let block = Object::parse(block).map_err(|_| needs("must be an object"))?;
-        let kind = shape::text(&block, "type").ok_or_else(|| needs("needs a `type`"))?;
+        let kind = json_ext::text(&block, "type").ok_or_else(|| needs("needs a `type`"))?;
         let fields: &[&str] = match kind.as_str() {
             "text" => &["text"],
             "image" | "audio" => &["data", "mimeType"],
@@ -591,13 +591,13 @@ pub fn check_prompt(content: &Json) -> Result<(), String> {
             _ => &[],
         };
         for field in fields {
-            if !shape::is(&block, field, Type::String) {
+            if !json_ext::is(&block, field, Type::String) {
                 return Err(needs(&format!("of type {kind} needs a string `{field}`")));
             }
         }
         if kind == "resource" {
-            let resource = shape::member(&block, "resource").unwrap_or_default();
-            let has = |field: &str| shape::is(&resource, field, Type::String);
+            let resource = json_ext::member(&block, "resource").unwrap_or_default();
+            let has = |field: &str| json_ext::is(&resource, field, Type::String);
             if !has("uri") || !(has("text") || has("blob")) {
                 return Err(needs("of type resource needs a `resource` with `uri` and `text` or `blob`"));
             }

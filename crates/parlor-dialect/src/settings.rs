@@ -7,7 +7,7 @@ use parlor_json::{Json, JsonStr, Object, Type, elements};
 use parlor_session::{MetaPatch, Slot, Target, Transcript, Update, Upsert};
 
 use crate::values::options;
-use crate::{Dialect, shape};
+use crate::{Dialect, json_ext};
 
 /// A setting that some agents show by itself and others as an option of its category.
 struct View {
@@ -115,7 +115,7 @@ fn with_value(list: &Json, view: &View, value: &Json) -> Option<Json> {
     let offered = options::values_of(&option);
     let changes = option.get("currentValue") != Some(value) && offered.iter().any(|one| one == value);
     changes.then(|| {
-        shape::each(list, |mut option| {
+        json_ext::each(list, |mut option| {
             if options::is_choice_of(&option, view.category) {
                 option.set("currentValue", value.clone());
             }
@@ -138,7 +138,7 @@ pub fn option_chosen(transcript: &Transcript, params: &Object) -> Option<Update>
     let is_it = |option: &Object| option_id(option).as_ref() == Some(id);
     let mut list_of = elements(list.raw())?.into_iter().filter_map(|option| Object::parse(option).ok());
     list_of.find(is_it)?;
-    let list = shape::each(list, |mut option| {
+    let list = json_ext::each(list, |mut option| {
         if is_it(&option) {
             option.set("currentValue", value.clone());
         }
@@ -250,10 +250,10 @@ impl Settings {
     }
 
     fn learn(&mut self, result: &Object) {
-        if let Some(modes) = shape::member(result, MODE.member) {
+        if let Some(modes) = json_ext::member(result, MODE.member) {
             self.modes = Some(modes);
         }
-        if let Some(models) = shape::member(result, MODEL.member) {
+        if let Some(models) = json_ext::member(result, MODEL.member) {
             self.models = Some(models);
         }
         if let Some(list) = result.get(OPTIONS).filter(|list| list.type_of() == Type::Array) {
@@ -385,7 +385,7 @@ impl Settings {
         }
         self.options.as_ref()?;
         match self.list().into_iter().find(|option| choice.setting.is_option(option)) {
-            Some(option) if shape::text(&option, "type").as_deref() == Some("select") => {
+            Some(option) if json_ext::text(&option, "type").as_deref() == Some("select") => {
                 Some(options::values_of(&option).contains(&choice.value))
             }
             Some(_) => Some(true),
@@ -413,7 +413,7 @@ impl Settings {
     /// Wants another value for a setting than the one in force.
     pub fn want(&mut self, setting: &Setting, value: &Json) {
         let list = self.options.take().map(|list| {
-            shape::each(&list, |mut option| {
+            json_ext::each(&list, |mut option| {
                 if Setting::of_option(&list, &option).as_ref() == Some(setting) {
                     option.set("currentValue", value.clone());
                 }
@@ -454,7 +454,7 @@ impl Settings {
             self.set(&view, &choice.value);
         } else if let Some(list) = &self.options {
             let id = params.get("configId");
-            let list = shape::each(list, |mut option| {
+            let list = json_ext::each(list, |mut option| {
                 if option_id(&option).as_ref() == id {
                     option.set("currentValue", choice.value.clone());
                 }
@@ -496,7 +496,7 @@ impl Settings {
 
     /// What is left of a session's options when an agent does not show its own, with those values that it accepted.
     fn applied_to(&self, known: &Json) -> Json {
-        shape::each(known, |mut option| {
+        json_ext::each(known, |mut option| {
             let setting = Setting::of_option(known, &option);
             if setting.as_ref().is_some_and(|setting| self.gone.contains(setting)) {
                 return None;
@@ -515,7 +515,7 @@ fn option_choice(id: &Json, value: &Json, dialect: Dialect) -> Choice {
     params.set("value", value.clone());
     let is_boolean = value.type_of() == Type::Bool;
     if is_boolean || dialect != Dialect::V1 {
-        params.set("type", shape::string(if is_boolean { "boolean" } else { "id" }));
+        params.set("type", json_ext::string(if is_boolean { "boolean" } else { "id" }));
     }
     let what =
         JsonStr::from_raw(id.raw()).map_or_else(|| id.as_str().to_owned(), |id| id.to_text().into_owned());

@@ -53,44 +53,46 @@ pub fn transcript(transcript: &Transcript) -> Json {
 /// One entry as an object.
 pub fn entry(entry: &Entry) -> Json {
     let body = entry.body();
-    let shape = Shape::default();
+    let json_ext = Shape::default();
     match entry.id() {
-        EntryId::Message(role, id) => shape
+        EntryId::Message(role, id) => json_ext
             .string("messageId", id.as_json())
             .string("role", &role_name(*role).into())
             .set("content", body.content.to_json())
             .body(body),
         EntryId::ToolCall(id) => {
-            shape.string("toolCallId", id.as_json()).body(body).content("content", &body.content)
+            json_ext.string("toolCallId", id.as_json()).body(body).content("content", &body.content)
         }
         EntryId::Plan(_) => {
             let plan = body.fields.get("plan").and_then(|plan| Object::parse(plan.raw()).ok());
-            let mut shape = Shape(plan.unwrap_or_default());
+            let mut json_ext = Shape(plan.unwrap_or_default());
             for (name, value) in body.fields.iter().filter(|(name, _)| name.inner() != "plan") {
-                shape = shape.missing(name, value);
+                json_ext = json_ext.missing(name, value);
             }
-            body.meta.iter().fold(shape, |shape, meta| shape.missing(&"_meta".into(), &meta.to_json()))
+            body.meta
+                .iter()
+                .fold(json_ext, |json_ext, meta| json_ext.missing(&"_meta".into(), &meta.to_json()))
         }
         EntryId::Terminal(id) => {
             let output = output(&body.output, body.fields.get("output"));
-            shape.string("terminalId", id.as_json()).body(body).set("output", output)
+            json_ext.string("terminalId", id.as_json()).body(body).set("output", output)
         }
-        EntryId::Compaction(id) => shape
+        EntryId::Compaction(id) => json_ext
             .string("sessionUpdate", &"compaction_update".into())
             .string("compactionId", id.as_json())
             .body(body)
             .content("summary", &body.content),
-        EntryId::Subagent(id) => shape
+        EntryId::Subagent(id) => json_ext
             .string("sessionUpdate", &"subagent_update".into())
             .string("sessionId", id.as_json())
             .body(body),
-        EntryId::SessionMessage(id) => shape
+        EntryId::SessionMessage(id) => json_ext
             .string("sessionUpdate", &"session_message".into())
             .string("messageId", id.as_json())
             .body(body)
             .content("content", &body.content),
-        EntryId::Event(id) => shape.string("eventId", id.as_json()).body(body),
-        EntryId::Note(_) => shape.body(body),
+        EntryId::Event(id) => json_ext.string("eventId", id.as_json()).body(body),
+        EntryId::Note(_) => json_ext.body(body),
     }
     .json()
 }
@@ -149,9 +151,10 @@ fn place(entry: &Entry) -> Json {
 }
 
 fn state(state: &State) -> Json {
-    let shape = Shape::default().string("state", &activity_name(&state.activity));
-    let shape = state.stop_reason.iter().fold(shape, |shape, reason| shape.string("stopReason", reason));
-    shape.fields(&state.fields, state.meta.as_ref()).json()
+    let json_ext = Shape::default().string("state", &activity_name(&state.activity));
+    let json_ext =
+        state.stop_reason.iter().fold(json_ext, |json_ext, reason| json_ext.string("stopReason", reason));
+    json_ext.fields(&state.fields, state.meta.as_ref()).json()
 }
 
 /// An object under construction.
@@ -185,9 +188,9 @@ impl Shape {
     }
 
     fn fields(self, fields: &Object, meta: Option<&Object>) -> Self {
-        let mut shape = self;
-        shape.0.add_missing(fields);
-        meta.iter().fold(shape, |shape, meta| shape.missing(&"_meta".into(), &meta.to_json()))
+        let mut json_ext = self;
+        json_ext.0.add_missing(fields);
+        meta.iter().fold(json_ext, |json_ext, meta| json_ext.missing(&"_meta".into(), &meta.to_json()))
     }
 
     fn json(self) -> Json {
@@ -196,7 +199,7 @@ impl Shape {
 }
 
 fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
-    members.into_iter().fold(Shape::default(), |shape, (name, value)| shape.set(name, value)).json()
+    members.into_iter().fold(Shape::default(), |json_ext, (name, value)| json_ext.set(name, value)).json()
 }
 
 fn array(items: impl Iterator<Item = Json>) -> Json {

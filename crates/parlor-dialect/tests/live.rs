@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use agent_client_protocol_schema::{v1, v2};
 use expect_test::{Expect, expect};
 use parlor_dialect::Dialect::{self, Draft, V1, V2};
-use parlor_dialect::live::{self, Listener, Telling};
+use parlor_dialect::live::{self, EncodeContext, UpdateEncoder};
 use parlor_dialect::{Decoder, Losses};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{
-    Activity, EntryId, MessageId, Naming, Patch, Role, Slot, State, Target, Transcript, Update, Upsert,
+    Activity, EntryId, IdSource, MessageId, Patch, Role, Slot, State, Target, Transcript, Update, Upsert,
 };
 use parlor_wire::{Outcome, RpcError};
 use serde_json::Value;
@@ -28,7 +28,7 @@ struct Room {
     decoder: Decoder,
     transcript: Transcript,
     client: Dialect,
-    listener: Listener,
+    listener: UpdateEncoder,
     minted: u32,
 }
 
@@ -39,7 +39,7 @@ impl Room {
             decoder: Decoder::new(agent),
             transcript: Transcript::default(),
             client,
-            listener: Listener::new(client, &object("{}")),
+            listener: UpdateEncoder::new(client, &object("{}")),
             minted: 0,
         }
     }
@@ -47,12 +47,12 @@ impl Room {
     /// What the client is told when the agent says an update, and what could not be told.
     fn agent_says(&mut self, update: &str) -> String {
         let raw = json(update);
-        let mut fresh = || MessageId::from("made");
-        let decoded = self.decoder.decode(raw.raw(), &mut fresh).unwrap();
+        let mut new_id = || MessageId::from("made");
+        let decoded = self.decoder.decode(raw.raw(), &mut new_id).unwrap();
         self.happens(decoded.update, decoded.naming)
     }
 
-    fn happens(&mut self, update: Update, naming: Naming) -> String {
+    fn happens(&mut self, update: Update, naming: IdSource) -> String {
         let meta_before = match &update {
             Update::Upsert { target: Target::Slot(slot), .. } => {
                 self.transcript.slot(*slot).and_then(|body| body.meta.clone())
@@ -67,16 +67,19 @@ impl Room {
             | Update::State(_) => None,
         };
         let change = self.transcript.push(update).unwrap();
-        self.decoder.took(&change, naming);
-        let telling =
-            Telling { from: self.agent, transcript: &self.transcript, meta_before: meta_before.as_ref() };
+        self.decoder.on_applied(&change, naming);
+        let encode_context = EncodeContext {
+            from: self.agent,
+            transcript: &self.transcript,
+            meta_before: meta_before.as_ref(),
+        };
         let mut losses = Losses::default();
         let minted = &mut self.minted;
-        let mut fresh = || {
+        let mut new_id = || {
             *minted += 1;
             MessageId::from(format!("alias{minted}").as_str())
         };
-        let mut told = self.listener.tell(&change.update, telling, &mut fresh, &mut losses);
+        let mut told = self.listener.tell(&change.update, encode_context, &mut new_id, &mut losses);
         for update in &told {
             self.check(update);
         }
@@ -209,14 +212,14 @@ fn a_v1_client_is_not_told_its_own_prompt() {
                 ..Upsert::default()
             },
         };
-        let own = room.happens(prompt("u"), Naming::Silent);
+        let own = room.happens(prompt("u"), IdSource::Given);
         assert!(if told.is_empty() { own.is_empty() } else { own.contains(told) }, "{own}");
         // Those of others it is told.
-        let others = room.happens(prompt("v"), Naming::Silent);
+        let others = room.happens(prompt("v"), IdSource::Given);
         assert!(others.contains("user_message") && others.contains("\"v\""), "{others}");
         // Who loads the session is told all of it.
         room.listener.forget();
-        let again = room.happens(prompt("u"), Naming::Silent);
+        let again = room.happens(prompt("u"), IdSource::Given);
         assert!(again.contains("user_message") && again.contains("\"u\""), "{again}");
     }
 }
@@ -253,9 +256,9 @@ fn what_v1_agents_say_is_told_to_all() {
 
 #[test]
 fn only_v1_listeners_have_to_remember() {
-    assert!(!Listener::new(V1, &object("{}")).is_stateless());
-    assert!(Listener::new(V2, &object("{}")).is_stateless());
-    assert!(Listener::new(Draft, &object("{}")).is_stateless());
+    assert!(!UpdateEncoder::new(V1, &object("{}")).is_stateless());
+    assert!(UpdateEncoder::new(V2, &object("{}")).is_stateless());
+    assert!(UpdateEncoder::new(Draft, &object("{}")).is_stateless());
 }
 
 #[test]
@@ -270,7 +273,7 @@ fn what_a_response_says_of_a_session_is_learned_and_said_again() {
     }
     let fields = |dialect: Dialect, transcript: &Transcript| {
         let mut losses = Losses::default();
-        let mut fields = Listener::new(dialect, &object("{}")).session_fields(transcript, &mut losses);
+        let mut fields = UpdateEncoder::new(dialect, &object("{}")).session_fields(transcript, &mut losses);
         assert_eq!(losses.as_slice(), []);
         fields.set("sessionId", json(r#""s""#));
         fields.to_json().as_str().to_owned()
@@ -299,7 +302,7 @@ fn a_response_that_says_nothing_teaches_nothing() {
         assert_eq!(live::learned(&object(nothing)), []);
     }
     let mut losses = Losses::default();
-    let fields = Listener::new(V1, &object("{}")).session_fields(&Transcript::default(), &mut losses);
+    let fields = UpdateEncoder::new(V1, &object("{}")).session_fields(&Transcript::default(), &mut losses);
     assert_eq!(fields, Object::default());
     let [Update::Upsert { target, .. }] = &live::learned(&object(r#"{"availableCommands":[]}"#))[..] else {
         panic!("one update")
@@ -323,7 +326,7 @@ fn an_error_ends_a_turn_and_comes_out_as_it_went_in() {
         assert_eq!((said.code(), said.message(), said.data()), (error.code(), error.message(), error.data()));
         assert_eq!(losses.as_slice(), []);
         // A v2 client parses the state.
-        Room::between(V1, V2).happens(Update::State(state), Naming::Silent);
+        Room::between(V1, V2).happens(Update::State(state), IdSource::Given);
     }
 }
 
@@ -471,12 +474,12 @@ fn tool_calls_are_over_when_their_status_says_so() {
         let upsert = Upsert { fields: object(status), ..Upsert::default() };
         transcript.push(Update::Upsert { target: Target::Entry(entry.clone()), upsert }).unwrap();
         let body = transcript.get(&entry).unwrap().body();
-        assert_eq!((live::WORDS.is_final)(body), is_over, "{status}");
-        let failed = (live::WORDS.failed)(body);
+        assert_eq!((live::HOOKS.is_final)(body), is_over, "{status}");
+        let failed = (live::HOOKS.failed)(body);
         assert_eq!(failed.is_none(), is_over, "{status}");
         if let Some(upsert) = failed {
             transcript.push(Update::Upsert { target: Target::Entry(entry.clone()), upsert }).unwrap();
-            assert!((live::WORDS.is_final)(transcript.get(&entry).unwrap().body()));
+            assert!((live::HOOKS.is_final)(transcript.get(&entry).unwrap().body()));
         }
     }
 }
@@ -491,11 +494,11 @@ fn a_chunk_like_the_last_one_is_read_as_if_it_were_the_first() {
     let text = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
     for dialect in [V1, V2, Draft] {
         let decoder = Decoder::new(dialect);
-        let mut fresh = || panic!("the chunks have ids");
+        let mut new_id = || panic!("the chunks have ids");
         let mut decode = |line: &str| {
             let read = live::AgentUpdate::read(line)?;
             let spans = read.spans(line)?;
-            Some((read.decode(&decoder, &mut fresh).ok()?, spans))
+            Some((read.decode(&decoder, &mut new_id).ok()?, spans))
         };
         for more in ["", r#","_meta":{"a":1}"#] {
             let first = line("m", &text("one"), more);

@@ -5,7 +5,7 @@ mod common;
 use parlor_dialect::{Dialect, Fold, LineProblem, view};
 use std::collections::BTreeMap;
 
-use parlor_session::{Entry, Reading, Row, Slot, Transcript, Unsaved, Update};
+use parlor_session::{Entry, ReplayCursor, Row, Slot, Transcript, Unsaved, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ impl Rows {
     }
 }
 
-fn all_of(mut reading: Reading, transcript: &Transcript, bytes: usize) -> Vec<Update> {
+fn all_of(mut reading: ReplayCursor, transcript: &Transcript, bytes: usize) -> Vec<Update> {
     std::iter::from_fn(|| reading.next(transcript, bytes)).collect()
 }
 
@@ -98,7 +98,7 @@ proptest! {
         // Between any two updates that the reader takes, the session may change.
         let mut fold = Fold::new(dialect);
         let mut reader = Transcript::default();
-        let mut reading = Reading::new(0, 0);
+        let mut reading = ReplayCursor::new(0, 0);
         let mut steps = steps.iter().cycle();
         let mut rest = &updates[..];
         loop {
@@ -109,7 +109,7 @@ proptest! {
             for _ in 0..*reads + usize::from(rest.is_empty()) {
                 match reading.next(fold.transcript(), bytes) {
                     Some(update) => drop(reader.push(update).unwrap()),
-                    None => reading = Reading::new(reading.upto(), fold.transcript().seq()),
+                    None => reading = ReplayCursor::new(reading.upto(), fold.transcript().seq()),
                 }
             }
             if rest.is_empty() && reading.upto() == fold.transcript().seq()
@@ -147,7 +147,7 @@ proptest! {
         prop_assert_eq!(&kept, &live);
         for since in 0..=live.seq() {
             for upto in [since, live.seq()] {
-                let reading = Reading::new(since, upto);
+                let reading = ReplayCursor::new(since, upto);
                 prop_assert_eq!(all_of(reading.clone(), &kept, 60), all_of(reading, &live, 60), "{}..{}", since, upto);
             }
         }

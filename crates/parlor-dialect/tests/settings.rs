@@ -18,14 +18,16 @@ const BOTH: &str = r#"{"modes":{"currentModeId":"ask","availableModes":[{"id":"a
         {"id":"deep","type":"boolean","currentValue":true}]}"#;
 
 fn session(response: &str) -> Session {
-    let mut session = Session::new(Transcript::default(), live::WORDS, None);
-    live::learned(&object(response)).into_iter().for_each(|update| step(&mut session, Input::Noted(update)));
+    let mut session = Session::new(Transcript::default(), live::HOOKS, None);
+    live::learned(&object(response))
+        .into_iter()
+        .for_each(|update| step(&mut session, Input::ServerUpdate(update)));
     session
 }
 
 fn step(session: &mut Session, input: Input) {
-    let mut fresh = || MessageId::from("new");
-    session.step(input, UnixMillis(0), &mut fresh, &mut Step::default());
+    let mut new_id = || MessageId::from("new");
+    session.step(input, UnixMillis(0), &mut new_id, &mut Step::default());
 }
 
 /// The mode and the model in each view.
@@ -46,7 +48,7 @@ fn a_mode_or_model_that_changes_in_one_view_changes_in_the_other() {
         ("session/set_model", r#"{"modelId":"large"}"#, ["code", "code", "large", "large"]),
     ] {
         let update = settings::chosen_by(method, &object(params)).unwrap();
-        step(&mut session, Input::Noted(update));
+        step(&mut session, Input::ServerUpdate(update));
         assert_eq!(views(&session), expected.map(|value| format!("\"{value}\"")));
     }
     for (params, expected) in [
@@ -54,7 +56,7 @@ fn a_mode_or_model_that_changes_in_one_view_changes_in_the_other() {
         (r#"{"configId":"l","value":"small"}"#, ["ask", "ask", "small", "small"]),
     ] {
         let update = settings::option_chosen(session.transcript(), &object(params)).unwrap();
-        step(&mut session, Input::Noted(update));
+        step(&mut session, Input::ServerUpdate(update));
         assert_eq!(views(&session), expected.map(|value| format!("\"{value}\"")));
     }
 }
@@ -63,7 +65,7 @@ fn a_mode_or_model_that_changes_in_one_view_changes_in_the_other() {
 fn a_value_that_the_other_view_does_not_offer_stays_where_it_is() {
     let mut session = session(BOTH);
     let update = settings::chosen_by("session/set_mode", &object(r#"{"modeId":"secret"}"#)).unwrap();
-    step(&mut session, Input::Noted(update));
+    step(&mut session, Input::ServerUpdate(update));
     assert_eq!(views(&session)[..2], ["\"secret\"", "\"ask\""]);
 }
 
@@ -73,7 +75,7 @@ fn an_agent_is_asked_for_what_is_not_in_force_the_mode_last() {
     for (method, params) in
         [("session/set_mode", r#"{"modeId":"code"}"#), ("session/set_model", r#"{"modelId":"large"}"#)]
     {
-        step(&mut wanted, Input::Noted(settings::chosen_by(method, &object(params)).unwrap()));
+        step(&mut wanted, Input::ServerUpdate(settings::chosen_by(method, &object(params)).unwrap()));
     }
     let wanted = Settings::of(wanted.transcript());
     let asked = |dialect, mut agents: Settings| -> Vec<String> {
@@ -153,7 +155,7 @@ fn a_session_shows_no_option_that_a_silent_agent_does_not_have_any_more() {
     agents.chose(&choice, &Object::default());
     assert_eq!(agents.get(&Setting::Mode), None);
     for update in agents.updates(session.transcript()) {
-        step(&mut session, Input::Noted(update));
+        step(&mut session, Input::ServerUpdate(update));
     }
     let shown = Settings::of(session.transcript());
     assert_eq!(shown.chosen(), std::slice::from_ref(&deep));
@@ -178,7 +180,7 @@ fn another_option_of_the_same_category_is_a_setting_of_its_own() {
     let mut agents = Settings::default();
     agents.forget(&Setting::Model);
     for update in agents.updates(session.transcript()) {
-        step(&mut session, Input::Noted(update));
+        step(&mut session, Input::ServerUpdate(update));
     }
     let list = session.transcript().slot(Slot::Options).unwrap().fields.get("configOptions").unwrap().clone();
     assert_eq!(list.as_str(), format!("[{}]", option("two")));

@@ -253,9 +253,9 @@ proptest! {
         let lines: Vec<_> = updates.iter().map(notification).collect();
         let (there, lost) = one_sided(from, to, &lines);
         if !lost {
-            let (said, heard) = (view_of(from, &lines), view_of(to, &there));
-            prop_assert_eq!(&said["messages"], &heard["messages"]);
-            prop_assert_eq!(&said["info"], &heard["info"]);
+            let (said, peer) = (view_of(from, &lines), view_of(to, &there));
+            prop_assert_eq!(&said["messages"], &peer["messages"]);
+            prop_assert_eq!(&said["info"], &peer["info"]);
         }
     }
 }

@@ -8,7 +8,7 @@ use parlor_dialect::Dialect;
 use parlor_dialect::settings::Settings;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::MessageId;
-use parlor_session::session::{Answer, ClientId, PromptId, QuestionId, Scope};
+use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId, Scope};
 use parlor_wire::{RequestId, RpcError};
 
 use crate::opening::RefusedSettings;
@@ -47,7 +47,7 @@ pub enum Event {
     /// A client answered a peer request.
     Answered {
         /// The request.
-        question: QuestionId,
+        peer_request: PeerRequestId,
         /// The client.
         by: ClientId,
         /// Its answer.

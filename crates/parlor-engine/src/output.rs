@@ -5,7 +5,7 @@ use core::time::Duration;
 use parlor_dialect::Losses;
 use parlor_json::Object;
 use parlor_session::SessionId;
-use parlor_session::session::{ClientId, QuestionId};
+use parlor_session::session::{ClientId, PeerRequestId};
 use parlor_wire::RpcError;
 
 use crate::rows::Batch;
@@ -78,14 +78,14 @@ pub enum Outgoing {
     /// A request to the client. Its id is chosen where it is sent, because a connection has requests of many sessions.
     Request {
         /// What the client is asked, by which it is cancelled and answered.
-        question: QuestionId,
+        peer_request: PeerRequestId,
         /// The method.
         method: String,
         /// The params, in the client's dialect.
         params: Object,
     },
     /// Cancels a request that the client was sent.
-    CancelRequest(QuestionId),
+    CancelRequest(PeerRequestId),
     /// The session is to be told when the client has read what it was sent.
     AwaitDrain,
     /// Too much waits for the client: it is disconnected.

@@ -195,8 +195,11 @@ impl Connection {
                 match requester {
                     Requester::Session(request) => {
                         let by = self.client.id;
-                        let answered =
-                            Message::Event(Event::Answered { question: request.question, by, answer });
+                        let answered = Message::Event(Event::Answered {
+                            peer_request: request.peer_request,
+                            by,
+                            answer,
+                        });
                         let _ = request.session.send(answered).await;
                     }
                     Requester::Agent(request) => request.respond(&self.client, answer),

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use parlor_dialect::Dialect;
 mod sessions;
 
-pub(crate) use parlor_engine::no_session;
 use parlor_engine::SessionData;
+pub(crate) use parlor_engine::no_session;
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};

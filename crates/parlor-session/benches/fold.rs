@@ -33,7 +33,7 @@ fn main() {
         let mut memory = 0;
         for _ in 0..RUNS {
             let before = resident();
-            let (took, fold) = timed(|| {
+            let (on_applied, fold) = timed(|| {
                 let mut fold = Fold::new(Dialect::V2);
                 for line in &lines {
                     fold.line(line).expect("the line is good");
@@ -43,14 +43,14 @@ fn main() {
             memory = memory.max(resident().saturating_sub(before));
             assert_eq!(fold.transcript().entries()[0].body().content.len(), count, "no chunk may be lost");
             drop(fold);
-            folds.push(took);
-            let (took, texts) = timed(|| {
+            folds.push(on_applied);
+            let (on_applied, texts) = timed(|| {
                 let parse =
                     |line: &String| serde_json::from_str::<Notification>(line).expect("the line is good");
                 lines.iter().map(parse).filter(|line| line.params.meta.is_none()).count()
             });
             assert_eq!(texts, count);
-            parses.push(took);
+            parses.push(on_applied);
         }
         let per_chunk = |times: &mut Vec<Duration>| {
             times.sort();

@@ -15,7 +15,7 @@ use base64::prelude::BASE64_STANDARD;
 use parlor_json::{Json, JsonStr, Object};
 
 use crate::content::usual_text;
-use crate::news::{News, Numbers};
+use crate::revisions::{Revisions, SeqRuns};
 use crate::{
     Activity, Body, Change, Content, Entry, EntryId, Role, Slot, State, Target, Transcript, Update, Upsert,
 };
@@ -284,7 +284,7 @@ fn entry_id(head: &Object) -> Option<EntryId> {
 }
 
 /// All of a body but its content and output. `made` is the change that made it.
-fn body_object(body: &Body, news: &News, made: u64) -> Object {
+fn body_object(body: &Body, news: &Revisions, made: u64) -> Object {
     let mut object = movable_body(body);
     if let Some(numbers) = later_numbers(news, made) {
         object.set(
@@ -312,12 +312,12 @@ fn movable_body(body: &Body) -> Object {
 
 /// The numbers of a body's parts, if any of them is later than the change that made it. Most bodies have none, and so
 /// say the same in whatever session they stand.
-fn later_numbers(news: &News, made: u64) -> Option<[u64; 4]> {
+fn later_numbers(news: &Revisions, made: u64) -> Option<[u64; 4]> {
     let numbers = [news.fields, news.meta, news.content.replaced_at(), news.output.replaced_at()];
     numbers.iter().any(|number| *number > made).then_some(numbers)
 }
 
-fn read_body(object: &Object, made: u64) -> Option<(Body, News)> {
+fn read_body(object: &Object, made: u64) -> Option<(Body, Revisions)> {
     let fields = Object::parse(object.get("fields")?.raw()).ok()?;
     let meta = match object.get("meta") {
         Some(meta) => Some(Object::parse(meta.raw()).ok()?),
@@ -331,7 +331,7 @@ fn read_body(object: &Object, made: u64) -> Option<(Body, News)> {
         }
         None => [made; 4],
     };
-    let mut news = News { fields: fields_at, meta: meta_at, ..News::default() };
+    let mut news = Revisions { fields: fields_at, meta: meta_at, ..Revisions::default() };
     news.content.replaced(content_at);
     news.output.replaced(output_at);
     if let Some(cleared) = object.get("cleared") {
@@ -416,7 +416,7 @@ fn content_text(entry: &Entry, saved: Option<u64>) -> String {
 /// Items on their way into text.
 struct Lines<'a> {
     content: &'a Content,
-    numbers: &'a Numbers,
+    numbers: &'a SeqRuns,
     text: &'a mut String,
 }
 
@@ -494,7 +494,7 @@ struct ContentReader {
 }
 
 impl ContentReader {
-    fn line(&mut self, line: &str, body: &mut Body, news: &mut News) -> Option<()> {
+    fn line(&mut self, line: &str, body: &mut Body, news: &mut Revisions) -> Option<()> {
         let is_inherited = self.inherited > 0;
         self.inherited = self.inherited.saturating_sub(line.len() + 1);
         let (mark, rest) = line.split_at_checked(1)?;
@@ -533,14 +533,14 @@ impl ContentReader {
         }
     }
 
-    fn item(&mut self, json: &str, extra: Option<Json>, body: &mut Body, news: &mut News) -> Option<()> {
+    fn item(&mut self, json: &str, extra: Option<Json>, body: &mut Body, news: &mut Revisions) -> Option<()> {
         self.numbered(body, news);
         body.content.push(serde_json::from_str(json).ok()?, extra);
         Some(())
     }
 
     /// One more item is about to come.
-    fn numbered(&mut self, body: &Body, news: &mut News) {
+    fn numbered(&mut self, body: &Body, news: &mut Revisions) {
         if let Numbering::Each(seq) = self.numbering {
             news.content.grew(body.content.len(), seq);
             self.numbering = Numbering::Each(seq + 1);

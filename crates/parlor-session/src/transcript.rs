@@ -4,7 +4,7 @@ use std::fmt;
 use parlor_json::{JsonStr, Object};
 
 use crate::body::Patched;
-use crate::news::News;
+use crate::revisions::Revisions;
 use crate::{Body, Change, Content, EntryId, MetaPatch, Slot, State, TITLE, Target, Update, Upsert};
 
 /// A session's conversation: its entries in order of first appearance, its slots and its state.
@@ -36,7 +36,7 @@ pub struct Entry {
 struct Tracked {
     seq: u64,
     value: Body,
-    news: News,
+    news: Revisions,
 }
 
 /// Who says the same at the same number is equal, in however many steps it came about.
@@ -156,7 +156,7 @@ impl Transcript {
                 let place = self.place_or_new(entry, created)?;
                 let body = &mut self.entries[place].body;
                 self.bytes -= body.value.size();
-                let news = News::removed(&body.value, &body.news, seq);
+                let news = Revisions::removed(&body.value, &body.news, seq);
                 *body = Tracked { seq, value: Body::tombstone(), news };
             }
             Update::Note { fields } => {
@@ -233,7 +233,7 @@ impl Transcript {
     }
 
     /// What is in a slot, with the numbers of its changes.
-    pub(crate) fn tracked_slot(&self, slot: Slot) -> (u64, &Body, &News) {
+    pub(crate) fn tracked_slot(&self, slot: Slot) -> (u64, &Body, &Revisions) {
         let tracked = &self.slots[slot.place()];
         (tracked.seq, &tracked.value, &tracked.news)
     }
@@ -260,7 +260,7 @@ impl Transcript {
     }
 
     /// Puts an entry that was kept where it was.
-    pub(crate) fn put(&mut self, id: EntryId, created: u64, seq: u64, body: Body, news: News) {
+    pub(crate) fn put(&mut self, id: EntryId, created: u64, seq: u64, body: Body, news: Revisions) {
         let place = self.entries.partition_point(|entry| entry.created < created);
         self.bytes += body.size();
         self.created.insert(id.clone(), created);
@@ -269,7 +269,7 @@ impl Transcript {
     }
 
     /// Puts a slot that was kept where it was.
-    pub(crate) fn put_slot(&mut self, slot: Slot, seq: u64, body: Body, news: News) {
+    pub(crate) fn put_slot(&mut self, slot: Slot, seq: u64, body: Body, news: Revisions) {
         self.slots[slot.place()] = Tracked { seq, value: body, news };
         self.seq = self.seq.max(seq);
     }
@@ -432,7 +432,7 @@ impl Entry {
     }
 
     /// Which change brought what.
-    pub(crate) fn news(&self) -> &News {
+    pub(crate) fn news(&self) -> &Revisions {
         &self.body.news
     }
 }

@@ -350,7 +350,7 @@ fn permission_is_asked_for_and_the_outcome_reported() {
     ] {
         let (mut agent, session) = open(dialect, &[]);
         agent.prompt(&session, "ask Wipe it");
-        let asked = agent.question("session/request_permission");
+        let asked = agent.peer_request("session/request_permission");
         assert_eq!(asked["params"]["options"].as_array().unwrap().len(), 3);
         let title = if dialect == V1 { "/params/toolCall/title" } else { "/params/subject/toolCall/title" };
         assert_eq!(asked.pointer(title), Some(&json!("Wipe it")));
@@ -364,7 +364,7 @@ fn permission_is_asked_for_and_the_outcome_reported() {
     }
     let (mut agent, session) = open(V1, &[]);
     agent.prompt(&session, "ask");
-    let asked = agent.question("session/request_permission");
+    let asked = agent.peer_request("session/request_permission");
     agent.respond(&asked, &json!({ "outcome": { "outcome": "cancelled" } }));
     assert_eq!(agent.end_of_turn().stop, "cancelled");
 }
@@ -376,7 +376,7 @@ fn a_form_is_shown_if_the_client_can() {
         agent.initialize(json!({ "elicitation": { "form": {} } }));
         let session = agent.new_session();
         agent.prompt(&session, "elicit");
-        let asked = agent.question("elicitation/create");
+        let asked = agent.peer_request("elicitation/create");
         agent.respond(&asked, &json!({ "action": "accept", "content": { "name": "Ada" } }));
         let turn = agent.end_of_turn();
         assert!(answer(&turn).contains("Ada"), "{}", answer(&turn));
@@ -466,7 +466,7 @@ fn v1_runs_commands_in_a_terminal_of_the_client() {
     agent.initialize(json!({ "terminal": true }));
     let session = agent.new_session();
     agent.prompt(&session, "terminal make all");
-    let asked = agent.question("terminal/create");
+    let asked = agent.peer_request("terminal/create");
     assert_eq!(asked["params"]["args"], json!(["-c", "make all"]));
     agent.respond(&asked, &json!({ "terminalId": "t1" }));
     for (method, result) in [
@@ -474,7 +474,7 @@ fn v1_runs_commands_in_a_terminal_of_the_client() {
         ("terminal/output", json!({ "output": "built\n", "truncated": false })),
         ("terminal/release", json!({})),
     ] {
-        let asked = agent.question(method);
+        let asked = agent.peer_request(method);
         assert_eq!(asked["params"]["terminalId"], "t1");
         agent.respond(&asked, &result);
     }
@@ -491,10 +491,10 @@ fn v1_reads_and_writes_files_through_the_client() {
     agent.initialize(json!({ "fs": { "readTextFile": true, "writeTextFile": true } }));
     let session = agent.new_session();
     agent.prompt(&session, "read /a b\nwrite /c Hi you");
-    let asked = agent.question("fs/read_text_file");
+    let asked = agent.peer_request("fs/read_text_file");
     assert_eq!(asked["params"]["path"], "/a b");
     agent.respond(&asked, &json!({ "content": "inside" }));
-    let asked = agent.question("fs/write_text_file");
+    let asked = agent.peer_request("fs/write_text_file");
     assert_eq!((&asked["params"]["path"], &asked["params"]["content"]), (&json!("/c"), &json!("Hi you")));
     agent.refuse(&asked, 13, "read only");
     let turn = agent.end_of_turn();
@@ -603,7 +603,7 @@ fn the_process_says_things_about_itself() {
         assert_eq!(answer(&agent.turn(&session, "env NO_SUCH_NAME")), "NO_SUCH_NAME is not set");
         assert_eq!(agent.turn(&session, "stderr oh dear").stop, "end_turn");
         agent.prompt(&session, "ext _test/x");
-        let asked = agent.question("_test/x");
+        let asked = agent.peer_request("_test/x");
         agent.respond(&asked, &json!([1, 2]));
         assert_eq!(answer(&agent.end_of_turn()), "The answer: [1,2]");
         let (code, stderr) = agent.close();
@@ -671,7 +671,7 @@ fn v2_holds_prompts_and_inserts_them_in_order() {
     for dialect in [V2, Draft] {
         let (mut agent, session) = open(dialect, &[]);
         agent.prompt(&session, "ask");
-        let asked = agent.question("session/request_permission");
+        let asked = agent.peer_request("session/request_permission");
         let held: Vec<u64> = (0..64).map(|n| agent.prompt(&session, &format!("say {n}"))).collect();
         let refused = agent.prompt(&session, "say too many");
         let refusal = agent.receive();
@@ -710,13 +710,13 @@ fn cancelling_ends_a_turn_wherever_it_waits() {
             agent.until(|line| line.to_string().contains("\"go\""));
             // The turn is surely in its wait when the question was asked, or the tool call shown.
             match script {
-                "ask" => drop(agent.question("session/request_permission")),
-                "elicit" => drop(agent.question("elicitation/create")),
-                "ext _never" => drop(agent.question("_never")),
+                "ask" => drop(agent.peer_request("session/request_permission")),
+                "elicit" => drop(agent.peer_request("elicitation/create")),
+                "ext _never" => drop(agent.peer_request("_never")),
                 "terminal sleep 1000" if dialect == V1 => {
-                    let asked = agent.question("terminal/create");
+                    let asked = agent.peer_request("terminal/create");
                     agent.respond(&asked, &json!({ "terminalId": "t" }));
-                    agent.question("terminal/wait_for_exit");
+                    agent.peer_request("terminal/wait_for_exit");
                 }
                 "terminal sleep 1000" => {
                     agent.until(|line| line["params"]["update"]["sessionUpdate"] == "tool_call_update");

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use parlor_dialect::live::{self, Listener, Telling};
+use parlor_dialect::live::{self, EncodeContext, UpdateEncoder};
 use parlor_dialect::{Dialect, Fold, Losses};
 use parlor_json::{JsonStr, Object};
 use parlor_server::agent_sessions;
 use parlor_server::search;
 use parlor_server::stored::{self, StoredSession};
-use parlor_session::{EntryId, Reading, Role, SessionId, Transcript, text_of};
+use parlor_session::{EntryId, ReplayCursor, Role, SessionId, Transcript, text_of};
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
 use crate::failure::Failure;
@@ -263,13 +263,13 @@ const UPDATE: usize = 1 << 20;
 pub(crate) fn updates(opened: &StoredSession) -> Vec<String> {
     let transcript = &opened.transcript;
     let from = stored::SessionData::of(&opened.row).agent_dialect.unwrap_or(Dialect::V1);
-    let mut listener = Listener::new(Dialect::V2, &Object::default()).with_events();
+    let mut listener = UpdateEncoder::new(Dialect::V2, &Object::default()).with_events();
     let mut losses = Losses::default();
     let mut fresh = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };
-    let mut reading = Reading::new(0, transcript.seq());
+    let mut reading = ReplayCursor::new(0, transcript.seq());
     let mut updates = Vec::new();
     while let Some(update) = reading.next(transcript, UPDATE) {
-        let telling = Telling { from, transcript, meta_before: None };
+        let telling = EncodeContext { from, transcript, meta_before: None };
         updates.extend(listener.tell(&update, telling, &mut fresh, &mut losses));
     }
     updates

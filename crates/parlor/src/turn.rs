@@ -9,7 +9,7 @@ use clap::Args;
 use futures_util::FutureExt;
 use parlor_client::{Error, News, Object, Question, Session};
 use parlor_dialect::view;
-use parlor_session::{Activity, EntryId, Reading, Role, State, Target, Transcript, Update};
+use parlor_session::{Activity, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -377,7 +377,7 @@ fn about(question: &Question) -> (Option<String>, String) {
 /// The same transcript, however its text was cut into pieces on the way.
 fn joined(transcript: &Transcript) -> Transcript {
     let mut joined = Transcript::default();
-    let mut reading = Reading::new(0, transcript.seq());
+    let mut reading = ReplayCursor::new(0, transcript.seq());
     while let Some(update) = reading.next(transcript, usize::MAX) {
         // What was taken once is taken again.
         let _ = joined.push(update);

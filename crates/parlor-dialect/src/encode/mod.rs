@@ -9,8 +9,8 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Body, Content, MessageId, Patch, Role, Slot, Target, Transcript, Upsert};
 
 use crate::meta::{self, Rule};
-use crate::text::ObjectText;
-use crate::{Dialect, Losses, shape};
+use crate::object_writer::ObjectText;
+use crate::{Dialect, Losses, json_ext};
 
 /// What an encoder may look at and has to fill while it says one update.
 pub(crate) struct Context<'a> {
@@ -21,7 +21,7 @@ pub(crate) struct Context<'a> {
     /// The metadata of what is updated, as it was before.
     pub(crate) meta_before: Option<&'a Object>,
     /// Where ids come from that the other dialect needs.
-    pub(crate) fresh: &'a mut dyn FnMut() -> MessageId,
+    pub(crate) new_id: &'a mut dyn FnMut() -> MessageId,
     /// What could not be said.
     pub(crate) losses: &'a mut Losses,
 }
@@ -69,7 +69,7 @@ pub(crate) fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: 
 pub(crate) fn output(bytes: &[u8], said: Option<&Json>) -> Json {
     let mut output = Object::default();
     output.set("data", &base64(bytes));
-    output.add_missing(&said.and_then(shape::object).unwrap_or_default());
+    output.add_missing(&said.and_then(json_ext::object).unwrap_or_default());
     output.to_json()
 }
 

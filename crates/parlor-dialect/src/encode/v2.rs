@@ -4,10 +4,10 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{EntryId, Patch, Slot, State, Target, Update, Upsert};
 
 use super::{CLIENT_TERMINAL, Context, array, base64, chunk, each_item, message_kinds, output, patch_text};
-use crate::text::ObjectText;
+use crate::object_writer::ObjectText;
 use crate::values::{commands, options, tool_content};
 use crate::view::activity_name;
-use crate::{Dialect, LossKind, Losses, shape};
+use crate::{Dialect, LossKind, Losses, json_ext};
 
 /// The updates that say `update`.
 pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
@@ -60,7 +60,7 @@ pub(crate) fn option_list(
         Some(options) => options.into_iter().map(Json::from).collect(),
         None => Vec::new(),
     };
-    let listed = options::to_v2(&shape::list_of(&list), losses);
+    let listed = options::to_v2(&json_ext::list_of(&list), losses);
     let modes = modes.filter(|_| options::mode_option(&listed).is_none());
     let made = [modes.and_then(options::modes_to_option), made_model(&listed, models)];
     with_options(listed, made.into_iter().flatten())
@@ -80,7 +80,7 @@ fn with_options(list: Json, more: impl Iterator<Item = Object>) -> Json {
     let mut list: Vec<_> =
         parlor_json::elements(list.raw()).unwrap_or_default().into_iter().map(Json::from).collect();
     list.extend(more.map(|option| option.to_json()));
-    shape::list_of(&list)
+    json_ext::list_of(&list)
 }
 
 /// The options of a list, and the models of an agent that has no option for them.
@@ -91,8 +91,8 @@ pub(crate) fn with_models(options: &Json, models: Option<&Object>) -> Json {
 /// An item of tool content from an agent of this dialect.
 fn tool_item(item: &Object, from: Dialect) -> Object {
     let mut said = tool_content::item_to_v2(item);
-    if from == Dialect::V1 && shape::text(item, "type").as_deref() == Some("terminal") {
-        shape::note(&mut said, CLIENT_TERMINAL, shape::json("true"));
+    if from == Dialect::V1 && json_ext::text(item, "type").as_deref() == Some("terminal") {
+        json_ext::note(&mut said, CLIENT_TERMINAL, json_ext::json("true"));
     }
     said
 }
@@ -100,7 +100,7 @@ fn tool_item(item: &Object, from: Dialect) -> Object {
 /// A v1 agent's tool call as it stands in a request, in the words of v2.
 pub(crate) fn tool_call(call: &Object) -> Object {
     let mut call = tool_fields(call.clone());
-    shape::each_in(&mut call, "content", |item| Some(tool_item(&item, Dialect::V1)));
+    json_ext::each_in(&mut call, "content", |item| Some(tool_item(&item, Dialect::V1)));
     call
 }
 

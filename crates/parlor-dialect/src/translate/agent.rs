@@ -6,15 +6,15 @@ use parlor_wire::{Message, Outcome, RequestId};
 use serde_json::value::RawValue;
 
 use super::client::Asked;
-use super::questions::{request_to_v1, request_to_v2};
+use super::peer_requests::{request_to_v1, request_to_v2};
 use super::requests::{Unsayable, What, session_in};
 use super::session::{LineExtras, TranslatedSession};
 use super::{Output, Translator, Way, envelope, notification, result_of, session_of};
 use crate::encode::v1::{self, Features};
 use crate::encode::v2;
-use crate::text::ObjectText;
+use crate::object_writer::ObjectText;
 use crate::values::{capabilities, commands, options};
-use crate::{Dialect, Losses, Side, shape};
+use crate::{Dialect, Losses, Side, json_ext};
 
 impl Translator {
     pub(super) fn agent_request(
@@ -166,7 +166,7 @@ impl Translator {
             What::SetMode => {
                 let session = self.session_of_result(asked, result)?;
                 session.learn_v2(result);
-                session.heard.set_mode(asked.value.as_ref().and_then(|mode| JsonStr::from_raw(mode.raw())));
+                session.peer.set_mode(asked.value.as_ref().and_then(|mode| JsonStr::from_raw(mode.raw())));
                 let mut result = result.clone();
                 // Setting a mode may change other options, of which v1 hears by themselves.
                 if let Some(list) = result.remove("configOptions") {
@@ -197,7 +197,7 @@ impl Translator {
 impl TranslatedSession {
     /// Keeps the modes and options that a v1 result tells of.
     fn learn_v1(&mut self, result: &Object) {
-        if let Some(modes) = shape::member(result, "modes") {
+        if let Some(modes) = json_ext::member(result, "modes") {
             self.learn(Slot::Mode, modes);
         }
         self.learn_list(Slot::Options, result, "configOptions");
@@ -248,7 +248,7 @@ impl TranslatedSession {
             result.remove("configOptions");
         }
         if let Some(modes) = modes {
-            self.heard.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
+            self.peer.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
             if what == What::Session {
                 result.set("modes", modes.to_json());
             }

@@ -4,7 +4,7 @@ use std::mem;
 
 use parlor_json::{JsonStr, Object};
 use parlor_session::turns::{Candidate, Claim, MatchRule, PromptId, PromptState, is_output, user_message};
-use parlor_session::{Activity, EntryId, MessageId, Naming, Patch, Role, State, Update};
+use parlor_session::{Activity, EntryId, IdSource, MessageId, Patch, Role, State, Update};
 use parlor_wire::{Message, write};
 
 use super::envelope;
@@ -17,7 +17,7 @@ impl TranslatedSession {
     pub(super) fn without_prompts(
         &mut self,
         update: Update,
-        naming: Naming,
+        naming: IdSource,
         extras: &mut LineExtras,
         out: &mut SessionOutput<'_>,
     ) -> Option<Update> {
@@ -52,7 +52,7 @@ impl TranslatedSession {
     fn user_message(
         &mut self,
         update: Update,
-        naming: Naming,
+        naming: IdSource,
         id: &MessageId,
         extras: &mut LineExtras,
         out: &mut SessionOutput<'_>,
@@ -77,7 +77,7 @@ impl TranslatedSession {
         self.turns.candidate = Some(candidate);
         if other.is_none() {
             // The next chunk without an id belongs to the same message.
-            self.decoder.took_message(Role::User, id, naming);
+            self.decoder.on_message_applied(Role::User, id, naming);
             self.turns.held.push(mem::take(extras));
         }
         if is_decided {
@@ -153,7 +153,7 @@ impl TranslatedSession {
     fn insert(&mut self, prompt: PromptId, message: MessageId, out: &mut SessionOutput<'_>) {
         let Some(open) = self.turns.prompts.get_mut(prompt) else { return };
         if out.agent.to == Dialect::V1 {
-            self.heard.sent(&message, &open.content);
+            self.peer.sent(&message, &open.content);
         }
         open.insert(message.clone());
         self.know(EntryId::Message(Role::User, message));

@@ -3,7 +3,7 @@
 mod agent;
 mod client;
 mod matching;
-pub(crate) mod questions;
+pub(crate) mod peer_requests;
 pub(crate) mod requests;
 mod session;
 mod turns;
@@ -24,8 +24,8 @@ use self::client::Asked;
 use self::requests::What;
 use self::session::{LineExtras, SessionOutput, TranslatedSession};
 use crate::encode::v1::Features;
-use crate::hot::UpdateLine;
-use crate::text::ObjectText;
+use crate::fast_path::UpdateLine;
+use crate::object_writer::ObjectText;
 use crate::{Dialect, LineProblem, Loss, LossKind, Losses, Side};
 
 /// How many sessions a translator keeps in mind.

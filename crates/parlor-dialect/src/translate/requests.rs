@@ -4,7 +4,7 @@ use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::{SessionId, Slot, Transcript};
 
 use crate::values::{blocks, capabilities, mcp, options};
-use crate::{Dialect, LossKind, Losses, shape};
+use crate::{Dialect, LossKind, Losses, json_ext};
 
 /// The option that stands for the modes of a v1 agent, unless the agent has one of its own.
 const MODE: &str = "mode";
@@ -80,15 +80,15 @@ pub(crate) fn request_for_v2(
         "session/fork" => request("session/fork", What::Session, with_servers(params, mcp::to_v2, losses)),
         "session/load" => {
             let mut params = with_servers(params, mcp::to_v2, losses);
-            params.set("replayFrom", shape::json(r#"{"type":"start"}"#));
+            params.set("replayFrom", json_ext::json(r#"{"type":"start"}"#));
             request("session/resume", What::Session, params)
         }
         "session/set_mode" => {
             let option = transcript.and_then(mode_option);
-            let option = option.and_then(|option| shape::text(&option, "configId"));
-            let mut params = shape::renamed(&params, "modeId", "value");
-            params.set("configId", shape::string(option.as_deref().unwrap_or(MODE)));
-            params.set("type", shape::string("id"));
+            let option = option.and_then(|option| json_ext::text(&option, "configId"));
+            let mut params = json_ext::renamed(&params, "modeId", "value");
+            params.set("configId", json_ext::string(option.as_deref().unwrap_or(MODE)));
+            params.set("type", json_ext::string("id"));
             request("session/set_config_option", What::SetMode, params)
         }
         "session/set_config_option" => {
@@ -138,7 +138,7 @@ pub(crate) fn request_for_v1(
             let from = params.remove("replayFrom").filter(|from| !from.is_null());
             let params = session_for_v1(params, losses);
             let Some(from) = from else { return request("session/resume", What::Session, params) };
-            let is_start = shape::object(&from).and_then(|from| shape::text(&from, "type"));
+            let is_start = json_ext::object(&from).and_then(|from| json_ext::text(&from, "type"));
             if is_start.as_deref() != Some("start") {
                 losses.add(LossKind::ReplayFrom);
             }
@@ -147,7 +147,7 @@ pub(crate) fn request_for_v1(
         "session/set_config_option" if is_made_mode(&params, transcript) => {
             params.remove("configId");
             params.remove("type");
-            let params = shape::renamed(&params, "value", "modeId");
+            let params = json_ext::renamed(&params, "value", "modeId");
             request("session/set_mode", What::SetModeOption, params)
         }
         "session/set_config_option" if is_made_model(&params, transcript) => {
@@ -172,11 +172,11 @@ fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
     let option = || {
         let options = transcript?.slot(Slot::Options)?;
         let list = parlor_json::elements(options.fields.get("configOptions")?.raw())?;
-        let wanted = shape::text(params, "configId")?;
+        let wanted = json_ext::text(params, "configId")?;
         let options = list.into_iter().filter_map(|option| Object::parse(option).ok());
-        options.into_iter().find(|option| shape::text(option, "configId").as_ref() == Some(&wanted))
+        options.into_iter().find(|option| json_ext::text(option, "configId").as_ref() == Some(&wanted))
     };
-    option().is_some_and(|option| shape::text(&option, "type").as_deref() == Some("boolean"))
+    option().is_some_and(|option| json_ext::text(&option, "type").as_deref() == Some("boolean"))
 }
 
 /// Whether params set the option that was made of a v1 agent's modes.
@@ -185,8 +185,8 @@ fn is_made_mode(params: &Object, transcript: Option<&Transcript>) -> bool {
     let has_modes = transcript.slot(Slot::Mode).is_some_and(|body| !body.fields.is_empty());
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
     let own = options.and_then(options::mode_option);
-    let sets_mode = shape::text(params, "configId").as_deref() == Some(MODE);
-    has_modes && own.is_none() && sets_mode && shape::is(params, "value", Type::String)
+    let sets_mode = json_ext::text(params, "configId").as_deref() == Some(MODE);
+    has_modes && own.is_none() && sets_mode && json_ext::is(params, "value", Type::String)
 }
 
 /// Whether params set the option that was made of a v1 agent's models.
@@ -194,17 +194,17 @@ fn is_made_model(params: &Object, transcript: Option<&Transcript>) -> bool {
     let Some(transcript) = transcript else { return false };
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
     let has_own = options.is_some_and(|options| options::has_choice_of(options, options::MODEL));
-    let sets_model = shape::text(params, "configId").as_deref() == Some(options::MODEL);
+    let sets_model = json_ext::text(params, "configId").as_deref() == Some(options::MODEL);
     transcript.slot(Slot::Model).is_some_and(|body| !body.fields.is_empty())
         && !has_own
         && sets_model
-        && shape::is(params, "value", Type::String)
+        && json_ext::is(params, "value", Type::String)
 }
 
 fn model_for_v1(mut params: Object) -> Object {
     params.remove("configId");
     params.remove("type");
-    shape::renamed(&params, "value", "modelId")
+    json_ext::renamed(&params, "value", "modelId")
 }
 
 /// What a v1 client sets, for a v1 agent that was shown to it otherwise than it shows itself: an option that was made of
@@ -225,7 +225,7 @@ pub(crate) fn setting_for_v1(
             let has_own = modes.is_some_and(|modes| modes.get("availableModes").is_some());
             let option = mode_option(transcript).filter(|_| !has_own)?;
             let id = option.get("configId").or_else(|| option.get("id"))?.clone();
-            let mut params = shape::renamed(params, "modeId", "value");
+            let mut params = json_ext::renamed(params, "modeId", "value");
             params.set("configId", id);
             Some(Request { method: "session/set_config_option", what: What::SetMode, params })
         }
@@ -268,9 +268,9 @@ fn with_servers(mut params: Object, convert: fn(&Json, &mut Losses) -> Json, los
 fn session_for_v1(params: Object, losses: &mut Losses) -> Object {
     let mut params = with_servers(params, mcp::to_v1, losses);
     if params.get("mcpServers").is_none() {
-        params.set("mcpServers", shape::json("[]"));
+        params.set("mcpServers", json_ext::json("[]"));
     }
-    shape::within(&mut params, "systemPrompt", |mut prompt| {
+    json_ext::within(&mut params, "systemPrompt", |mut prompt| {
         if let Some(content) = prompt.get("content").cloned() {
             prompt.set("content", blocks::list_to_v1(&content, losses));
         }
@@ -281,8 +281,8 @@ fn session_for_v1(params: Object, losses: &mut Losses) -> Object {
 
 /// The draft is chosen by a mark in the metadata; the published versions have none.
 fn mark_dialect(params: &mut Object, dialect: Dialect) {
-    shape::take_note(params, Dialect::MARK);
+    json_ext::take_note(params, Dialect::MARK);
     if dialect == Dialect::Draft {
-        shape::note(params, Dialect::MARK, shape::string(dialect.name()));
+        json_ext::note(params, Dialect::MARK, json_ext::string(dialect.name()));
     }
 }

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use parlor_json::{Members, Object};
 use parlor_session::{
-    Entry, EntryId, Naming, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
+    Entry, EntryId, IdSource, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
 };
 use serde_json::value::RawValue;
 
 use super::turns::Turns;
 use super::{Output, Way, notification};
-use crate::encode::v1::{Features, Heard};
+use crate::encode::v1::{Features, V1PeerState};
 use crate::encode::{Context, v2};
 use crate::fold::GeneratedIds;
 use crate::{Decoded, Decoder, Dialect, LineProblem, LossKind, Side};
@@ -21,7 +21,7 @@ pub(super) struct TranslatedSession {
     pub(super) decoder: Decoder,
     /// The session so far, its messages without their content.
     pub(super) transcript: Transcript,
-    pub(super) heard: Heard,
+    pub(super) peer: V1PeerState,
     /// Messages that a v2 client has from before the agent began to replay the session: v1 replays in chunks,
     /// which must not be added to what is there.
     pub(super) stale: HashSet<EntryId>,
@@ -65,7 +65,7 @@ impl TranslatedSession {
         Self {
             decoder: Decoder::new(agent),
             transcript: Transcript::default(),
-            heard: Heard::default(),
+            peer: V1PeerState::default(),
             stale: HashSet::new(),
             turns: Turns::default(),
             generated: GeneratedIds::default(),
@@ -104,7 +104,7 @@ impl TranslatedSession {
     pub(super) fn send_update(
         &mut self,
         mut update: Update,
-        naming: Naming,
+        naming: IdSource,
         extras: &LineExtras,
         out: &mut SessionOutput<'_>,
     ) -> Result<(), LineProblem> {
@@ -113,12 +113,12 @@ impl TranslatedSession {
             turns.add_alias(ours, theirs);
         }
         let meta_before = self.take(&update, naming).map_err(LineProblem::Refused)?;
-        let Self { transcript, heard, turns, stale, generated, .. } = self;
+        let Self { transcript, peer, turns, stale, generated, .. } = self;
         let mut cx = Context {
             from: out.agent.from,
             transcript,
             meta_before: meta_before.as_ref(),
-            fresh: &mut || generated.new_id(transcript, "parlor-alias", out.generated),
+            new_id: &mut || generated.new_id(transcript, "parlor-alias", out.generated),
             losses: &mut out.out.losses,
         };
         let mut updates = Vec::new();
@@ -129,7 +129,7 @@ impl TranslatedSession {
                     cx.losses.add(LossKind::State);
                 }
             }
-            (update, Dialect::V1) => updates.extend(heard.updates(update, out.features, &mut cx)),
+            (update, Dialect::V1) => updates.extend(peer.updates(update, out.features, &mut cx)),
             (update, to @ (Dialect::V2 | Dialect::Draft)) => {
                 updates.extend(stale_cleared(update, stale));
                 updates.extend(v2::updates(update, to, &mut cx));
@@ -145,11 +145,11 @@ impl TranslatedSession {
 
     /// Takes an update, a message without its content: that is not needed to say what comes later. Returns the metadata
     /// that the update patches.
-    fn take(&mut self, update: &Update, naming: Naming) -> Result<Option<Object>, Refused> {
+    fn take(&mut self, update: &Update, naming: IdSource) -> Result<Option<Object>, Refused> {
         if let Update::Append { entry: entry @ EntryId::Message(role, id), .. } = update
             && self.transcript.get(entry).is_some()
         {
-            self.decoder.took_message(*role, id, naming);
+            self.decoder.on_message_applied(*role, id, naming);
             return Ok(None);
         }
         let light = match update {
@@ -168,7 +168,7 @@ impl TranslatedSession {
             | Update::State(_) => update.clone(),
         };
         let change = self.transcript.push(light)?;
-        self.decoder.took(&change, naming);
+        self.decoder.on_applied(&change, naming);
         Ok(change.meta_before)
     }
 
@@ -181,7 +181,7 @@ impl TranslatedSession {
 
     /// The client asked an agent of this dialect for all of the session again.
     pub(super) fn replays(&mut self, agent: Dialect) {
-        self.heard.forget();
+        self.peer.forget();
         if agent != Dialect::V1 {
             return;
         }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use parlor_json::{Json, Object};
 use parlor_session::turns::{Candidate, Claim, OpenPrompts, Pattern, PromptId};
-use parlor_session::{Activity, MessageId, Naming, State, Update};
+use parlor_session::{Activity, IdSource, MessageId, State, Update};
 use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 
 use super::notification;
 use super::session::{LineExtras, SessionOutput, TranslatedSession};
 use crate::encode::v2;
 use crate::fold::GeneratedIds;
-use crate::text::ObjectText;
+use crate::object_writer::ObjectText;
 use crate::values::turn_end;
-use crate::{Dialect, LossKind, Losses, Side, shape};
+use crate::{Dialect, LossKind, Losses, Side, json_ext};
 
 /// How many messages are known under two names. The oldest are forgotten.
 const MAX_ALIASES: usize = 1000;
@@ -69,7 +69,7 @@ impl SessionOutput<'_> {
     pub(super) fn accept(&mut self, request: &RequestId, message: &MessageId, mut fields: Object) {
         fields.remove("messageId");
         if self.agent.to == Dialect::V2 {
-            fields = shape::in_front(&fields, "messageId", message.as_json().into());
+            fields = json_ext::in_front(&fields, "messageId", message.as_json().into());
         }
         self.send(write::response(request, fields.to_json().raw()));
     }
@@ -213,7 +213,7 @@ impl TranslatedSession {
                 self.turns.prompts.remove(prompt);
                 let is_cancelled = RpcError::from_raw(error).code() == code::REQUEST_CANCELLED;
                 if out.agent.to == Dialect::V1 && is_cancelled {
-                    out.send(write::response(request, shape::json(r#"{"stopReason":"cancelled"}"#).raw()));
+                    out.send(write::response(request, json_ext::json(r#"{"stopReason":"cancelled"}"#).raw()));
                 } else {
                     out.send(message.text().to_owned());
                 }
@@ -256,7 +256,7 @@ impl TranslatedSession {
     }
 
     /// Sends the client updates that were held back.
-    pub(super) fn send_held(&mut self, updates: Vec<(Update, Naming)>, out: &mut SessionOutput<'_>) {
+    pub(super) fn send_held(&mut self, updates: Vec<(Update, IdSource)>, out: &mut SessionOutput<'_>) {
         let held = std::mem::take(&mut self.turns.held);
         for ((update, naming), extras) in updates.into_iter().zip(held) {
             let sent = self.send_update(update, naming, &extras, out);

@@ -4,7 +4,7 @@ use parlor_json::{Json, Members, Object, Type, text, type_of};
 use parlor_session::plain_text;
 use serde_json::value::RawValue;
 
-use crate::{LossKind, Losses, shape};
+use crate::{LossKind, Losses, json_ext};
 
 /// What v1 makes of a content block.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,14 +52,14 @@ pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
     }
     let mut block = Object::from(block);
     let before = block.clone();
-    shape::within(&mut block, "annotations", |mut annotations| {
+    json_ext::within(&mut block, "annotations", |mut annotations| {
         let readers = annotations.get("audience").and_then(|readers| parlor_json::elements(readers.raw()));
         if let Some(readers) = readers {
             let known = |reader: &&RawValue| matches!(text(reader).as_deref(), Some("user" | "assistant"));
             let kept: Vec<_> = readers.iter().copied().filter(known).map(Json::from).collect();
             if kept.len() < readers.len() {
                 losses.add(LossKind::Audience);
-                annotations.set("audience", shape::list_of(&kept));
+                annotations.set("audience", json_ext::list_of(&kept));
             }
         }
         annotations
@@ -69,11 +69,11 @@ pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
 
 /// A list of blocks as v1 can parse it.
 pub(crate) fn list_to_v1(blocks: &Json, losses: &mut Losses) -> Json {
-    shape::each(blocks, |block| {
+    json_ext::each(blocks, |block| {
         let json = block.to_json();
         match for_v1(&Members::parse(json.as_str()).unwrap_or_default(), losses) {
             ForV1::Same => Some(block),
-            ForV1::Changed(changed) => shape::object(&changed),
+            ForV1::Changed(changed) => json_ext::object(&changed),
             ForV1::Unknown => {
                 losses.add(LossKind::ContentBlockType);
                 None

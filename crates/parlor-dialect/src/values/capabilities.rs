@@ -6,7 +6,7 @@
 
 use parlor_json::{Json, JsonStr, Object, Type, elements};
 
-use crate::shape;
+use crate::json_ext;
 use crate::{LossKind, Losses};
 
 /// What a v1 agent says about its session methods. In v2 they are all taken for granted; where a v1 agent
@@ -19,9 +19,9 @@ const MCP: [&str; 3] = ["http", "sse", "acp"];
 /// The params of a v1 client's `initialize` as v2 says them.
 pub(crate) fn client_to_v2(params: &Object, losses: &mut Losses) -> Object {
     let params = known_by_info(params, "clientInfo", losses);
-    let mut params = shape::renamed(&params, "clientCapabilities", "capabilities");
-    shape::within(&mut params, "capabilities", |mut capabilities| {
-        shape::within(&mut capabilities, "auth", |auth| flags_to_objects(auth, &["terminal"]));
+    let mut params = json_ext::renamed(&params, "clientCapabilities", "capabilities");
+    json_ext::within(&mut params, "capabilities", |mut capabilities| {
+        json_ext::within(&mut capabilities, "auth", |auth| flags_to_objects(auth, &["terminal"]));
         capabilities
     });
     params
@@ -30,10 +30,10 @@ pub(crate) fn client_to_v2(params: &Object, losses: &mut Losses) -> Object {
 /// The params of a v2 client's `initialize` as v1 says them.
 pub(crate) fn client_to_v1(params: &Object) -> Object {
     let params = known_by_name(params, "clientInfo");
-    let mut params = shape::renamed(&params, "capabilities", "clientCapabilities");
-    shape::within(&mut params, "clientCapabilities", |mut capabilities| {
+    let mut params = json_ext::renamed(&params, "capabilities", "clientCapabilities");
+    json_ext::within(&mut params, "clientCapabilities", |mut capabilities| {
         without_null(&mut capabilities, "auth");
-        shape::within(&mut capabilities, "auth", |auth| objects_to_flags(auth, &["terminal"]));
+        json_ext::within(&mut capabilities, "auth", |auth| objects_to_flags(auth, &["terminal"]));
         capabilities
     });
     params
@@ -45,18 +45,18 @@ pub(crate) fn agent_to_v2(result: &Object, losses: &mut Losses) -> Object {
     if result.get("capabilities").is_none() {
         let offers_login = offers_login(&result);
         let v1 = result.get("agentCapabilities");
-        let converted = match v1.filter(|v1| !v1.is_null()).map(shape::object) {
+        let converted = match v1.filter(|v1| !v1.is_null()).map(json_ext::object) {
             Some(None) => None,
             Some(Some(v1)) => Some(agent_capabilities_to_v2(v1, offers_login, losses)),
             // A v1 agent that says nothing still has sessions.
             None => Some(agent_capabilities_to_v2(Object::default(), offers_login, losses)),
         };
-        result = shape::renamed(&result, "agentCapabilities", "capabilities");
+        result = json_ext::renamed(&result, "agentCapabilities", "capabilities");
         if let Some(converted) = converted {
             result.set("capabilities", converted.to_json());
         }
     }
-    shape::each_in(&mut result, "authMethods", |method| Some(auth_method_to_v2(&method)));
+    json_ext::each_in(&mut result, "authMethods", |method| Some(auth_method_to_v2(&method)));
     result
 }
 
@@ -65,28 +65,28 @@ pub(crate) fn agent_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = known_by_name(result, "agentInfo");
     if result.get("agentCapabilities").is_none() {
         let offers_login = offers_login(&result);
-        result = shape::renamed(&result, "capabilities", "agentCapabilities");
+        result = json_ext::renamed(&result, "capabilities", "agentCapabilities");
         if result.get("agentCapabilities").is_none() {
-            result.set("agentCapabilities", shape::empty());
+            result.set("agentCapabilities", json_ext::empty());
         }
-        shape::within(&mut result, "agentCapabilities", |v2| {
+        json_ext::within(&mut result, "agentCapabilities", |v2| {
             agent_capabilities_to_v1(v2, offers_login, losses)
         });
     }
-    shape::each_in(&mut result, "authMethods", |method| Some(auth_method_to_v1(&method, losses)));
+    json_ext::each_in(&mut result, "authMethods", |method| Some(auth_method_to_v1(&method, losses)));
     result
 }
 
 /// v2 makes a peer say its name and version.
 fn known_by_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object {
-    let mut message = shape::renamed(message, v1_name, "info");
-    message.set("protocolVersion", shape::json("2"));
+    let mut message = json_ext::renamed(message, v1_name, "info");
+    message.set("protocolVersion", json_ext::json("2"));
     if message.get("info").is_none_or(Json::is_null) {
         message.set("info", made_info());
         losses.add(LossKind::InfoMade);
     }
-    let made = shape::object(&made_info()).unwrap_or_default();
-    shape::within(&mut message, "info", |mut info| {
+    let made = json_ext::object(&made_info()).unwrap_or_default();
+    json_ext::within(&mut message, "info", |mut info| {
         let missing: Vec<_> = made.iter().filter(|(name, _)| info.get_key(name).is_none()).collect();
         if !missing.is_empty() {
             losses.add(LossKind::InfoMade);
@@ -101,8 +101,8 @@ fn known_by_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object
 
 /// v1 lets a peer be silent, so what was made for v2 is taken out again.
 fn known_by_name(message: &Object, v1_name: &str) -> Object {
-    let mut message = shape::renamed(message, "info", v1_name);
-    message.set("protocolVersion", shape::json("1"));
+    let mut message = json_ext::renamed(message, "info", v1_name);
+    message.set("protocolVersion", json_ext::json("1"));
     if message.get(v1_name) == Some(&made_info()) {
         message.remove(v1_name);
     }
@@ -110,7 +110,7 @@ fn known_by_name(message: &Object, v1_name: &str) -> Object {
 }
 
 fn made_info() -> Json {
-    shape::json(r#"{"name":"unknown","version":"0.0.0"}"#)
+    json_ext::json(r#"{"name":"unknown","version":"0.0.0"}"#)
 }
 
 /// In v2, an agent that names ways to authenticate can both log in and log out.
@@ -120,8 +120,8 @@ fn offers_login(result: &Object) -> bool {
 }
 
 fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Losses) -> Object {
-    let mut session = shape::member(&v1, "session").unwrap_or_default();
-    for (name, value) in shape::member(&v1, "sessionCapabilities").unwrap_or_default().iter() {
+    let mut session = json_ext::member(&v1, "session").unwrap_or_default();
+    for (name, value) in json_ext::member(&v1, "sessionCapabilities").unwrap_or_default().iter() {
         session.set(name.clone(), value.clone());
     }
     let loads = v1.get("loadSession").is_some_and(|loads| loads.as_str() == "true");
@@ -129,19 +129,19 @@ fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Los
 
     if let Some(prompt) = v1.get("promptCapabilities").filter(|prompt| !prompt.is_null()) {
         session.set("prompt", prompt.clone());
-        shape::within(&mut session, "prompt", |prompt| flags_to_objects(prompt, &PROMPT));
+        json_ext::within(&mut session, "prompt", |prompt| flags_to_objects(prompt, &PROMPT));
     }
-    let mut mcp = flags_to_objects(shape::member(&v1, "mcpCapabilities").unwrap_or_default(), &MCP);
+    let mut mcp = flags_to_objects(json_ext::member(&v1, "mcpCapabilities").unwrap_or_default(), &MCP);
     if mcp.get("stdio").is_none() {
-        let stdio = shape::take_note(&mut mcp, &note_of("stdio")).unwrap_or_else(shape::empty);
-        mcp = shape::in_front(&mcp, "stdio", stdio);
+        let stdio = json_ext::take_note(&mut mcp, &note_of("stdio")).unwrap_or_else(json_ext::empty);
+        mcp = json_ext::in_front(&mcp, "stdio", stdio);
     }
     session.set("mcp", mcp.to_json());
 
     // `session` takes the place of the first of the members that went into it.
     let went = ["loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities"];
     let first = v1.iter().find_map(|(name, _)| went.into_iter().find(|went| *name == **went));
-    let mut v2 = first.map_or_else(|| v1.clone(), |first| shape::renamed(&v1, first, "session"));
+    let mut v2 = first.map_or_else(|| v1.clone(), |first| json_ext::renamed(&v1, first, "session"));
     for name in went {
         v2.remove(name);
     }
@@ -151,12 +151,12 @@ fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Los
 
 /// Says in v2's `session` which session methods a v1 agent has, unless it has all that v2 takes for granted.
 fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login: bool, losses: &mut Losses) {
-    let has = |name| shape::is(session, name, Type::Object);
+    let has = |name| json_ext::is(session, name, Type::Object);
     if !(has("list") && has("close") && (has("resume") || loads)) {
         losses.add(LossKind::CapabilityBaseline);
     }
-    let plain = |holder: &Object, name| holder.get(name) == Some(&shape::empty());
-    let mut auth = shape::member(v1, "auth").unwrap_or_default();
+    let plain = |holder: &Object, name| holder.get(name) == Some(&json_ext::empty());
+    let mut auth = json_ext::member(v1, "auth").unwrap_or_default();
     let logs_out = !offers_login || plain(&auth, "logout");
     if loads && logs_out && MARKERS[1..].iter().all(|name| plain(session, name)) {
         for name in &MARKERS[1..] {
@@ -171,7 +171,7 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
             }
         }
     } else if loads {
-        session.set("load", shape::empty());
+        session.set("load", json_ext::empty());
     } else if MARKERS.iter().all(|name| session.get(name).is_none()) {
         // Without any marker the way back would promise everything.
         session.set("load", Json::null());
@@ -180,33 +180,33 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
 
 fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Losses) -> Object {
     without_null(&mut v2, "auth");
-    let Some(mut session) = shape::member(&v2, "session") else {
+    let Some(mut session) = json_ext::member(&v2, "session") else {
         // v1 takes sessions for granted.
         losses.add(LossKind::NoSessions);
         return v2;
     };
     let from_v1 = MARKERS.iter().any(|name| session.get(name).is_some());
-    let loads = !from_v1 || shape::is(&session, "load", Type::Object);
+    let loads = !from_v1 || json_ext::is(&session, "load", Type::Object);
     session.remove("load");
     if !from_v1 {
         for name in &MARKERS[1..] {
-            session.set(*name, shape::empty());
+            session.set(*name, json_ext::empty());
         }
     }
     let mut said = Object::default();
     if loads {
-        said.set("loadSession", shape::json("true"));
+        said.set("loadSession", json_ext::json("true"));
     }
     if let Some(prompt) = session.remove("prompt").filter(|prompt| !prompt.is_null()) {
         said.set("promptCapabilities", prompt);
-        shape::within(&mut said, "promptCapabilities", |prompt| objects_to_flags(prompt, &PROMPT));
+        json_ext::within(&mut said, "promptCapabilities", |prompt| objects_to_flags(prompt, &PROMPT));
     }
-    let mcp = session.remove("mcp").and_then(|mcp| shape::object(&mcp)).unwrap_or_default();
+    let mcp = session.remove("mcp").and_then(|mcp| json_ext::object(&mcp)).unwrap_or_default();
     let mut mcp = objects_to_flags(mcp, &MCP);
     match mcp.remove("stdio").filter(|stdio| stdio.type_of() == Type::Object) {
         // v1 takes it for granted that an agent can start MCP servers.
         None => losses.add(LossKind::McpStdio),
-        Some(stdio) if stdio != shape::empty() => shape::note(&mut mcp, &note_of("stdio"), stdio),
+        Some(stdio) if stdio != json_ext::empty() => json_ext::note(&mut mcp, &note_of("stdio"), stdio),
         Some(_) => (),
     }
     if !mcp.is_empty() {
@@ -225,9 +225,9 @@ fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Los
         }
     }
     if offers_login && !from_v1 {
-        let mut auth = shape::member(&v1, "auth").unwrap_or_default();
+        let mut auth = json_ext::member(&v1, "auth").unwrap_or_default();
         if auth.get("logout").is_none() {
-            auth.set("logout", shape::empty());
+            auth.set("logout", json_ext::empty());
             v1.set("auth", auth.to_json());
         }
     }
@@ -239,8 +239,8 @@ fn flags_to_objects(mut level: Object, names: &[&str]) -> Object {
     for name in names {
         match level.get(name).map(Json::as_str) {
             Some("true") => {
-                let kept = shape::take_note(&mut level, &note_of(name));
-                level.set(*name, kept.unwrap_or_else(shape::empty));
+                let kept = json_ext::take_note(&mut level, &note_of(name));
+                level.set(*name, kept.unwrap_or_else(json_ext::empty));
             }
             Some("false") => drop(level.remove(name)),
             Some(_) | None => (),
@@ -262,10 +262,10 @@ fn objects_to_flags(mut level: Object, names: &[&str]) -> Object {
         let Some(value) = level.get(name).cloned() else { continue };
         match value.type_of() {
             Type::Object => {
-                if shape::object(&value).is_some_and(|value| !value.is_empty()) {
-                    shape::note(&mut level, &note_of(name), value);
+                if json_ext::object(&value).is_some_and(|value| !value.is_empty()) {
+                    json_ext::note(&mut level, &note_of(name), value);
                 }
-                level.set(*name, shape::json("true"));
+                level.set(*name, json_ext::json("true"));
             }
             Type::Null => drop(level.remove(name)),
             Type::Bool | Type::Number | Type::String | Type::Array => (),
@@ -279,12 +279,12 @@ fn note_of(name: &str) -> String {
 }
 
 fn auth_method_to_v2(method: &Object) -> Object {
-    let mut method = shape::renamed(method, "id", "methodId");
+    let mut method = json_ext::renamed(method, "id", "methodId");
     if method.get("type").is_none_or(Json::is_null) {
-        method = shape::in_front(&method, "type", shape::string("agent"));
+        method = json_ext::in_front(&method, "type", json_ext::string("agent"));
     }
-    if shape::text(&method, "type").as_deref() == Some("terminal")
-        && let Some(env) = shape::member(&method, "env")
+    if json_ext::text(&method, "type").as_deref() == Some("terminal")
+        && let Some(env) = json_ext::member(&method, "env")
     {
         let variables = env.iter().map(|(name, value)| {
             let mut variable = Object::default();
@@ -292,16 +292,16 @@ fn auth_method_to_v2(method: &Object) -> Object {
             variable.set("value", value.clone());
             variable.to_json()
         });
-        let list = shape::list_of(&variables.collect::<Vec<_>>());
-        let kept = shape::take_note(&mut method, &note_of("env"));
+        let list = json_ext::list_of(&variables.collect::<Vec<_>>());
+        let kept = json_ext::take_note(&mut method, &note_of("env"));
         method.set("env", kept.unwrap_or(list));
     }
     method
 }
 
 fn auth_method_to_v1(method: &Object, losses: &mut Losses) -> Object {
-    let mut method = shape::renamed(method, "methodId", "id");
-    match shape::text(&method, "type").as_deref() {
+    let mut method = json_ext::renamed(method, "methodId", "id");
+    match json_ext::text(&method, "type").as_deref() {
         Some("agent") => drop(method.remove("type")),
         Some("terminal") => env_to_v1(&mut method),
         None => (),
@@ -327,7 +327,7 @@ fn env_to_v1(method: &mut Object) {
     }
     method.set("env", env.to_json());
     if says_more {
-        shape::note(method, &note_of("env"), list);
+        json_ext::note(method, &note_of("env"), list);
     }
 }
 

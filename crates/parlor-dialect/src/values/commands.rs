@@ -2,21 +2,21 @@
 
 use parlor_json::{Json, Object, Type};
 
-use crate::shape;
+use crate::json_ext;
 use crate::{LossKind, Losses};
 
 /// A list of v1 commands as v2 says it.
 pub(crate) fn to_v2(commands: &Json) -> Json {
-    shape::each(commands, |mut command| {
-        shape::within(&mut command, "input", |input| tagged(input, "text"));
+    json_ext::each(commands, |mut command| {
+        json_ext::within(&mut command, "input", |input| tagged(input, "text"));
         Some(tagged(command, "command"))
     })
 }
 
 /// A list of v2 commands as v1 can parse it.
 pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
-    shape::each(commands, |mut command| {
-        match shape::text(&command, "type").as_deref() {
+    json_ext::each(commands, |mut command| {
+        match json_ext::text(&command, "type").as_deref() {
             None => (),
             Some("command") => drop(command.remove("type")),
             Some(_) => {
@@ -24,8 +24,8 @@ pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
                 losses.add(LossKind::CommandType);
             }
         }
-        if let Some(mut input) = shape::member(&command, "input") {
-            match shape::text(&input, "type").as_deref() {
+        if let Some(mut input) = json_ext::member(&command, "input") {
+            match json_ext::text(&input, "type").as_deref() {
                 None => (),
                 Some("text") => {
                     input.remove("type");
@@ -42,8 +42,8 @@ pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
 }
 
 fn tagged(value: Object, type_: &str) -> Object {
-    if value.get("type").is_none() || shape::is(&value, "type", Type::Null) {
-        return shape::in_front(&value, "type", shape::string(type_));
+    if value.get("type").is_none() || json_ext::is(&value, "type", Type::Null) {
+        return json_ext::in_front(&value, "type", json_ext::string(type_));
     }
     value
 }

@@ -5,16 +5,16 @@
 
 use parlor_json::{Json, Object, Type};
 
-use crate::shape;
+use crate::json_ext;
 use crate::{LossKind, Losses};
 
 /// A list of v1 servers as v2 says it.
 pub(crate) fn to_v2(servers: &Json, losses: &mut Losses) -> Json {
-    shape::each(servers, |server| {
-        if server.get("type").is_none() || shape::is(&server, "type", Type::Null) {
-            return Some(shape::in_front(&server, "type", shape::string("stdio")));
+    json_ext::each(servers, |server| {
+        if server.get("type").is_none() || json_ext::is(&server, "type", Type::Null) {
+            return Some(json_ext::in_front(&server, "type", json_ext::string("stdio")));
         }
-        if shape::text(&server, "type").as_deref() == Some("sse") {
+        if json_ext::text(&server, "type").as_deref() == Some("sse") {
             losses.add(LossKind::McpSse);
         }
         Some(server)
@@ -23,8 +23,8 @@ pub(crate) fn to_v2(servers: &Json, losses: &mut Losses) -> Json {
 
 /// A list of v2 servers as v1 can parse it.
 pub(crate) fn to_v1(servers: &Json, losses: &mut Losses) -> Json {
-    shape::each(servers, |mut server| {
-        match shape::text(&server, "type").as_deref() {
+    json_ext::each(servers, |mut server| {
+        match json_ext::text(&server, "type").as_deref() {
             Some("stdio") => {
                 server.remove("type");
                 demand(&mut server, &["args", "env"]);
@@ -43,7 +43,7 @@ pub(crate) fn to_v1(servers: &Json, losses: &mut Losses) -> Json {
 fn demand(server: &mut Object, lists: &[&str]) {
     for list in lists {
         if server.get(list).is_none() {
-            server.set(*list, shape::list_of(&[]));
+            server.set(*list, json_ext::list_of(&[]));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use parlor_json::{Json, Object, Type, elements};
 
-use crate::shape;
+use crate::json_ext;
 use crate::{LossKind, Losses};
 
 /// Marks a select option that stands for a boolean one.
@@ -19,16 +19,16 @@ pub(crate) const MODEL: &str = "model";
 
 /// A list of v1 options as v2 says it.
 pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
-    shape::each(options, |option| {
+    json_ext::each(options, |option| {
         let option = with_filled_groups(option, losses);
         if option.get("options").is_some_and(|options| options.as_str() == "[]") {
             losses.add(LossKind::EmptyList);
             return None;
         }
-        let mut option = shape::renamed(&option, "id", "configId");
-        if shape::take_note(&mut option, BOOLEAN).is_some() {
-            let on = shape::text(&option, "currentValue").as_deref() == Some("true");
-            option.set("type", shape::string("boolean"));
+        let mut option = json_ext::renamed(&option, "id", "configId");
+        if json_ext::take_note(&mut option, BOOLEAN).is_some() {
+            let on = json_ext::text(&option, "currentValue").as_deref() == Some("true");
+            option.set("type", json_ext::string("boolean"));
             option.set("currentValue", boolean(on));
             option.remove("options");
         }
@@ -39,7 +39,7 @@ pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
 
 /// v1 lets a group have no values; v2 does not.
 fn with_filled_groups(mut option: Object, losses: &mut Losses) -> Object {
-    shape::each_in(&mut option, "options", |group| {
+    json_ext::each_in(&mut option, "options", |group| {
         let is_empty = group.get("options").is_some_and(|options| options.as_str() == "[]");
         if is_empty {
             losses.add(LossKind::EmptyList);
@@ -52,18 +52,18 @@ fn with_filled_groups(mut option: Object, losses: &mut Losses) -> Object {
 /// A list of v2 options as v1 can parse it. A client that did not advertise `booleans` gets each boolean
 /// option as a choice between on and off.
 pub(crate) fn to_v1(options: &Json, booleans: bool, losses: &mut Losses) -> Json {
-    shape::each(options, |option| {
-        let mut option = shape::renamed(&option, "configId", "id");
-        match shape::text(&option, "type").as_deref() {
+    json_ext::each(options, |option| {
+        let mut option = json_ext::renamed(&option, "configId", "id");
+        match json_ext::text(&option, "type").as_deref() {
             Some("boolean") if !booleans => {
                 if let Some(on) = option.get("currentValue").and_then(as_boolean) {
-                    option.set("type", shape::string("select"));
-                    option.set("currentValue", shape::string(if on { "true" } else { "false" }));
+                    option.set("type", json_ext::string("select"));
+                    option.set("currentValue", json_ext::string(if on { "true" } else { "false" }));
                     option.set(
                         "options",
-                        shape::json(r#"[{"value":"true","name":"On"},{"value":"false","name":"Off"}]"#),
+                        json_ext::json(r#"[{"value":"true","name":"On"},{"value":"false","name":"Off"}]"#),
                     );
-                    shape::note(&mut option, BOOLEAN, boolean(true));
+                    json_ext::note(&mut option, BOOLEAN, boolean(true));
                 }
             }
             Some("select" | "boolean") | None => (),
@@ -80,17 +80,17 @@ pub(crate) fn to_v1(options: &Json, booleans: bool, losses: &mut Losses) -> Json
 /// What a v1 client sets an option to, as v2 says it. `is_boolean`: the option is a boolean one, which the
 /// client may have seen as a choice between on and off.
 pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
-    if params.get("type").is_some() && !shape::is(params, "type", Type::Null) {
+    if params.get("type").is_some() && !json_ext::is(params, "type", Type::Null) {
         return params.clone();
     }
-    let Some(value) = shape::text(params, "value") else { return params.clone() };
+    let Some(value) = json_ext::text(params, "value") else { return params.clone() };
     match value.as_str() {
         "true" | "false" if is_boolean => {
-            let mut params = shape::in_front(params, "type", shape::string("boolean"));
+            let mut params = json_ext::in_front(params, "type", json_ext::string("boolean"));
             params.set("value", boolean(value == "true"));
             params
         }
-        _ => shape::in_front(params, "type", shape::string("id")),
+        _ => json_ext::in_front(params, "type", json_ext::string("id")),
     }
 }
 
@@ -101,12 +101,12 @@ pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
 /// `None` if the value is one that v1 cannot parse.
 pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
-    match shape::text(&params, "type").as_deref() {
+    match json_ext::text(&params, "type").as_deref() {
         Some("id") => drop(params.remove("type")),
         Some("boolean") | None => (),
         Some(_) => {
             losses.add(LossKind::OptionValue);
-            if !shape::is(&params, "value", Type::String) {
+            if !json_ext::is(&params, "value", Type::String) {
                 return None;
             }
         }
@@ -119,11 +119,11 @@ pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> 
 pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
     let available = modes.get("availableModes")?;
     elements(available.raw()).filter(|modes| !modes.is_empty())?;
-    let values = shape::each(available, |mode| Some(shape::renamed(&mode, "id", "value")));
+    let values = json_ext::each(available, |mode| Some(json_ext::renamed(&mode, "id", "value")));
 
     let mut option = Object::default();
     for (name, value) in [("configId", "mode"), ("name", "Mode"), ("category", "mode"), ("type", "select")] {
-        option.set(name, shape::string(value));
+        option.set(name, json_ext::string(value));
     }
     option.set("currentValue", modes.get("currentModeId")?.clone());
     option.set("options", values);
@@ -132,7 +132,7 @@ pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
             option.set(name.clone(), value.clone());
         }
     }
-    shape::note(&mut option, MODES, boolean(true));
+    json_ext::note(&mut option, MODES, boolean(true));
     Some(option)
 }
 
@@ -140,15 +140,15 @@ pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
 pub(crate) fn models_to_option(models: &Object) -> Option<Object> {
     let available = models.get("availableModels")?;
     elements(available.raw()).filter(|models| !models.is_empty())?;
-    let values = shape::each(available, |model| Some(shape::renamed(&model, "modelId", "value")));
+    let values = json_ext::each(available, |model| Some(json_ext::renamed(&model, "modelId", "value")));
 
     let mut option = Object::default();
     for (name, value) in [("configId", MODEL), ("name", "Model"), ("category", MODEL), ("type", "select")] {
-        option.set(name, shape::string(value));
+        option.set(name, json_ext::string(value));
     }
     option.set("currentValue", models.get("currentModelId")?.clone());
     option.set("options", values);
-    shape::note(&mut option, MODELS, boolean(true));
+    json_ext::note(&mut option, MODELS, boolean(true));
     Some(option)
 }
 
@@ -172,14 +172,16 @@ pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
     modes.set("currentModeId", option.get("currentValue")?.clone());
     modes.set(
         "availableModes",
-        shape::each(&shape::list_of(&available), |value| Some(shape::renamed(&value, "value", "id"))),
+        json_ext::each(&json_ext::list_of(&available), |value| {
+            Some(json_ext::renamed(&value, "value", "id"))
+        }),
     );
     for (name, value) in option.iter() {
         if !OF_OPTIONS.iter().any(|known| *name == **known) && modes.get_key(name).is_none() {
             modes.set(name.clone(), value.clone());
         }
     }
-    shape::take_note(&mut modes, MODES);
+    json_ext::take_note(&mut modes, MODES);
     Some(modes)
 }
 
@@ -201,7 +203,7 @@ pub(crate) fn has_choice_of(options: &Json, category: &str) -> bool {
 /// A list of options in which the mode is another one; `None` if no option is for modes.
 pub(crate) fn with_mode(options: &Json, mode: &Json) -> Option<Json> {
     mode_option(options)?;
-    Some(shape::each(options, |mut option| {
+    Some(json_ext::each(options, |mut option| {
         if is_mode(&option) {
             option.set("currentValue", mode.clone());
         }
@@ -215,8 +217,8 @@ fn is_mode(option: &Object) -> bool {
 
 /// Whether an option is a choice of this category.
 pub(crate) fn is_choice_of(option: &Object, category: &str) -> bool {
-    shape::text(option, "category").as_deref() == Some(category)
-        && shape::text(option, "type").as_deref() == Some("select")
+    json_ext::text(option, "category").as_deref() == Some(category)
+        && json_ext::text(option, "type").as_deref() == Some("select")
 }
 
 /// The values that a choice offers, also those in groups.
@@ -234,13 +236,13 @@ pub(crate) fn values_of(option: &Object) -> Vec<Json> {
 
 /// Groups are the elements of a choice that have options of their own.
 fn rename_groups(option: &mut Object, from: &str, to: &str) {
-    shape::each_in(option, "options", |group| {
-        Some(if group.get("options").is_some() { shape::renamed(&group, from, to) } else { group })
+    json_ext::each_in(option, "options", |group| {
+        Some(if group.get("options").is_some() { json_ext::renamed(&group, from, to) } else { group })
     });
 }
 
 fn boolean(on: bool) -> Json {
-    shape::json(if on { "true" } else { "false" })
+    json_ext::json(if on { "true" } else { "false" })
 }
 
 fn as_boolean(value: &Json) -> Option<bool> {

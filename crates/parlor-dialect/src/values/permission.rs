@@ -2,7 +2,7 @@
 
 use parlor_json::{Json, Object, Type, elements};
 
-use crate::shape;
+use crate::json_ext;
 use crate::{LossKind, Losses};
 
 /// Converts the tool call inside a permission request to the wanted version.
@@ -18,10 +18,10 @@ pub(crate) fn request_to_v2(
     convert_tool_call: ConvertToolCall<'_>,
     losses: &mut Losses,
 ) -> Object {
-    let Some(mut call) = shape::member(params, "toolCall") else { return params.clone() };
+    let Some(mut call) = json_ext::member(params, "toolCall") else { return params.clone() };
     let mut said = params.clone();
     let asked =
-        shape::take_note(&mut said, ASKED).and_then(|asked| shape::object(&asked)).unwrap_or_default();
+        json_ext::take_note(&mut said, ASKED).and_then(|asked| json_ext::object(&asked)).unwrap_or_default();
     if let Some(title) = asked.get("title").filter(|title| call.get("title") == Some(*title)) {
         // The tool call had none, and was given it on the way to v1.
         said.set("title", title.clone());
@@ -31,26 +31,26 @@ pub(crate) fn request_to_v2(
         said.set(name.clone(), value.clone());
     }
     let params = &said.clone();
-    if !shape::is(params, "title", Type::String) {
+    if !json_ext::is(params, "title", Type::String) {
         let title = call.get("title").filter(|title| title.type_of() == Type::String).cloned();
-        said.set("title", title.unwrap_or_else(|| shape::string(known_title.unwrap_or("Permission"))));
+        said.set("title", title.unwrap_or_else(|| json_ext::string(known_title.unwrap_or("Permission"))));
     }
-    let subject = shape::member(params, "subject").unwrap_or_default();
-    match shape::text(&subject, "type").as_deref() {
+    let subject = json_ext::member(params, "subject").unwrap_or_default();
+    match json_ext::text(&subject, "type").as_deref() {
         // The tool call was made up for this subject, or for none.
         Some(type_) if type_ != "tool_call" => drop(said.remove("toolCall")),
-        None if shape::is(params, "subject", Type::Null) => {
+        None if json_ext::is(params, "subject", Type::Null) => {
             said.remove("toolCall");
             said.remove("subject");
         }
         known => {
             let mut asked = Object::default();
-            asked.set("type", shape::string("tool_call"));
+            asked.set("type", json_ext::string("tool_call"));
             if known.is_some() {
                 asked = subject;
             }
             asked.set("toolCall", convert_tool_call(&call, losses).to_json());
-            said = shape::renamed(&said, "toolCall", "subject");
+            said = json_ext::renamed(&said, "toolCall", "subject");
             said.remove("toolCall");
             said.set("subject", asked.to_json());
         }
@@ -69,20 +69,20 @@ pub(crate) fn request_to_v1(
     losses: &mut Losses,
 ) -> Object {
     let mut said = params.clone();
-    shape::each_in(&mut said, "options", |option| Some(option_to_v1(option, losses)));
+    json_ext::each_in(&mut said, "options", |option| Some(option_to_v1(option, losses)));
     if params.get("toolCall").is_some() {
         return said;
     }
 
-    let mut subject = shape::member(params, "subject");
-    let asked = subject.as_mut().filter(|s| shape::text(s, "type").as_deref() == Some("tool_call"));
-    let asked = asked.and_then(|subject| Some((shape::member(subject, "toolCall")?, subject)));
+    let mut subject = json_ext::member(params, "subject");
+    let asked = subject.as_mut().filter(|s| json_ext::text(s, "type").as_deref() == Some("tool_call"));
+    let asked = asked.and_then(|subject| Some((json_ext::member(subject, "toolCall")?, subject)));
     let (mut call, beside) = if let Some((call, subject)) = asked {
         subject.remove("toolCall");
         subject.remove("type");
         // The way back makes the plain subject again; only what else it says must be kept.
         let beside = (!subject.is_empty())
-            .then(|| shape::in_front(subject, "type", shape::string("tool_call")).to_json());
+            .then(|| json_ext::in_front(subject, "type", json_ext::string("tool_call")).to_json());
         (convert_tool_call(&call, losses), beside)
     } else {
         losses.add(LossKind::PermissionSubject);
@@ -103,10 +103,10 @@ pub(crate) fn request_to_v1(
     if let Some(beside) = beside {
         asked.set("subject", beside);
     }
-    said = shape::renamed(&said, "subject", "toolCall");
+    said = json_ext::renamed(&said, "subject", "toolCall");
     said.set("toolCall", call.to_json());
     if !asked.is_empty() {
-        shape::note(&mut said, ASKED, asked.to_json());
+        json_ext::note(&mut said, ASKED, asked.to_json());
     }
     said
 }
@@ -117,13 +117,13 @@ const ASKED: &str = "parlor/permission";
 /// A tool call that stands for what permission is asked for. It shows all that the user must know to answer.
 fn made_call(params: &Object, subject: &Object, made_id: &str) -> Object {
     let id = subject.get("toolCallId").filter(|id| id.type_of() == Type::String).cloned();
-    let is_command = shape::text(subject, "type").as_deref() == Some("command");
+    let is_command = json_ext::text(subject, "type").as_deref() == Some("command");
     let mut call = Object::default();
-    call.set("toolCallId", id.unwrap_or_else(|| shape::string(made_id)));
+    call.set("toolCallId", id.unwrap_or_else(|| json_ext::string(made_id)));
     if let Some(title) = params.get("title") {
         call.set("title", title.clone());
     }
-    call.set("kind", shape::string(if is_command { "execute" } else { "other" }));
+    call.set("kind", json_ext::string(if is_command { "execute" } else { "other" }));
     if is_command {
         let mut input = Object::default();
         for name in ["command", "cwd"] {
@@ -135,15 +135,15 @@ fn made_call(params: &Object, subject: &Object, made_id: &str) -> Object {
     }
     if let Some(description) = params.get("description").filter(|text| text.type_of() == Type::String) {
         let block = format!(r#"{{"type":"text","text":{}}}"#, description.as_str());
-        call.set("content", shape::json(format!(r#"[{{"type":"content","content":{block}}}]"#)));
+        call.set("content", json_ext::json(format!(r#"[{{"type":"content","content":{block}}}]"#)));
     }
     call
 }
 
 fn option_to_v1(mut option: Object, losses: &mut Losses) -> Object {
     let known = ["allow_once", "allow_always", "reject_once", "reject_always"];
-    if shape::text(&option, "kind").is_some_and(|kind| !known.contains(&kind.as_str())) {
-        option.set("kind", shape::string("reject_once"));
+    if json_ext::text(&option, "kind").is_some_and(|kind| !known.contains(&kind.as_str())) {
+        option.set("kind", json_ext::string("reject_once"));
         losses.add(LossKind::PermissionOptionKind);
     }
     option
@@ -154,10 +154,10 @@ fn option_to_v1(mut option: Object, losses: &mut Losses) -> Object {
 /// An outcome that v1 does not know is no approval, so `cancelled` is the one that is safe to say.
 pub(crate) fn result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = result.clone();
-    shape::within(&mut result, "outcome", |mut outcome| {
-        let kind = shape::text(&outcome, "outcome");
+    json_ext::within(&mut result, "outcome", |mut outcome| {
+        let kind = json_ext::text(&outcome, "outcome");
         if kind.is_some_and(|kind| kind != "cancelled" && kind != "selected") {
-            outcome.set("outcome", shape::string("cancelled"));
+            outcome.set("outcome", json_ext::string("cancelled"));
             losses.add(LossKind::PermissionOutcome);
         }
         outcome
@@ -177,16 +177,16 @@ pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<
         losses.add(LossKind::NullId);
         return None;
     }
-    if shape::text(&params, "mode").as_deref() == Some("form") {
-        shape::within(&mut params, "requestedSchema", |mut schema| {
+    if json_ext::text(&params, "mode").as_deref() == Some("form") {
+        json_ext::within(&mut params, "requestedSchema", |mut schema| {
             if schema.get("type").is_none() {
-                schema = shape::in_front(&schema, "type", shape::string("object"));
+                schema = json_ext::in_front(&schema, "type", json_ext::string("object"));
             }
             if schema.get("properties").is_none() {
-                schema.set("properties", shape::empty());
+                schema.set("properties", json_ext::empty());
             }
             each_property(&mut schema, |property| {
-                if let Some(format) = shape::take_note(property, FORMAT) {
+                if let Some(format) = json_ext::take_note(property, FORMAT) {
                     property.set("format", format);
                 }
             });
@@ -201,14 +201,14 @@ pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<
 fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
     let is_empty = |holder: &Object, name: &str| holder.get(name).is_some_and(|list| list.as_str() == "[]");
     let lists = ["enum", "oneOf", "anyOf"];
-    let properties = shape::member(schema, "properties").unwrap_or_default();
+    let properties = json_ext::member(schema, "properties").unwrap_or_default();
     let mut kept = Object::default();
     for (name, value) in properties.iter() {
-        let Some(mut property) = shape::object(value) else {
+        let Some(mut property) = json_ext::object(value) else {
             kept.set(name.clone(), value.clone());
             continue;
         };
-        let items = shape::member(&property, "items").unwrap_or_default();
+        let items = json_ext::member(&property, "items").unwrap_or_default();
         if lists.iter().any(|list| is_empty(&items, list)) {
             losses.add(LossKind::EmptyList);
             continue;
@@ -231,15 +231,15 @@ fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
 /// A string's format is only advice in v2, but v1 fails on one that it does not know.
 pub(crate) fn elicitation_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
-    match shape::text(&params, "mode").as_deref() {
-        Some("form") => shape::within(&mut params, "requestedSchema", |mut schema| {
+    match json_ext::text(&params, "mode").as_deref() {
+        Some("form") => json_ext::within(&mut params, "requestedSchema", |mut schema| {
             each_property(&mut schema, |property| {
                 let known = ["email", "uri", "date", "date-time"];
-                if shape::text(property, "type").as_deref() == Some("string")
-                    && shape::text(property, "format").is_some_and(|f| !known.contains(&f.as_str()))
+                if json_ext::text(property, "type").as_deref() == Some("string")
+                    && json_ext::text(property, "format").is_some_and(|f| !known.contains(&f.as_str()))
                     && let Some(format) = property.remove("format")
                 {
-                    shape::note(property, FORMAT, format);
+                    json_ext::note(property, FORMAT, format);
                 }
             });
             schema
@@ -254,8 +254,8 @@ pub(crate) fn elicitation_to_v1(params: &Object, losses: &mut Losses) -> Option<
 }
 
 fn each_property(schema: &mut Object, mut change: impl FnMut(&mut Object)) {
-    shape::within(schema, "properties", |properties| {
-        let changed = properties.iter().map(|(name, property)| match shape::object(property) {
+    json_ext::within(schema, "properties", |properties| {
+        let changed = properties.iter().map(|(name, property)| match json_ext::object(property) {
             Some(old) => {
                 let mut new = old.clone();
                 change(&mut new);
@@ -273,9 +273,9 @@ fn each_property(schema: &mut Object, mut change: impl FnMut(&mut Object)) {
 /// them is a field that was not filled in, which v1 says by leaving it out.
 pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = result.clone();
-    let known = match shape::text(&result, "action").as_deref() {
+    let known = match json_ext::text(&result, "action").as_deref() {
         Some("decline" | "cancel") | None => true,
-        Some("accept") => match shape::member(&result, "content") {
+        Some("accept") => match json_ext::member(&result, "content") {
             Some(content) => {
                 let filled = content.iter().filter(|(_, value)| !value.is_null());
                 let filled = filled.map(|(name, value)| (name.clone(), value.clone())).collect::<Object>();
@@ -290,7 +290,7 @@ pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> 
         Some(_) => false,
     };
     if !known {
-        result.set("action", shape::string("cancel"));
+        result.set("action", json_ext::string("cancel"));
         result.remove("content");
         losses.add(LossKind::ElicitationAction);
     }

@@ -2,7 +2,7 @@
 
 use parlor_json::Object;
 
-use crate::shape;
+use crate::json_ext;
 use crate::{LossKind, Losses};
 
 /// The holder of `entries` (a v1 `plan` update, or the `plan` of a `plan_update`) as v1 can parse it.
@@ -10,22 +10,22 @@ use crate::{LossKind, Losses};
 /// A cancelled entry is said as completed, because both mean that nothing more will be done about it.
 pub(crate) fn entries_to_v1(plan: &Object, losses: &mut Losses) -> Object {
     let mut plan = plan.clone();
-    shape::each_in(&mut plan, "entries", |entry| Some(entry_to_v1(entry, losses)));
+    json_ext::each_in(&mut plan, "entries", |entry| Some(entry_to_v1(entry, losses)));
     plan
 }
 
 fn entry_to_v1(mut entry: Object, losses: &mut Losses) -> Object {
-    let status = match shape::text(&entry, "status").as_deref() {
+    let status = match json_ext::text(&entry, "status").as_deref() {
         None | Some("pending" | "in_progress" | "completed") => None,
         Some("cancelled") => Some("completed"),
         Some(_) => Some("pending"),
     };
     if let Some(status) = status {
-        entry.set("status", shape::string(status));
+        entry.set("status", json_ext::string(status));
         losses.add(LossKind::PlanEntryStatus);
     }
-    if !matches!(shape::text(&entry, "priority").as_deref(), None | Some("high" | "medium" | "low")) {
-        entry.set("priority", shape::string("medium"));
+    if !matches!(json_ext::text(&entry, "priority").as_deref(), None | Some("high" | "medium" | "low")) {
+        entry.set("priority", json_ext::string("medium"));
         losses.add(LossKind::PlanEntryPriority);
     }
     entry

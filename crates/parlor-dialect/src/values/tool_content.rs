@@ -18,7 +18,7 @@ pub(crate) use cap::{CAP, cap};
 use diff::Section;
 
 use crate::values::blocks::{self, ForV1};
-use crate::{LossKind, Losses, shape};
+use crate::{LossKind, Losses, json_ext};
 
 /// The metadata of a text that stands for a terminal: the terminal's id.
 const TERMINAL: &str = "parlor/terminal";
@@ -130,7 +130,7 @@ pub(crate) fn locations_to_v2(locations: &Json) -> Json {
             _ => Json::from(place),
         })
         .collect();
-    shape::list_of(&places)
+    json_ext::list_of(&places)
 }
 
 /// `None` if it is a v2 diff already, or no diff that can be read.
@@ -145,7 +145,7 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
     change.set("operation", &JsonStr::new(if old.is_some() { "modify" } else { "add" }));
     change.set("path", item.get("path")?.clone());
     let mut diff = item.clone();
-    diff.set("changes", shape::list_of(&[change.to_json()]));
+    diff.set("changes", json_ext::list_of(&[change.to_json()]));
     if diff.get("patch").is_none()
         && let Some(text) = diff::make(&path, old.as_deref(), &new)
     {

@@ -4,7 +4,7 @@ use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::{Activity, MessageId, State};
 use parlor_wire::{Outcome, RpcError, code};
 
-use crate::{LossKind, Losses, shape};
+use crate::{LossKind, Losses, json_ext};
 
 /// The metadata key that says whether token counts are of one turn or of the session: v1 and v2 differ.
 pub(crate) const USAGE: &str = "parlor/usage";
@@ -40,10 +40,10 @@ pub(crate) fn idle(outcome: Outcome<'_>) -> State {
         fields.remove("usage");
     }
     // v1 counts over the whole session, unless the count came from v2.
-    if shape::take_note(&mut fields, USAGE).is_none() && fields.get("usage").is_some() {
-        shape::note(&mut fields, USAGE, shape::string("session"));
+    if json_ext::take_note(&mut fields, USAGE).is_none() && fields.get("usage").is_some() {
+        json_ext::note(&mut fields, USAGE, json_ext::string("session"));
     }
-    let meta = fields.remove("_meta").and_then(|meta| shape::object(&meta));
+    let meta = fields.remove("_meta").and_then(|meta| json_ext::object(&meta));
     State { activity: Activity::Idle, stop_reason, fields, meta }
 }
 
@@ -66,14 +66,14 @@ pub(crate) fn v1_result(
         }
     };
     let mut result = Object::default();
-    result.set("stopReason", shape::string(known));
+    result.set("stopReason", json_ext::string(known));
     result.add_missing(&state.fields);
     if let Some(meta) = &state.meta {
         result.set("_meta", meta.to_json());
     }
     // v2 counts the turn that ended, unless the count came from v1.
-    if result.get("usage").is_some() && shape::take_note(&mut result, USAGE).is_none() {
-        shape::note(&mut result, USAGE, shape::string("turn"));
+    if result.get("usage").is_some() && json_ext::take_note(&mut result, USAGE).is_none() {
+        json_ext::note(&mut result, USAGE, json_ext::string("turn"));
     }
     let mut accepted = accepted.cloned().unwrap_or_default();
     accepted.remove("messageId");
@@ -84,16 +84,17 @@ pub(crate) fn v1_result(
 /// The error that ends a v1 prompt. What else the state said goes into its data, where there is room.
 fn failed_turn(state: &State, losses: &mut Losses) -> RpcError {
     let mut rest = state.fields.clone();
-    let error = rest.remove("error").and_then(|error| shape::object(&error)).unwrap_or_default();
+    let error = rest.remove("error").and_then(|error| json_ext::object(&error)).unwrap_or_default();
     if let Some(meta) = &state.meta {
         rest.set("_meta", meta.to_json());
     }
-    let is_whole = shape::is(&error, "code", Type::Number) && shape::is(&error, "message", Type::String);
+    let is_whole =
+        json_ext::is(&error, "code", Type::Number) && json_ext::is(&error, "message", Type::String);
     let has_data = error.get("data").is_some();
     let said = if is_whole {
         RpcError::from_raw(error.to_json().raw())
     } else {
-        let message = shape::text(&error, "message");
+        let message = json_ext::text(&error, "message");
         RpcError::new(code::INTERNAL_ERROR, message.as_deref().unwrap_or("the turn ended with an error"))
     };
     match (rest.is_empty(), has_data) {

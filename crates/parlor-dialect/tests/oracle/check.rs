@@ -108,18 +108,18 @@ impl Checker {
     fn request(&mut self, by: Side, method: &str, params: &Value) -> Vec<String> {
         let mut problems = self.version(method, params);
         problems.extend(match Version::of(self.dialect).request(by, method) {
-            Some((shape, _)) => self.check(shape, params),
+            Some((json_ext, _)) => self.check(json_ext, params),
             None => self.no_shape(method),
         });
         problems
     }
 
     fn notification(&mut self, by: Side, method: &str, mut params: Value) -> (String, Vec<String>) {
-        let Some(shape) = Version::of(self.dialect).notification(by, method) else {
+        let Some(json_ext) = Version::of(self.dialect).notification(by, method) else {
             return (method.to_owned(), self.no_shape(method));
         };
         let Some(update) = params.get_mut("update") else {
-            return (method.to_owned(), self.check(shape, &params));
+            return (method.to_owned(), self.check(json_ext, &params));
         };
         let mut problems = Vec::new();
         if self.dialect == Dialect::Draft {
@@ -132,7 +132,7 @@ impl Checker {
         {
             problems.push(format!("has no update {name}"));
         }
-        problems.extend(self.check(shape, &params));
+        problems.extend(self.check(json_ext, &params));
         (format!("{method} {name}"), problems)
     }
 
@@ -150,7 +150,7 @@ impl Checker {
             result["messageId"] = json!("m");
         }
         problems.extend(match Version::of(self.dialect).request(asker, method) {
-            Some((_, shape)) => self.check(shape, &result),
+            Some((_, json_ext)) => self.check(json_ext, &result),
             None => self.no_shape(method),
         });
         (format!("{method} result"), problems)
@@ -169,9 +169,9 @@ impl Checker {
         }
     }
 
-    fn check(&mut self, shape: &Shape, value: &Value) -> Vec<String> {
+    fn check(&mut self, json_ext: &Shape, value: &Value) -> Vec<String> {
         self.counts.checked += 1;
-        shape.problems(value)
+        json_ext.problems(value)
     }
 
     /// A method without a type may be an extension, but not one that only the other version has.

@@ -62,8 +62,8 @@ proptest! {
     fn peers_of_two_dialects_hear_only_what_is_valid_in_their_own((agent, client) in two_dialects(), row in row()) {
         let mut found = Found::default();
         let mut peers = Peers::new(agent, client, row);
-        relay(agent, client, &mut found, |heard| {
-            heard.iter().for_each(|(by, line)| peers.hear(*by, line));
+        relay(agent, client, &mut found, |peer| {
+            peer.iter().for_each(|(by, line)| peers.hear(*by, line));
             peers.next()
         });
         prop_assert_eq!(found.shown(), "");
@@ -100,8 +100,8 @@ fn a_long_search() {
         let ((one, other), row) = any((two_dialects(), row()).boxed());
         say_again(one, other, row.clone(), &mut found);
         let mut peers = Peers::new(one, other, row);
-        relay(one, other, &mut found, |heard| {
-            heard.iter().for_each(|(by, line)| peers.hear(*by, line));
+        relay(one, other, &mut found, |peer| {
+            peer.iter().for_each(|(by, line)| peers.hear(*by, line));
             peers.next()
         });
     }
@@ -136,8 +136,8 @@ fn relay(
 ) {
     let mut translator = Translator::relay(agent, client);
     let (mut at_agent, mut at_client) = (Checker::new(agent), Checker::new(client));
-    let mut heard = Vec::new();
-    while let Some((by, line)) = next(&std::mem::take(&mut heard)) {
+    let mut peer = Vec::new();
+    while let Some((by, line)) = next(&std::mem::take(&mut peer)) {
         let (from, to) = match by {
             Side::Agent => (agent, client),
             Side::Client => (client, agent),
@@ -152,7 +152,7 @@ fn relay(
                     let checker = if one.by == Side::Agent { &mut at_client } else { &mut at_agent };
                     let faults = checker.line(one.by, &one.text);
                     faults.iter().for_each(|fault| found.add(from, to, &line, fault));
-                    heard.push((one.by, one.text.to_string()));
+                    peer.push((one.by, one.text.to_string()));
                 }
             }
             Err(problem) => found.add(from, to, &line, &Fault::refused(&problem)),
@@ -247,7 +247,7 @@ impl Peers {
         (by, response(&id, &versioned(self.dialect(by), &method, result)))
     }
 
-    fn made(&mut self, shape: &Shape) -> Value {
-        generate(&shape.schema, &shape.schema, &mut self.choices)
+    fn made(&mut self, json_ext: &Shape) -> Value {
+        generate(&json_ext.schema, &json_ext.schema, &mut self.choices)
     }
 }

@@ -72,9 +72,9 @@ fn samples_are_valid_and_there_is_one_for_every_update_and_method() {
                 Call::Request { params, result } => vec![params, result],
                 Call::Notification { params } => vec![params],
             };
-            for shape in shapes {
-                for sample in samples(&shape.schema, &shape.schema) {
-                    assert_eq!(shape.problems(&sample), Vec::<String>::new(), "{}: {sample}", method.name);
+            for json_ext in shapes {
+                for sample in samples(&json_ext.schema, &json_ext.schema) {
+                    assert_eq!(json_ext.problems(&sample), Vec::<String>::new(), "{}: {sample}", method.name);
                 }
             }
         }
@@ -305,8 +305,8 @@ fn state_word(dialect: Dialect) -> &'static str {
     if dialect == Dialect::Draft { "state_change" } else { "state_update" }
 }
 
-fn least(shape: &Shape) -> Value {
-    generate(&shape.schema, &shape.schema, &mut Choices::default())
+fn least(json_ext: &Shape) -> Value {
+    generate(&json_ext.schema, &json_ext.schema, &mut Choices::default())
 }
 
 fn update_params(update: &Value) -> Value {

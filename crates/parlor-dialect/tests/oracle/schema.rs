@@ -268,8 +268,8 @@ fn every_method_of_the_schema_has_its_types_here() {
                 Call::Request { params, result } => vec![params, result],
                 Call::Notification { params } => vec![params],
             };
-            for shape in shapes {
-                assert_eq!(shape.method(), Some(method.name), "{dialect}: {}", shape.schema["title"]);
+            for json_ext in shapes {
+                assert_eq!(json_ext.method(), Some(method.name), "{dialect}: {}", json_ext.schema["title"]);
             }
         }
     }

@@ -54,7 +54,7 @@ fn agents_declare_support_by_at_message_id_in_the_fork_capability() {
         } });
         said(&mut translator, Side::Client, &ask);
         let answer = json!({ "jsonrpc": "2.0", "id": 0, "result": capabilities });
-        let heard = said(&mut translator, Side::Agent, &answer);
-        assert_eq!(heard.pointer(pointer), Some(&json!({ "atMessageId": true })), "{from} to {to}: {heard}");
+        let peer = said(&mut translator, Side::Agent, &answer);
+        assert_eq!(peer.pointer(pointer), Some(&json!({ "atMessageId": true })), "{from} to {to}: {peer}");
     }
 }

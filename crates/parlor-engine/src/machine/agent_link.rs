@@ -5,7 +5,7 @@ use parlor_dialect::settings::Setting;
 use parlor_dialect::{Decoded, Decoder, Dialect, LossKind};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
-    Cancelled, ClientId, Effect, Envelope, Input, Prompt, PromptId, Reply, TurnTaking,
+    Cancelled, ClientId, Effect, Envelope, Input, Prompt, PromptId, PromptMode, Reply,
 };
 use parlor_session::{Entry, EntryId, EventKind, Role, Slot, State, Target, Update, Upsert};
 use parlor_wire::{Outcome, RequestId, RpcError, code};
@@ -41,7 +41,7 @@ impl SessionMachine {
         self.apply_reported_settings(&result);
         self.keep_open_result(&result);
         for update in settings.updates(self.session.transcript()) {
-            self.step(Input::Noted(update));
+            self.step(Input::ServerUpdate(update));
         }
         self.set_refused(refused);
         self.bind(link, false, early);
@@ -65,7 +65,7 @@ impl SessionMachine {
     fn on_agent_restored(&mut self, restored: OpenedAgent) {
         let OpenedAgent { link, without_history, lost, result, settings, mut refused, early } = restored;
         self.epoch = link.epoch;
-        if !self.session.held().is_empty()
+        if !self.session.queued_prompts().is_empty()
             && let Some(told) = refused.take()
         {
             self.reject_queued(&told.error);
@@ -75,7 +75,7 @@ impl SessionMachine {
         self.apply_reported_settings(&result);
         self.keep_open_result(&result);
         for update in settings.updates(self.session.transcript()) {
-            self.step(Input::Noted(update));
+            self.step(Input::ServerUpdate(update));
         }
         self.set_refused(refused);
         if let Some(reason) = lost.filter(|_| !self.session.transcript().entries().is_empty()) {
@@ -97,7 +97,7 @@ impl SessionMachine {
         let dialect = link.agent.dialect;
         self.decoder = Decoder::new(dialect);
         self.stream = None;
-        let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
+        let taking = if dialect == Dialect::V1 { PromptMode::Serial } else { PromptMode::Queued };
         self.data.agent_dialect = Some(dialect);
         if without_history {
             self.data.context_entries = None;
@@ -108,7 +108,7 @@ impl SessionMachine {
         if self.needs_context {
             self.data.needs_context = true;
             let id = self.ids.new_id().as_json().to_text().into_owned();
-            self.step(Input::HandedOver(Envelope::new(id)));
+            self.step(Input::ContextHandedOver(Envelope::new(id)));
         }
         self.context_sent_with = None;
         self.on_data_changed();
@@ -229,17 +229,17 @@ impl SessionMachine {
     fn decide_effect(&mut self, effect: Effect) -> bool {
         let mut cancels = false;
         match effect {
-            Effect::Send(prompt) => self.send_prompt(&prompt),
-            Effect::Recall(prompt) => {
+            Effect::SendPrompt(prompt) => self.send_prompt(&prompt),
+            Effect::CancelPrompt(prompt) => {
                 cancels = true;
                 self.command(AgentCommand::CancelPrompt(prompt));
             }
-            Effect::Interrupt => {
+            Effect::CancelTurn => {
                 self.notify_agent("session/cancel");
                 cancels = true;
             }
-            Effect::Reply(question, reply) => {
-                let Some(asked) = self.requests.remove(&question) else { return cancels };
+            Effect::RespondRequest(peer_request, reply) => {
+                let Some(asked) = self.requests.remove(&peer_request) else { return cancels };
                 let reply = match reply {
                     Reply::Result(result) => Ok(result),
                     // A form that nobody here can show is one that nobody filled in.
@@ -256,12 +256,12 @@ impl SessionMachine {
                 };
                 self.respond_to_agent(asked.id, reply);
             }
-            Effect::NeedAgent => self.start_agent(),
-            Effect::Settle { .. }
-            | Effect::Ask(..)
-            | Effect::Withdraw(..)
-            | Effect::Decided { .. }
-            | Effect::HeldChanged => {}
+            Effect::StartAgent => self.start_agent(),
+            Effect::RespondPrompt { .. }
+            | Effect::SendRequest(..)
+            | Effect::CancelClientRequest(..)
+            | Effect::RecordDecision { .. }
+            | Effect::QueueChanged => {}
         }
         cancels
     }
@@ -272,7 +272,7 @@ impl SessionMachine {
             return false;
         }
         self.closing.releases = false;
-        let is_unwanted = self.session.is_deserted() || self.row.archived;
+        let is_unwanted = self.session.has_no_clients() || self.row.archived;
         if is_unwanted && !self.session.is_busy() && self.agent.is_some() {
             self.cancel_forwarded();
             self.command(AgentCommand::Release);
@@ -314,8 +314,8 @@ impl SessionMachine {
         let entries = transcript.entries();
         let is_prompt = |entry: &Entry| matches!(entry.id(), EntryId::Message(Role::User, _));
         let end = match self.session.agent() {
-            Some(TurnTaking::OneByOne) => entries.iter().rposition(is_prompt).unwrap_or(entries.len()),
-            Some(TurnTaking::Queueing) | None => entries.len(),
+            Some(PromptMode::Serial) => entries.iter().rposition(is_prompt).unwrap_or(entries.len()),
+            Some(PromptMode::Queued) | None => entries.len(),
         };
         let Some(envelope) = self.session.envelope() else { return content.clone() };
         let with = context::in_front_of(content, &context::of(transcript, &entries[..end]), envelope);
@@ -352,13 +352,13 @@ impl SessionMachine {
     fn on_prompt_response(&mut self, prompt: PromptId, reply: Result<Json, Json>) {
         self.flush_info();
         let input = match (self.session.agent(), reply) {
-            (Some(TurnTaking::Queueing), Ok(result)) => {
+            (Some(PromptMode::Queued), Ok(result)) => {
                 let mut fields = json::object(Some(result.raw()));
                 let message = json::literal(&fields, "messageId").map(Into::into);
                 fields.remove("messageId");
                 Input::Accepted { prompt, message, fields }
             }
-            (Some(TurnTaking::Queueing), Err(error)) => {
+            (Some(PromptMode::Queued), Err(error)) => {
                 self.on_turn_ended(prompt, false);
                 if RpcError::from_raw(error.raw()).code() == code::REQUEST_CANCELLED {
                     Input::Dropped { prompt, error }
@@ -366,7 +366,7 @@ impl SessionMachine {
                     Input::Rejected { prompt, error }
                 }
             }
-            (Some(TurnTaking::OneByOne) | None, reply) => {
+            (Some(PromptMode::Serial) | None, reply) => {
                 self.decoder.turn_boundary();
                 let state = match &reply {
                     Ok(result) => live::state_after(Outcome::Result(result.raw())),
@@ -407,7 +407,7 @@ impl SessionMachine {
 
     /// Answers all prompts that wait with an error.
     fn reject_queued(&mut self, error: &RpcError) {
-        for held in self.session.held() {
+        for held in self.session.queued_prompts() {
             self.step(Input::Rejected { prompt: held.id, error: json::error_object(error) });
         }
     }
@@ -496,10 +496,10 @@ impl SessionMachine {
     /// Cancels requests that were put to one client.
     fn cancel_forwarded(&mut self) {
         let forwarded = self.requests.iter().filter(|(_, asked)| asked.forwarded);
-        let forwarded: Vec<_> = forwarded.map(|(question, _)| *question).collect();
-        for question in forwarded {
-            self.cancel_forwarded_request(question);
-            self.requests.remove(&question);
+        let forwarded: Vec<_> = forwarded.map(|(peer_request, _)| *peer_request).collect();
+        for peer_request in forwarded {
+            self.cancel_forwarded_request(peer_request);
+            self.requests.remove(&peer_request);
         }
     }
 
@@ -610,6 +610,6 @@ impl SessionMachine {
             }
             TerminalEvent::Released { .. } => return,
         };
-        self.step(Input::Noted(update));
+        self.step(Input::ServerUpdate(update));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use parlor_dialect::live::{self, Telling};
+use parlor_dialect::live::{self, EncodeContext};
 use parlor_dialect::{Dialect, Losses};
 use parlor_json::Object;
 use parlor_session::session::{Client as Part, ClientId, Input};
-use parlor_session::{EntryId, MessageId, Reading, Role, Slot, Target, Update, Upsert};
+use parlor_session::{EntryId, MessageId, ReplayCursor, Role, Slot, Target, Update, Upsert};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
@@ -101,7 +101,7 @@ impl SessionMachine {
         let owed = before.map(|mut subscriber| subscriber.take_unsent(0));
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
-        let reading = Reading::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
+        let reading = ReplayCursor::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
         let mut subscriber = Subscriber::new(client, reading, answers, self.config.limits);
         for (frame, _) in owed.into_iter().flatten() {
             subscriber.send(frame, 0, seq);
@@ -112,7 +112,7 @@ impl SessionMachine {
     /// Answers an attach request of a live client, after everything that it was sent so far.
     fn answer_live(&mut self, client: ClientId, request: &AttachRequest) {
         let transcript = self.session.transcript();
-        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let encode_context = EncodeContext { from: self.decoder.dialect(), transcript, meta_before: None };
         let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
         let frames = answer_frames(
             &self.id,
@@ -120,7 +120,7 @@ impl SessionMachine {
             &subscriber.client,
             &mut subscriber.encoder,
             transcript.seq(),
-            telling,
+            encode_context,
             &self.open_result,
             &mut self.losses,
             &mut self.ids,
@@ -136,8 +136,12 @@ impl SessionMachine {
         }
         if !self.subscribers.contains_key(&client.id) {
             let seq = self.session.transcript().seq();
-            let subscriber =
-                Subscriber::new(Arc::clone(client), Reading::new(seq, seq), Vec::new(), self.config.limits);
+            let subscriber = Subscriber::new(
+                Arc::clone(client),
+                ReplayCursor::new(seq, seq),
+                Vec::new(),
+                self.config.limits,
+            );
             self.subscribers.insert(client.id, subscriber);
         }
         self.subscribe(client.id);
@@ -153,7 +157,7 @@ impl SessionMachine {
 
     fn subscribe(&mut self, client: ClientId) {
         // A client that closed the session before it caught up does not become a subscriber again.
-        if self.session.takes_part(client) || self.is_closing(client) {
+        if self.session.is_attached(client) || self.is_closing(client) {
             return;
         }
         let Some(subscriber) = self.subscribers.get(&client) else { return };
@@ -165,7 +169,7 @@ impl SessionMachine {
         };
         let drives = part.drives;
         self.command(AgentCommand::AddClient(client));
-        self.step(Input::Joined(client, part));
+        self.step(Input::Attached(client, part));
         if drives {
             self.held_wanted.push((client, false));
         }
@@ -179,7 +183,7 @@ impl SessionMachine {
         self.closing.deferred.retain(|event| !event.is_of(client));
         if self.subscribers.remove(&client).is_some() {
             self.answer_without_client(client);
-            self.step(Input::Left(client));
+            self.step(Input::Detached(client));
             self.prompts.retain(|_, (by, _)| *by != client);
         }
     }
@@ -188,7 +192,7 @@ impl SessionMachine {
     pub(super) fn on_close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
         self.answer_without_client(client.id);
         self.step(Input::Closed(client.id));
-        if self.session.is_deserted() {
+        if self.session.has_no_clients() {
             self.closing.releases = true;
             return self.respond_after_turn(client, id, true);
         }
@@ -202,11 +206,11 @@ impl SessionMachine {
     /// Sends one client the end of a turn that goes on for the others.
     fn send_cancelled(&mut self, client: ClientId) {
         let transcript = self.session.transcript();
-        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let encode_context = EncodeContext { from: self.decoder.dialect(), transcript, meta_before: None };
         let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
         let idle = Update::State(cancelled_state());
         let ids = &mut self.ids;
-        let updates = subscriber.encoder.tell(&idle, telling, &mut || ids.new_id(), &mut self.losses);
+        let updates = subscriber.encoder.tell(&idle, encode_context, &mut || ids.new_id(), &mut self.losses);
         let lines: String = updates.iter().map(|update| live::update_line(&self.id, update, None)).collect();
         self.send(client, Frame::updates(lines));
     }
@@ -284,7 +288,7 @@ impl SessionMachine {
                 if has_room(subscriber.client.id) { self.config.limits.catch_up_bytes } else { 0 };
             if subscriber.is_live() && subscriber.credit == 0 {
                 subscriber.state = SubscriberState::CatchingUp {
-                    reading: Reading::new(seq, seq),
+                    reading: ReplayCursor::new(seq, seq),
                     answers: Vec::new(),
                     waiting: false,
                 };
@@ -339,13 +343,13 @@ impl SessionMachine {
                 }
                 return None;
             }
-            let telling = Telling { from, transcript, meta_before: None };
+            let encode_context = EncodeContext { from, transcript, meta_before: None };
             if let Some(update) = reading.next(transcript, self.config.limits.line_bytes) {
                 let mut lines = String::new();
                 let mut alias = None;
                 let ids = &mut self.ids;
                 let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
-                for said in encoder.tell(&update, telling, &mut mint, &mut self.losses) {
+                for said in encoder.tell(&update, encode_context, &mut mint, &mut self.losses) {
                     lines.push_str(&live::update_line(&self.id, &said, None));
                 }
                 *credit = credit.saturating_sub(lines.len());
@@ -363,14 +367,14 @@ impl SessionMachine {
                 if request.is_new {
                     in_answer = &[Slot::Options, Slot::Mode, Slot::Model];
                 }
-                let telling = Telling { from, transcript, meta_before: None };
+                let encode_context = EncodeContext { from, transcript, meta_before: None };
                 let frames = answer_frames(
                     &self.id,
                     request,
                     client,
                     encoder,
                     told,
-                    telling,
+                    encode_context,
                     &self.open_result,
                     &mut self.losses,
                     &mut self.ids,
@@ -395,7 +399,7 @@ impl SessionMachine {
             if told == upto {
                 subscriber.state = SubscriberState::Live;
             } else {
-                *reading = Reading::new(told, upto).without(in_answer);
+                *reading = ReplayCursor::new(told, upto).without(in_answer);
             }
             let due = subscriber.take_due(told);
             let has_updates = due.iter().any(Outgoing::is_update);
@@ -418,14 +422,14 @@ fn answer_frames(
     session: &parlor_session::SessionId,
     request: &AttachRequest,
     client: &ClientInfo,
-    encoder: &mut live::Listener,
+    encoder: &mut live::UpdateEncoder,
     told: u64,
-    telling: Telling<'_>,
+    encode_context: EncodeContext<'_>,
     opened: &Object,
     losses: &mut Losses,
     ids: &mut IdGen,
 ) -> Vec<Frame> {
-    let transcript = telling.transcript;
+    let transcript = encode_context.transcript;
     let mut result = encoder.session_fields(transcript, losses);
     result.add_missing(opened);
     json::note(&mut result, "parlor/seq", json::json(told.to_string()));
@@ -441,7 +445,7 @@ fn answer_frames(
     {
         let upsert = Upsert { whole: true, fields: commands.fields.clone(), ..Upsert::default() };
         let update = Update::Upsert { target: Target::Slot(Slot::Commands), upsert };
-        for said in encoder.tell(&update, telling, &mut || ids.new_id(), losses) {
+        for said in encoder.tell(&update, encode_context, &mut || ids.new_id(), losses) {
             lines.push_str(&live::update_line(session, &said, None));
         }
     } else if let Some(list) = commands.and_then(|slot| slot.fields.get("availableCommands")) {

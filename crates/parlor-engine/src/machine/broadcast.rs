@@ -1,7 +1,7 @@
 //! Changes encoded for all live subscribers, once for each group that receives the same bytes.
 
 use parlor_dialect::Dialect;
-use parlor_dialect::live::{AgentLine, Broadcast, Listener};
+use parlor_dialect::live::{AgentLine, Broadcast, UpdateEncoder};
 use parlor_session::session::ClientId;
 use parlor_session::{Change, Update};
 
@@ -34,7 +34,7 @@ struct BroadcastBuffer {
     text: String,
     shared: Option<Frame>,
     /// The ears of all of them.
-    encoder: Option<Listener>,
+    encoder: Option<UpdateEncoder>,
     /// The last change that was encoded for the group, by its number.
     told: u64,
 }
@@ -65,7 +65,7 @@ impl BroadcastBuffers {
             return place;
         }
         let encoder = match kind {
-            EncoderKey::Shared { dialect, .. } => Some(Listener::new(dialect, &client.initialize)),
+            EncoderKey::Shared { dialect, .. } => Some(UpdateEncoder::new(dialect, &client.initialize)),
             EncoderKey::PerClient(_) => None,
         };
         self.all.push(BroadcastBuffer { kind, text: String::new(), shared: None, encoder, told: 0 });

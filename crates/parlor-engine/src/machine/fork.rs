@@ -3,7 +3,7 @@
 //! A fork is stored together with what changed here, so that it is the conversation of one moment. Only then its agent is
 //! taken care of: one that can fork is asked to, and any other is given the conversation with the first prompt.
 
-use parlor_dialect::live::Listener;
+use parlor_dialect::live::UpdateEncoder;
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, JsonStr, Object};
@@ -246,7 +246,7 @@ impl SessionMachine {
     fn answer_to_fork(&mut self, client: &ClientInfo, row: &SessionRow, fork: &Fork) -> Object {
         let mut answer = Object::default();
         answer.set("sessionId", json::json(row.id.clone()));
-        let mut encoder = Listener::new(client.dialect, &client.initialize);
+        let mut encoder = UpdateEncoder::new(client.dialect, &client.initialize);
         let mut losses = Losses::default();
         answer.add_missing(&encoder.session_fields(self.session.transcript(), &mut losses));
         if let Some(fork) = JsonStr::from_literal(&row.id) {

@@ -94,7 +94,7 @@ impl SessionMachine {
         if forward.method == "tool_call/cancel"
             && let Some(call) = json::literal(&forward.params, "toolCallId")
         {
-            let agents = self.session.names().agents_tool_call(&call.into());
+            let agents = self.session.id_map().agents_tool_call(&call.into());
             forward.params.set("toolCallId", agents.as_json());
         }
         let transcript = Some(self.session.transcript());
@@ -150,7 +150,7 @@ impl SessionMachine {
                 }
                 self.apply_reported_settings(&result);
                 if let Some(update) = chosen {
-                    self.step(Input::Noted(update));
+                    self.step(Input::ServerUpdate(update));
                 }
                 let mut said = result.clone();
                 if sets && let Some(subscriber) = self.subscribers.get_mut(&client) {

@@ -24,9 +24,9 @@ use parlor_dialect::live::{AgentLine, Stream};
 use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
 use parlor_json::{JsonStr, Object};
 use parlor_session::session::{
-    ClientId, Effect, Held, Input, Inserted, PromptId, QuestionId, Session, Step, TurnEnd,
+    ClientId, Effect, Input, Inserted, PeerRequestId, PromptId, QueuedPrompt, Session, Step, TurnEnd,
 };
-use parlor_session::{Naming, SessionId, Transcript, Unsaved, Update};
+use parlor_session::{IdSource, SessionId, Transcript, Unsaved, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
 pub use self::fork::{FORK, ForkAgent, ForkStart};
@@ -94,12 +94,12 @@ pub struct SessionMachine {
     prompts_without_request: HashSet<PromptId>,
     next_prompt: u64,
     /// The queued prompts, as they were last sent to drivers.
-    queue: Vec<Held>,
+    queue: Vec<QueuedPrompt>,
     queue_changed: bool,
     /// Drivers that attached in this batch and are told which prompts wait; whether also if none does.
     held_wanted: Vec<(ClientId, bool)>,
-    requests: BTreeMap<QuestionId, PeerRequest>,
-    next_question: u64,
+    requests: BTreeMap<PeerRequestId, PeerRequest>,
+    next_peer_request: u64,
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
     waiting_calls: Vec<WaitingCall>,
@@ -171,12 +171,12 @@ impl SessionMachine {
         let was_busy = row.busy;
         let index_backlog =
             if was_busy { IndexBacklog::of_last_turn(&transcript) } else { IndexBacklog::default() };
-        let session = Session::new(transcript, live::WORDS, kept.as_ref());
+        let session = Session::new(transcript, live::HOOKS, kept.as_ref());
         let next_prompt = session.last_prompt().0 + 1;
         let mut machine = Self {
             id,
             // A client that attaches is sent these; from then on it is sent changes.
-            queue: session.held(),
+            queue: session.queued_prompts(),
             session,
             data,
             row,
@@ -204,7 +204,7 @@ impl SessionMachine {
             queue_changed: false,
             held_wanted: Vec::new(),
             requests: BTreeMap::new(),
-            next_question: 0,
+            next_peer_request: 0,
             forks: fork::Forks::default(),
             waiting_calls: Vec::new(),
             settled_requests: Vec::new(),
@@ -284,7 +284,7 @@ impl SessionMachine {
             deferred_calls: self.closing.deferred.len(),
             waiting_calls: self.waiting_calls.len(),
             waiting_forks: self.forks.waiting(),
-            queued_prompts: self.session.held().len(),
+            queued_prompts: self.session.queued_prompts().len(),
             pending_events: self.pending.len(),
             peer_requests: self.requests.len(),
             prompt_requests: self.prompts.len(),
@@ -293,8 +293,8 @@ impl SessionMachine {
     }
 
     /// Whether a client was sent a request of the agent that is still open.
-    pub fn is_asking(&self, question: QuestionId, client: ClientId) -> bool {
-        self.requests.get(&question).is_some_and(|asked| asked.clients.contains(&client))
+    pub fn is_asking(&self, peer_request: PeerRequestId, client: ClientId) -> bool {
+        self.requests.get(&peer_request).is_some_and(|asked| asked.clients.contains(&client))
     }
 
     /// Why the session is not live any more, once it is not.
@@ -418,7 +418,7 @@ impl SessionMachine {
             Event::Disconnected(client) => self.on_disconnected(client),
             Event::CancelRequest { client, id } => self.cancel_client_request(client, &id),
             Event::CancelTurn { by, scope } => self.step(Input::Cancelled { by, scope }),
-            Event::Answered { question, by, answer } => self.on_answer(question, by, answer),
+            Event::Answered { peer_request, by, answer } => self.on_answer(peer_request, by, answer),
             Event::Relay { id, frame, clients } => self.on_relay(id, &frame, &clients),
             Event::Agent(epoch, event) if epoch < self.epoch => {
                 let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
@@ -514,11 +514,11 @@ impl SessionMachine {
     }
 
     /// Takes an update of the agent, with its line.
-    fn step_update(&mut self, update: Update, naming: Naming, line: Option<&AgentLine<'_>>) {
+    fn step_update(&mut self, update: Update, naming: IdSource, line: Option<&AgentLine<'_>>) {
         self.on_settings_reported(&update);
         let mut step = std::mem::take(&mut self.scratch);
         let ids = &mut self.ids;
-        let input = Input::Said(update, naming);
+        let input = Input::AgentUpdate(update, naming);
         self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
         let before = self.offsets_for(&step);
         let offsets = self.on_applied(&mut step, before, Some((naming, line)));
@@ -531,7 +531,7 @@ impl SessionMachine {
         &mut self,
         step: &mut Step,
         before: BufferOffsets,
-        said: Option<(Naming, Option<&AgentLine<'_>>)>,
+        said: Option<(IdSource, Option<&AgentLine<'_>>)>,
     ) -> StepOffsets {
         let mut places = Vec::new();
         for Inserted { prompt, by, message, content, place } in step.inserted.drain(..) {
@@ -553,7 +553,7 @@ impl SessionMachine {
             let here = places.iter().filter(|(at, _)| *at == place);
             inserted.extend(here.map(|(_, prompt)| (*prompt, self.buffers.offsets())));
             if let Some((naming, _)) = said {
-                self.decoder.took(&change, naming);
+                self.decoder.on_applied(&change, naming);
             }
             self.dirty_rows.note(&change);
             self.index_backlog.note(&change, self.session.transcript());
@@ -576,7 +576,7 @@ impl SessionMachine {
         self.dirty.durable |= std::mem::take(&mut step.durable);
         step.ended_after = None;
         for (prompt, state) in step.ended.drain(..) {
-            self.on_turn_ended(prompt, (live::WORDS.ended)(&state) == TurnEnd::Completed);
+            self.on_turn_ended(prompt, (live::HOOKS.ended)(&state) == TurnEnd::Completed);
         }
         for refused in step.refused.drain(..) {
             self.losses.add(LossKind::UpdateRefused);
@@ -584,16 +584,22 @@ impl SessionMachine {
         }
         for effect in step.effects.drain(..) {
             match effect {
-                Effect::Settle { prompt, by, outcome } => self.respond_prompt(prompt, by, &outcome, offsets),
-                Effect::Ask(question, client) => self.send_request(question, client),
-                Effect::Withdraw(question, client) => self.cancel_request(question, client),
-                Effect::HeldChanged => self.queue_changed = true,
-                Effect::Decided { question, by, result } => self.record_decision(question, by, &result),
-                Effect::Send(_)
-                | Effect::Recall(_)
-                | Effect::Interrupt
-                | Effect::Reply(..)
-                | Effect::NeedAgent => self.effects.push(effect),
+                Effect::RespondPrompt { prompt, by, outcome } => {
+                    self.respond_prompt(prompt, by, &outcome, offsets)
+                }
+                Effect::SendRequest(peer_request, client) => self.send_request(peer_request, client),
+                Effect::CancelClientRequest(peer_request, client) => {
+                    self.cancel_request(peer_request, client)
+                }
+                Effect::QueueChanged => self.queue_changed = true,
+                Effect::RecordDecision { peer_request, by, result } => {
+                    self.record_decision(peer_request, by, &result)
+                }
+                Effect::SendPrompt(_)
+                | Effect::CancelPrompt(_)
+                | Effect::CancelTurn
+                | Effect::RespondRequest(..)
+                | Effect::StartAgent => self.effects.push(effect),
             }
         }
         self.scratch = step;

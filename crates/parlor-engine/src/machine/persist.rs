@@ -5,7 +5,7 @@ use core::time::Duration;
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{event, live};
 use parlor_json::{Json, JsonStr};
-use parlor_session::session::{ClientId, Input, QuestionId, TITLE_MARK};
+use parlor_session::session::{ClientId, Input, PeerRequestId, TITLE_MARK};
 use parlor_session::{Change, Decider, Row, Slot, Target, Update};
 use parlor_wire::{RpcError, code};
 
@@ -95,8 +95,8 @@ impl SessionMachine {
     }
 
     /// A person decided something: that is on record before the agent acts on it.
-    pub(super) fn record_decision(&mut self, question: QuestionId, by: ClientId, result: &Json) {
-        let Some(asked) = self.requests.get(&question) else { return };
+    pub(super) fn record_decision(&mut self, peer_request: PeerRequestId, by: ClientId, result: &Json) {
+        let Some(asked) = self.requests.get(&peer_request) else { return };
         let by = match self.subscribers.get(&by) {
             Some(subscriber) => subscriber.client.decider(),
             None => Decider { client: by, name: None },
@@ -191,8 +191,8 @@ impl SessionMachine {
         tracing::error!(session = %self.id, reason, "the session cannot be stored and is closed");
         let state = live::failed_state(&error);
         let transcript = parlor_session::Transcript::default();
-        let telling =
-            live::Telling { from: self.decoder.dialect(), transcript: &transcript, meta_before: None };
+        let encode_context =
+            live::EncodeContext { from: self.decoder.dialect(), transcript: &transcript, meta_before: None };
         let unsent = std::mem::take(&mut output.sends).into_iter();
         self.output.sends = unsent.filter_map(|send| send.if_not_stored(&error)).collect();
         let ids = &mut self.ids;
@@ -203,7 +203,9 @@ impl SessionMachine {
                 self.output.sends.extend(send.if_not_stored(&error));
             }
             let update = Update::State(state.clone());
-            for update in subscriber.encoder.tell(&update, telling, &mut || ids.new_id(), &mut self.losses) {
+            for update in
+                subscriber.encoder.tell(&update, encode_context, &mut || ids.new_id(), &mut self.losses)
+            {
                 frames.push(Frame::updates(live::update_line(&self.id, &update, None)));
             }
             for request in subscriber.take_open_requests() {

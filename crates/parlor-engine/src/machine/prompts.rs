@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, Object};
-use parlor_session::session::{ClientId, Input, Prompt, PromptId, Settled};
+use parlor_session::session::{ClientId, Input, Prompt, PromptId, PromptOutcome};
 use parlor_session::{EventKind, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -58,7 +58,8 @@ impl SessionMachine {
             self.send(client.id, Frame::response(&id, &answer));
         }
         if let Some(error) = self.take_refusal() {
-            return self.record_outcome(&Settled::Rejected { error: json::error_object(&error), by: None });
+            return self
+                .record_outcome(&PromptOutcome::Rejected { error: json::error_object(&error), by: None });
         }
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
@@ -76,7 +77,7 @@ impl SessionMachine {
     }
 
     pub(super) fn on_withdraw_prompt(&mut self, client: &Arc<ClientInfo>, id: &RequestId, prompt: PromptId) {
-        if self.session.held().iter().any(|held| held.id == prompt) {
+        if self.session.queued_prompts().iter().any(|held| held.id == prompt) {
             self.step(Input::Withdrawn { prompt, by: client.id });
             self.send(client.id, Frame::response(id, &Object::default()));
         } else {
@@ -90,10 +91,10 @@ impl SessionMachine {
         &mut self,
         prompt: PromptId,
         by: ClientId,
-        outcome: &Settled,
+        outcome: &PromptOutcome,
         offsets: &StepOffsets,
     ) {
-        if self.prompts_without_request.remove(&prompt) || by == ClientId::NOBODY {
+        if self.prompts_without_request.remove(&prompt) || by == ClientId::UNKNOWN {
             return self.record_outcome(outcome);
         }
         let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
@@ -102,7 +103,7 @@ impl SessionMachine {
         let Some(subscriber) = self.subscribers.get(&client) else { return };
         let dialect = subscriber.client.dialect;
         let (line, place): (Frame, Option<&BufferOffsets>) = match outcome {
-            Settled::Accepted { message, fields } => {
+            PromptOutcome::Accepted { message, fields } => {
                 let mut result = Object::default();
                 match dialect {
                     Dialect::V2 => result.set("messageId", message.as_json()),
@@ -120,7 +121,7 @@ impl SessionMachine {
                     Some(inserted.map_or(&offsets.before, |(_, offsets)| offsets)),
                 )
             }
-            Settled::Ended { message, state, fields } => {
+            PromptOutcome::Ended { message, state, fields } => {
                 let agent = self.decoder.dialect();
                 match live::turn_result(state, fields, agent, &mut self.losses) {
                     Ok(mut result) => {
@@ -133,15 +134,15 @@ impl SessionMachine {
                     Err(error) => (Frame::error(&id, &error), Some(&offsets.ended)),
                 }
             }
-            Settled::Withdrawn { by } if dialect == Dialect::V1 => {
+            PromptOutcome::Withdrawn { by } if dialect == Dialect::V1 => {
                 (Frame::response(&id, &cancelled(*by)), None)
             }
-            Settled::Withdrawn { by } => {
+            PromptOutcome::Withdrawn { by } => {
                 let message = self.withdrawn_by(*by, client);
                 let error = RpcError::new(code::REQUEST_CANCELLED, message);
                 (Frame::error(&id, &with_by(error, *by)), None)
             }
-            Settled::Rejected { error, by } => {
+            PromptOutcome::Rejected { error, by } => {
                 let error = RpcError::from_raw(error.raw());
                 let is_cancelled = error.code() == code::REQUEST_CANCELLED;
                 // An agent with a queue of its own reports a withdrawn prompt like this.
@@ -153,19 +154,19 @@ impl SessionMachine {
                 }
             }
             // The prompt may be what ended the agents.
-            Settled::Failed(state) => {
+            PromptOutcome::Failed(state) => {
                 let failed =
                     live::turn_result(state, &Object::default(), self.decoder.dialect(), &mut self.losses);
                 let gone = || RpcError::new(code::INTERNAL_ERROR, "the agent is gone");
                 let error = failed.err().unwrap_or_else(gone);
                 (Frame::error(&id, &error), None)
             }
-            Settled::NoRoom(refused) => {
+            PromptOutcome::NoRoom(refused) => {
                 let error =
                     RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
                 (Frame::error(&id, &error), None)
             }
-            Settled::TooMany { limit } => {
+            PromptOutcome::TooMany { limit } => {
                 let message = format!("{limit} prompts wait in this session already: try again later");
                 (Frame::error(&id, &RpcError::new(code::INTERNAL_ERROR, message)), None)
             }
@@ -182,7 +183,7 @@ impl SessionMachine {
             self.respond_prompt(
                 prompt,
                 client,
-                &Settled::Withdrawn { by: Some(client) },
+                &PromptOutcome::Withdrawn { by: Some(client) },
                 &StepOffsets::default(),
             );
         }
@@ -199,18 +200,18 @@ impl SessionMachine {
     }
 
     /// Records the failure of a prompt without a request, if it never got into the transcript.
-    fn record_outcome(&mut self, outcome: &Settled) {
+    fn record_outcome(&mut self, outcome: &PromptOutcome) {
         let error = match outcome {
-            Settled::Accepted { .. }
-            | Settled::Ended { .. }
-            | Settled::Withdrawn { .. }
-            | Settled::Rejected { by: Some(_), .. }
-            | Settled::Failed(_) => return,
-            Settled::Rejected { error, .. } => RpcError::from_raw(error.raw()),
-            Settled::NoRoom(refused) => {
+            PromptOutcome::Accepted { .. }
+            | PromptOutcome::Ended { .. }
+            | PromptOutcome::Withdrawn { .. }
+            | PromptOutcome::Rejected { by: Some(_), .. }
+            | PromptOutcome::Failed(_) => return,
+            PromptOutcome::Rejected { error, .. } => RpcError::from_raw(error.raw()),
+            PromptOutcome::NoRoom(refused) => {
                 RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"))
             }
-            Settled::TooMany { limit } => {
+            PromptOutcome::TooMany { limit } => {
                 RpcError::new(code::INTERNAL_ERROR, format!("{limit} prompts wait in this session already"))
             }
         };
@@ -222,13 +223,13 @@ impl SessionMachine {
         self.step(Input::Happened(failed));
         // A running turn is another one, and goes on.
         if !self.session.is_running() {
-            self.step(Input::Noted(Update::State(live::failed_state(&error))));
+            self.step(Input::ServerUpdate(Update::State(live::failed_state(&error))));
         }
     }
 
     /// Sends the prompt queue to all drivers if it changed, else to those that attached.
     pub(super) fn send_queue_changes(&mut self) {
-        let held = self.session.held();
+        let held = self.session.queued_prompts();
         let mut wanted = std::mem::take(&mut self.held_wanted);
         let mut clients: Vec<_> = if std::mem::take(&mut self.queue_changed) && held != self.queue {
             self.session.drivers().collect()
@@ -246,7 +247,7 @@ impl SessionMachine {
         if self.config.is_embedded {
             return;
         }
-        let held: Vec<_> = self.session.held();
+        let held: Vec<_> = self.session.queued_prompts();
         let list: Vec<_> = held
             .iter()
             .map(|held| {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use parlor_dialect::live::Telling;
+use parlor_dialect::live::EncodeContext;
 use parlor_dialect::{Dialect, live};
 use parlor_json::{Json, Object};
-use parlor_session::session::{Answer, ClientId, Effect, Input, QuestionId, Reply, Scope};
+use parlor_session::session::{Answer, ClientId, Effect, Input, PeerRequestId, Reply, Scope};
 use parlor_session::{Activity, State, ToolCallId, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -47,12 +47,14 @@ impl SessionMachine {
     /// Ends the replays of clients that had not caught up when the session was deleted.
     pub(super) fn end_replays(&mut self, error: &RpcError) {
         let transcript = self.session.transcript();
-        let telling = Telling { from: self.decoder.dialect(), transcript, meta_before: None };
+        let encode_context = EncodeContext { from: self.decoder.dialect(), transcript, meta_before: None };
         let ids = &mut self.ids;
         for subscriber in self.subscribers.values_mut().filter(|subscriber| !subscriber.is_live()) {
             let ended = Update::State(cancelled_state());
             let mut lines = String::new();
-            for update in subscriber.encoder.tell(&ended, telling, &mut || ids.new_id(), &mut self.losses) {
+            for update in
+                subscriber.encoder.tell(&ended, encode_context, &mut || ids.new_id(), &mut self.losses)
+            {
                 lines.push_str(&live::update_line(&self.id, &update, None));
             }
             let id = subscriber.client.id;
@@ -73,7 +75,7 @@ impl SessionMachine {
     pub(super) fn apply_reported_settings(&mut self, result: &Object) {
         for update in live::learned(result) {
             self.on_settings_reported(&update);
-            self.step(Input::Noted(update));
+            self.step(Input::ServerUpdate(update));
         }
     }
 
@@ -91,11 +93,11 @@ impl SessionMachine {
         }
     }
 
-    fn add_request(&mut self, asked: PeerRequest) -> QuestionId {
-        let question = QuestionId(self.next_question);
-        self.next_question += 1;
-        self.requests.insert(question, asked);
-        question
+    fn add_request(&mut self, asked: PeerRequest) -> PeerRequestId {
+        let peer_request = PeerRequestId(self.next_peer_request);
+        self.next_peer_request += 1;
+        self.requests.insert(peer_request, asked);
+        peer_request
     }
 
     fn open_request(&mut self, id: RequestId, method: String, mut params: Object, form: bool) {
@@ -107,15 +109,15 @@ impl SessionMachine {
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
         let asked = PeerRequest { id, method, params, clients: BTreeSet::new(), forwarded: false };
-        let question = self.add_request(asked);
-        self.step(Input::Asked { question, form, call });
+        let peer_request = self.add_request(asked);
+        self.step(Input::RequestOpened { peer_request, form, call });
     }
 
     /// Names the tool call that a request is about as the session does, which may not be as the agent does. It stands in
     /// the request, or in it by its name only.
     fn map_tool_call(&self, holder: &mut Object) -> Option<ToolCallId> {
         let name = |holder: &mut Object| {
-            let id = self.session.names().tool_call(&json::literal(holder, "toolCallId")?.into());
+            let id = self.session.id_map().tool_call(&json::literal(holder, "toolCallId")?.into());
             holder.set("toolCallId", id.as_json());
             Some(id)
         };
@@ -139,8 +141,8 @@ impl SessionMachine {
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
         let asked = PeerRequest { id, method, params, clients: BTreeSet::new(), forwarded: true };
-        let question = self.add_request(asked);
-        self.send_request(question, client);
+        let peer_request = self.add_request(asked);
+        self.send_request(peer_request, client);
     }
 
     /// Whether a client is attached and does not close the session.
@@ -151,11 +153,15 @@ impl SessionMachine {
     /// A client leaves: requests that it alone was asked are answered without it. Files are on the disk as well.
     pub(super) fn answer_without_client(&mut self, client: ClientId) {
         let is_its = |asked: &PeerRequest| asked.forwarded && asked.clients.contains(&client);
-        let its: Vec<_> =
-            self.requests.iter().filter(|(_, asked)| is_its(asked)).map(|(question, _)| *question).collect();
-        for question in its {
-            self.cancel_request(question, client);
-            let Some(PeerRequest { id, method, params, .. }) = self.requests.remove(&question) else {
+        let its: Vec<_> = self
+            .requests
+            .iter()
+            .filter(|(_, asked)| is_its(asked))
+            .map(|(peer_request, _)| *peer_request)
+            .collect();
+        for peer_request in its {
+            self.cancel_request(peer_request, client);
+            let Some(PeerRequest { id, method, params, .. }) = self.requests.remove(&peer_request) else {
                 continue;
             };
             if method.starts_with("fs/") {
@@ -169,16 +175,16 @@ impl SessionMachine {
     }
 
     /// Cancels a request at the one client that was sent it.
-    pub(super) fn cancel_forwarded_request(&mut self, question: QuestionId) {
-        let asked = self.requests.get(&question).filter(|asked| asked.forwarded);
+    pub(super) fn cancel_forwarded_request(&mut self, peer_request: PeerRequestId) {
+        let asked = self.requests.get(&peer_request).filter(|asked| asked.forwarded);
         let clients: Vec<_> = asked.map(|asked| asked.clients.iter().copied().collect()).unwrap_or_default();
-        clients.into_iter().for_each(|client| self.cancel_request(question, client));
+        clients.into_iter().for_each(|client| self.cancel_request(peer_request, client));
     }
 
     /// Puts a question to a client.
-    pub(super) fn send_request(&mut self, question: QuestionId, client: ClientId) {
+    pub(super) fn send_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
         let from = self.agent_dialect();
-        let Some(asked) = self.requests.get_mut(&question) else { return };
+        let Some(asked) = self.requests.get_mut(&peer_request) else { return };
         let Some(subscriber) = self.subscribers.get(&client) else { return };
         let mut params = asked.params.clone();
         if params.get("sessionId").is_some() {
@@ -187,7 +193,7 @@ impl SessionMachine {
         if asked.method == "elicitation/create"
             && !subscriber.client.elicits(json::text(&params, "mode").as_deref())
         {
-            return self.on_answer(question, client, Answer::Error(cannot_ask()));
+            return self.on_answer(peer_request, client, Answer::Error(cannot_ask()));
         }
         let to = subscriber.client.dialect;
         let transcript = self.session.transcript();
@@ -202,25 +208,25 @@ impl SessionMachine {
         );
         let request = said.map(|params| {
             asked.clients.insert(client);
-            Outgoing::Request { question, method: asked.method.clone(), params }
+            Outgoing::Request { peer_request, method: asked.method.clone(), params }
         });
         match request {
             Ok(request) => self.send(client, request),
             // One that cannot be asked counts as one that cannot answer.
-            Err(_) => self.on_answer(question, client, Answer::Error(cannot_ask())),
+            Err(_) => self.on_answer(peer_request, client, Answer::Error(cannot_ask())),
         }
     }
 
     /// Cancels a request at a client.
-    pub(super) fn cancel_request(&mut self, question: QuestionId, client: ClientId) {
-        let asked = self.requests.get_mut(&question);
+    pub(super) fn cancel_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
+        let asked = self.requests.get_mut(&peer_request);
         if asked.is_some_and(|asked| asked.clients.remove(&client)) {
-            self.send(client, Outgoing::CancelRequest(question));
+            self.send(client, Outgoing::CancelRequest(peer_request));
         }
     }
 
-    pub(super) fn on_answer(&mut self, question: QuestionId, by: ClientId, answer: Answer) {
-        let Some(asked) = self.requests.get_mut(&question) else { return };
+    pub(super) fn on_answer(&mut self, peer_request: PeerRequestId, by: ClientId, answer: Answer) {
+        let Some(asked) = self.requests.get_mut(&peer_request) else { return };
         asked.clients.remove(&by);
         let from = self.subscribers.get(&by).map_or(Dialect::V2, |subscriber| subscriber.client.dialect);
         let to = self.agent.as_ref().map_or(Dialect::V2, |link| link.agent.dialect);
@@ -235,20 +241,20 @@ impl SessionMachine {
                 Answer::Result(result) => Reply::Result(result),
                 Answer::Error(error) => Reply::Error(error),
             };
-            self.effects.push(Effect::Reply(question, reply));
+            self.effects.push(Effect::RespondRequest(peer_request, reply));
         } else {
-            self.step(Input::Answered { question, by, answer });
+            self.step(Input::RequestAnswered { peer_request, by, answer });
         }
     }
 
     pub(super) fn on_agent_cancels_request(&mut self, id: &RequestId) {
         let found = self.requests.iter().find(|(_, asked)| asked.id == *id);
-        match found.map(|(question, asked)| (*question, asked.forwarded)) {
-            Some((question, true)) => {
-                self.cancel_forwarded_request(question);
-                self.effects.push(Effect::Reply(question, Reply::TakenBack));
+        match found.map(|(peer_request, asked)| (*peer_request, asked.forwarded)) {
+            Some((peer_request, true)) => {
+                self.cancel_forwarded_request(peer_request);
+                self.effects.push(Effect::RespondRequest(peer_request, Reply::TakenBack));
             }
-            Some((question, false)) => self.step(Input::Unasked(question)),
+            Some((peer_request, false)) => self.step(Input::RequestCancelled(peer_request)),
             None => {}
         }
     }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parlor_dialect::live::Listener;
+use parlor_dialect::live::UpdateEncoder;
 use parlor_json::Json;
-use parlor_session::Reading;
+use parlor_session::ReplayCursor;
 use parlor_wire::RequestId;
 
 use super::broadcast::BroadcastBuffers;
@@ -16,7 +16,7 @@ pub(crate) struct Subscriber {
     pub(crate) client: Arc<ClientInfo>,
     /// How many bytes of replay it can be sent until it has read them.
     pub(crate) credit: usize,
-    pub(crate) encoder: Listener,
+    pub(crate) encoder: UpdateEncoder,
     pub(crate) state: SubscriberState,
     /// Which group it belongs to, as of which order of the groups.
     group: Option<(u64, usize)>,
@@ -45,7 +45,7 @@ pub(crate) enum SubscriberState {
     /// It is sent what it missed.
     CatchingUp {
         /// The changes that it lacks.
-        reading: Reading,
+        reading: ReplayCursor,
         /// The requests that are answered after these.
         answers: Vec<AttachRequest>,
         /// Whether somebody waits for it to read on.
@@ -69,11 +69,11 @@ pub(crate) struct AttachRequest {
 impl Subscriber {
     pub(crate) fn new(
         client: Arc<ClientInfo>,
-        reading: Reading,
+        reading: ReplayCursor,
         answers: Vec<AttachRequest>,
         limits: QueueLimits,
     ) -> Self {
-        let encoder = Listener::new(client.dialect, &client.initialize);
+        let encoder = UpdateEncoder::new(client.dialect, &client.initialize);
         let state = SubscriberState::CatchingUp { reading, answers, waiting: false };
         Self {
             client,

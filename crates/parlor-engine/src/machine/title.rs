@@ -7,7 +7,7 @@ use parlor_dialect::live::{self, AgentLine};
 use parlor_dialect::{Dialect, LossKind};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Input, Scope};
-use parlor_session::{MetaPatch, Naming, Slot, TITLE, Target, Update, Upsert};
+use parlor_session::{IdSource, MetaPatch, Slot, TITLE, Target, Update, Upsert};
 use parlor_wire::RequestId;
 
 use super::{SessionMachine, params_for};
@@ -65,7 +65,7 @@ impl SessionMachine {
             self.losses.add(LossKind::TitleCut);
         }
         let update = Update::Upsert { target: Target::Slot(Slot::Info), upsert: said };
-        self.step_update(update, Naming::Silent, line);
+        self.step_update(update, IdSource::Given, line);
     }
 
     /// Answers `session/status`.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parlor_dialect::Decoded;
 use parlor_session::session::Session;
-use parlor_session::{Content, EntryId, Naming, Patch, Role, Target, Update, text_beginning};
+use parlor_session::{Content, EntryId, IdSource, Patch, Role, Target, Update, text_beginning};
 
 /// How many bytes of a message's text are compared.
 const COMPARED: usize = 256;
@@ -163,7 +163,7 @@ impl ReplayDetector {
             | Update::Note { .. }
             | Update::State(_) => return Verdict::Unknown,
         };
-        let is_known = *naming != Naming::Named && self.history.entries.contains(entry);
+        let is_known = *naming != IdSource::Assigned && self.history.entries.contains(entry);
         let role = match entry {
             EntryId::Message(role, _) => *role,
             EntryId::ToolCall(_) => {
@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn a_prompt_that_starts_with_any_handed_over_context_is_replay() {
-        let mut session = Session::new(Transcript::default(), live::WORDS, None);
+        let mut session = Session::new(Transcript::default(), live::HOOKS, None);
         let mut new_id = || "m".into();
         for id in ["one", "two"] {
-            let handed = Input::HandedOver(Envelope::new(id));
+            let handed = Input::ContextHandedOver(Envelope::new(id));
             session.step(handed, UnixMillis::default(), &mut new_id, &mut Step::default());
         }
         let history = History::of(&session);

@@ -11,7 +11,7 @@ use parlor_dialect::settings::{Setting, Settings};
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, Object};
 use parlor_session::session::{Input, Session, Step};
-use parlor_session::{Naming, SessionId, Transcript, UnixMillis};
+use parlor_session::{IdSource, SessionId, Transcript, UnixMillis};
 use parlor_wire::{RequestId, RpcError};
 
 use super::{
@@ -58,14 +58,14 @@ pub(super) fn object(text: &str) -> Object {
 
 /// The conversation of all scripts: a prompt and an answer.
 pub(super) fn history() -> Arc<History> {
-    let mut session = Session::new(Transcript::default(), live::WORDS, None);
+    let mut session = Session::new(Transcript::default(), live::HOOKS, None);
     let decoder = parlor_dialect::Decoder::new(Dialect::V2);
     for (role, id, text) in [("user", "u1", "hi there"), ("agent", "a1", "Hello.")] {
         let update = format!(
             r#"{{"sessionUpdate":"{role}_message","messageId":"{id}","content":[{{"type":"text","text":"{text}"}}]}}"#
         );
         let decoded = decoder.decode(json::json(update).raw(), &mut || "none".into()).unwrap();
-        let input = Input::Said(decoded.update, Naming::Silent);
+        let input = Input::AgentUpdate(decoded.update, IdSource::Given);
         session.step(input, UnixMillis::default(), &mut || "none".into(), &mut Step::default());
     }
     History::of(&session)

@@ -23,7 +23,7 @@ fn with_a_request() -> Script {
 #[test]
 fn every_driver_is_asked_and_the_first_result_reaches_the_agent_once() {
     let mut script = with_a_request();
-    assert_eq!(script.questions.len(), 2);
+    assert_eq!(script.peer_requests.len(), 2);
     script.sent(1);
     script.commands();
     script.answers(2, YES);
@@ -71,10 +71,10 @@ fn the_agent_gets_an_error_when_every_driver_has_returned_one() {
     let mut script = with_a_request();
     script.commands();
     let error = || Answer::Error(parlor_engine::json::json(r#"{"code":-32603,"message":"no"}"#));
-    let asked = script.questions.clone();
-    for (client, question) in asked {
+    let asked = script.peer_requests.clone();
+    for (client, peer_request) in asked {
         assert_eq!(script.commands(), [""; 0], "a client that can decide is left");
-        script.handle([Event::Answered { question, by: ClientId(client), answer: error() }]);
+        script.handle([Event::Answered { peer_request, by: ClientId(client), answer: error() }]);
     }
     let commands = script.commands();
     assert!(commands.iter().any(|command| command.starts_with("1: error ")), "{commands:?}");

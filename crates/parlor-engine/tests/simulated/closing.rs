@@ -78,5 +78,5 @@ fn a_client_that_closes_the_session_before_it_caught_up_does_not_stay_in_it() {
     let ended = AgentEvent::Response(AgentCall::Prompt(PromptId(1)), ended);
     stage.happens([Event::Agent(AgentEpoch(1), ended)]);
     assert_eq!(stage.responses(2), ["2"]);
-    assert!(stage.machine.session().is_deserted());
+    assert!(stage.machine.session().has_no_clients());
 }

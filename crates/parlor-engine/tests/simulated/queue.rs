@@ -31,5 +31,5 @@ fn a_prompt_gets_no_id_that_another_one_had_before_the_session_was_opened_again(
     stored.kept = Some(stage.machine.session().kept());
     let mut again = Stage::stored(stored, QueueLimits::default());
     again.happens([prompts(1, V2, 1, "three")]);
-    assert_eq!(again.machine.session().held()[0].id, PromptId(3));
+    assert_eq!(again.machine.session().queued_prompts()[0].id, PromptId(3));
 }

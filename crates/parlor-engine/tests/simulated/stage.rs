@@ -103,10 +103,12 @@ impl Stage {
                 Outgoing::Frame(frame) => {
                     self.sent.extend(frame.as_str().lines().map(|line| (to, line.to_owned())));
                 }
-                Outgoing::Request { question, method, .. } => {
-                    self.sent.push((to, format!("request {} {method}", question.0)));
+                Outgoing::Request { peer_request, method, .. } => {
+                    self.sent.push((to, format!("request {} {method}", peer_request.0)));
                 }
-                Outgoing::CancelRequest(question) => self.sent.push((to, format!("cancel {}", question.0))),
+                Outgoing::CancelRequest(peer_request) => {
+                    self.sent.push((to, format!("cancel {}", peer_request.0)))
+                }
                 Outgoing::AwaitDrain => {}
                 Outgoing::Disconnect => self.sent.push((to, "disconnect".to_owned())),
             }

@@ -64,19 +64,19 @@ impl SessionTask {
         for outgoing in outgoing {
             match outgoing {
                 Outgoing::Frame(frame) => frames.push(frame),
-                Outgoing::Request { question, method, params } => {
-                    let about = SessionRequest { session: self.me.clone(), question };
+                Outgoing::Request { peer_request, method, params } => {
+                    let about = SessionRequest { session: self.me.clone(), peer_request };
                     if let Some(request) = client.add_session_request(about) {
                         frames.push(Frame::request(&request, &method, &params));
-                        self.requests.insert((client.id, question), request);
+                        self.requests.insert((client.id, peer_request), request);
                     } else {
                         let answer = Answer::Error(parlor_engine::cannot_ask());
-                        let answered = Event::Answered { question, by: client.id, answer };
+                        let answered = Event::Answered { peer_request, by: client.id, answer };
                         self.pending.push_back(Message::Event(answered));
                     }
                 }
-                Outgoing::CancelRequest(question) => {
-                    if let Some(request) = self.requests.remove(&(client.id, question)) {
+                Outgoing::CancelRequest(peer_request) => {
+                    if let Some(request) = self.requests.remove(&(client.id, peer_request)) {
                         // A late response must not answer a later request with the same question.
                         client.take_request(&request);
                         frames.push(Frame::cancel(&request));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::turns::{Buffered, MatchRule, Pattern, Progress, are_same_blocks, left_of};
-use crate::{Content, MessageId, Naming, Patch, Update};
+use crate::{Content, IdSource, MessageId, Patch, Update};
 
 /// The prompts in the conversation that the agent may repeat.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,10 +91,10 @@ impl Echoes {
     pub(super) fn on_update(
         &mut self,
         update: Update,
-        naming: Naming,
+        naming: IdSource,
         message: &MessageId,
         stored: &Content,
-    ) -> Vec<(Update, Naming)> {
+    ) -> Vec<(Update, IdSource)> {
         let Some(place) = self.place(message) else { return vec![(update, naming)] };
         let expected = &mut self.0[place];
         match &update {
@@ -130,14 +130,14 @@ impl Echoes {
     }
 
     /// What was kept of a prompt that is not repeated after all, unless it was in all but what is no text.
-    fn given_up(&mut self, place: usize) -> Vec<(Update, Naming)> {
+    fn given_up(&mut self, place: usize) -> Vec<(Update, IdSource)> {
         let Some(mut expected) = self.0.remove(place) else { return Vec::new() };
         let is_whole = expected.pattern.is_whole(expected.progress, MatchRule::EqualText);
         if is_whole { Vec::new() } else { expected.buffered.take() }
     }
 
     /// The turn is over: what was begun is not finished any more. What is left to take of it.
-    pub(super) fn turn_ended(&mut self) -> Vec<(Update, Naming)> {
+    pub(super) fn turn_ended(&mut self) -> Vec<(Update, IdSource)> {
         let mut left = Vec::new();
         for place in (0..self.0.len()).rev() {
             if !self.0[place].buffered.is_empty() {

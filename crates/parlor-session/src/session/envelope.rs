@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use parlor_json::{Json, JsonStr, Object};
 
 use crate::turns::size_of;
-use crate::{Content, EntryId, MessageId, MetaPatch, Naming, Patch, Role, Target, Update, text_of};
+use crate::{Content, EntryId, IdSource, MessageId, MetaPatch, Patch, Role, Target, Update, text_of};
 
 /// What every opening line begins with, before the id of the envelope.
 const OPENING: &str = "<conversation id=\"";
@@ -72,7 +72,7 @@ struct Cutting {
     assigned: Option<MessageId>,
     scan: Scan,
     /// The chunks that end with what may be the beginning of an opening line.
-    kept: Vec<(Update, Naming)>,
+    kept: Vec<(Update, IdSource)>,
     /// How long those after the first are.
     kept_bytes: usize,
 }
@@ -111,7 +111,7 @@ struct Left {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Uncovered {
     /// What was kept before, and what is left of an update of which something was cut out.
-    pub(super) before: Vec<(Update, Naming)>,
+    pub(super) before: Vec<(Update, IdSource)>,
     /// The update itself, as it came.
     pub(super) update: Option<Update>,
 }
@@ -189,13 +189,13 @@ impl Cutting {
     }
 
     /// The chunks that were kept.
-    fn release(&mut self) -> Vec<(Update, Naming)> {
+    fn release(&mut self) -> Vec<(Update, IdSource)> {
         self.kept_bytes = 0;
         std::mem::take(&mut self.kept)
     }
 
     /// Keeps a chunk. Hands all of them back if they are too many.
-    fn keep(&mut self, update: Update, naming: Naming) -> Vec<(Update, Naming)> {
+    fn keep(&mut self, update: Update, naming: IdSource) -> Vec<(Update, IdSource)> {
         if !self.kept.is_empty() {
             self.kept_bytes += size_of(&update);
         }
@@ -208,9 +208,9 @@ impl Cutting {
         &mut self,
         used: &VecDeque<Envelope>,
         mut update: Update,
-        naming: Naming,
+        naming: IdSource,
         text: &str,
-        before: &mut Vec<(Update, Naming)>,
+        before: &mut Vec<(Update, IdSource)>,
     ) -> Option<Update> {
         if self.scan.is_at_rest() {
             // All before it is taken, so that its own id says which message it belongs to.
@@ -228,7 +228,7 @@ impl Cutting {
             }
             *item = with_text(item, text);
         }
-        if naming == Naming::Named
+        if naming == IdSource::Assigned
             && let Some(EntryId::Message(_, id)) = super::entry_of(&mut update)
         {
             let assigned = self.assigned.get_or_insert_with(|| id.clone());
@@ -285,14 +285,14 @@ impl Envelopes {
     }
 
     /// The turn is over, or the agent is: so are all messages. What was kept of them.
-    pub(super) fn end(&mut self) -> Vec<(Update, Naming)> {
+    pub(super) fn end(&mut self) -> Vec<(Update, IdSource)> {
         let kept = self.interrupt();
         self.interrupted.clear();
         kept
     }
 
     /// A prompt begins a turn: messages without an id from before it do not go on. What was kept of them.
-    pub(super) fn begin_turn(&mut self) -> Vec<(Update, Naming)> {
+    pub(super) fn begin_turn(&mut self) -> Vec<(Update, IdSource)> {
         let kept = if self.open.as_ref().is_some_and(|open| open.id.is_none()) {
             self.interrupt()
         } else {
@@ -303,7 +303,7 @@ impl Envelopes {
     }
 
     /// Something else is said. What was kept of the message that it interrupts.
-    fn interrupt(&mut self) -> Vec<(Update, Naming)> {
+    fn interrupt(&mut self) -> Vec<(Update, IdSource)> {
         let Some(mut open) = self.open.take() else { return Vec::new() };
         let kept = open.release();
         if !open.scan.is_at_rest() {
@@ -324,12 +324,12 @@ impl Envelopes {
     pub(super) fn cut(
         &mut self,
         update: Update,
-        naming: Naming,
+        naming: IdSource,
         is_new: impl FnOnce(&EntryId) -> bool,
     ) -> Uncovered {
         match update {
             Update::Append { entry: EntryId::Message(role, ref id), ref item, .. } => {
-                let id = (naming != Naming::Named).then(|| id.clone());
+                let id = (naming != IdSource::Assigned).then(|| id.clone());
                 let text = text_of(item.as_str());
                 let mut before = Vec::new();
                 if !self.open.as_ref().is_some_and(|open| open.is_of(role, id.as_ref())) {
@@ -364,7 +364,7 @@ impl Envelopes {
             Update::Upsert { target: Target::Entry(ref entry), .. } | Update::Append { ref entry, .. } => {
                 let before = self.interrupt();
                 if matches!(entry, EntryId::ToolCall(_))
-                    && (naming == Naming::StartsToolCall || is_new(entry))
+                    && (naming == IdSource::StartsToolCall || is_new(entry))
                 {
                     self.end_unnamed();
                 }
@@ -384,11 +384,11 @@ impl Envelopes {
     fn cut_whole(
         &mut self,
         update: Update,
-        naming: Naming,
+        naming: IdSource,
         role: Role,
         id: &MessageId,
         is_new: bool,
-        mut before: Vec<(Update, Naming)>,
+        mut before: Vec<(Update, IdSource)>,
     ) -> Uncovered {
         let Update::Upsert { target, mut upsert } = update else {
             return Uncovered { before, update: Some(update) };

@@ -101,7 +101,7 @@ impl Session {
         let taken = &entries[..end];
         let moved = (1..).zip(taken).map(|(to, entry)| {
             let is_call = matches!(entry.id(), EntryId::ToolCall(_));
-            let failed = is_call.then(|| (self.words.failed)(entry.body())).flatten();
+            let failed = is_call.then(|| (self.hooks.failed)(entry.body())).flatten();
             let is_note = matches!(entry.id(), EntryId::Note(_));
             let id = if is_note { &EntryId::Note(to) } else { entry.id() };
             Moved { from: entry.created(), to, head: moved_head(entry, id, failed.as_ref()) }
@@ -116,7 +116,7 @@ impl Session {
             Some(moved_slot(slot, &body, last))
         });
         let mut kept = Object::default();
-        self.names.up_to(taken).keep(&mut kept);
+        self.id_map.up_to(taken).keep(&mut kept);
         titles.keep(&mut kept);
         self.envelopes.keep(&mut kept);
         Ok(Fork {
@@ -155,7 +155,7 @@ impl Session {
             return entries.len();
         }
         let is_open = |entry: &Entry| {
-            matches!(entry.id(), EntryId::ToolCall(_)) && !(self.words.is_final)(entry.body())
+            matches!(entry.id(), EntryId::ToolCall(_)) && !(self.hooks.is_final)(entry.body())
         };
         let is_finished =
             |entry: &Entry| !self.is_being_written(entry) && !is_open(entry) && !is_event(entry);

@@ -11,31 +11,31 @@
 use parlor_json::Object;
 
 use super::echo::Echoes;
-use super::{PromptId, Session, Step, TurnTaking, entry_of};
+use super::{PromptId, PromptMode, Session, Step, entry_of};
 use crate::turns::{Claim, MatchRule, OpenPrompt, has_content, is_output, left_of, user_message};
-use crate::{EntryId, MessageId, Naming, Patch, Role, Target, Update, Upsert};
+use crate::{EntryId, IdSource, MessageId, Patch, Role, Target, Update, Upsert};
 
 impl Session {
     /// Takes an update if it has to do with a prompt; else it is handed back as it is.
     pub(super) fn without_prompts(
         &mut self,
         mut update: Update,
-        naming: Naming,
-        fresh: &mut dyn FnMut() -> MessageId,
+        naming: IdSource,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> Option<Update> {
         let Some(id) = user_message(&update).cloned() else {
-            self.not_a_user_message(&mut update, fresh, out);
+            self.not_a_user_message(&mut update, new_id, out);
             return Some(update);
         };
         if self.candidate.as_ref().is_some_and(|candidate| !candidate.is_of(&id, naming)) {
-            self.settle_candidate(fresh, out);
+            self.settle_candidate(new_id, out);
         }
         // By its text alone a message is the prompt of an agent that takes one at a time, whatever the agent calls it.
         let by_text = self.is_serial() && self.echoes.unnamed().next().is_some();
-        let known = self.names.known(Role::User, &id, &self.transcript).filter(|_| !by_text);
+        let known = self.id_map.known(Role::User, &id, &self.transcript).filter(|_| !by_text);
         let Some(message) = known else {
-            let update = self.new_user_message(update, naming, &id, fresh, out);
+            let update = self.new_user_message(update, naming, &id, new_id, out);
             if self.candidate.is_none() {
                 self.close_echo();
             }
@@ -48,25 +48,25 @@ impl Session {
             return Some(update);
         };
         let left = self.echoes.on_update(update, naming, &message, &entry.body().content);
-        self.take_all(left, fresh, out);
+        self.take_all(left, new_id, out);
         None
     }
 
     fn not_a_user_message(
         &mut self,
         update: &mut Update,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         if let Update::Remove { entry: EntryId::Message(Role::User, id), .. } = update
-            && let Some(message) = self.names.known(Role::User, id, &self.transcript)
+            && let Some(message) = self.id_map.known(Role::User, id, &self.transcript)
         {
             self.echoes.forget(&message);
         }
         if !is_output(update, &self.transcript) {
             return;
         }
-        self.settle_candidate(fresh, out);
+        self.settle_candidate(new_id, out);
         if !matches!(update, Update::Note { .. }) {
             self.close_echo();
         }
@@ -75,13 +75,13 @@ impl Session {
             && self.prompts.open.running().is_none()
             && let Some(prompt) = self.prompts.open.accepted().first()
         {
-            self.insert(*prompt, None, fresh, out);
+            self.insert(*prompt, None, new_id, out);
         }
     }
 
     /// Whether the agent, or the last one, takes one prompt at a time.
     fn is_serial(&self) -> bool {
-        self.last_taking != Some(TurnTaking::Queueing)
+        self.last_taking != Some(PromptMode::Queued)
     }
 
     /// An agent that takes one prompt at a time repeats it before it says anything else, or not at all.
@@ -95,18 +95,18 @@ impl Session {
     fn new_user_message(
         &mut self,
         update: Update,
-        naming: Naming,
+        naming: IdSource,
         id: &MessageId,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> Option<Update> {
         let is_whole = matches!(update, Update::Upsert { .. }) && has_content(&update);
         if is_whole {
             if self.candidate.is_some() {
-                self.give_up_candidate(None, fresh, out);
+                self.give_up_candidate(None, new_id, out);
                 return Some(update);
             }
-            return self.whole_user_message(update, naming, id, fresh, out);
+            return self.whole_user_message(update, naming, id, new_id, out);
         }
         let known = self.candidate.take();
         let rule = if self.is_serial() { MatchRule::EqualText } else { MatchRule::Equal };
@@ -116,10 +116,10 @@ impl Session {
         let is_certain = other.is_none() && candidate.is_certain();
         self.candidate = Some(candidate);
         match other {
-            None if is_certain => self.settle_candidate(fresh, out),
+            None if is_certain => self.settle_candidate(new_id, out),
             None => {}
             Some(update) => {
-                let otherwise = self.give_up_candidate(Some((update, naming)), fresh, out);
+                let otherwise = self.give_up_candidate(Some((update, naming)), new_id, out);
                 self.adopt_if_any(otherwise, id, out);
             }
         }
@@ -129,27 +129,27 @@ impl Session {
     fn whole_user_message(
         &mut self,
         update: Update,
-        naming: Naming,
+        naming: IdSource,
         id: &MessageId,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> Option<Update> {
         let Update::Upsert { upsert: Upsert { content, .. }, .. } = &update else { return Some(update) };
         if let Patch::Value(content) = content {
             if let Some(prompt) = self.prompts.open.equal_to(content) {
-                self.insert(prompt, Some(id), fresh, out);
-                left_of(update).into_iter().for_each(|left| self.take(left, naming, fresh, out));
+                self.insert(prompt, Some(id), new_id, out);
+                left_of(update).into_iter().for_each(|left| self.take(left, naming, new_id, out));
                 return None;
             }
             let unnamed = self.echoes.unnamed().find(|(_, pattern)| pattern.equals(content));
             if let Some((message, _)) = unnamed {
                 self.name_message(id, &message, out);
-                left_of(update).into_iter().for_each(|left| self.take(left, naming, fresh, out));
+                left_of(update).into_iter().for_each(|left| self.take(left, naming, new_id, out));
                 return None;
             }
         }
         if let Some(prompt) = self.prompts.open.accepted().first().copied() {
-            self.take(update, naming, fresh, out);
+            self.take(update, naming, new_id, out);
             self.adopt_if_any(Some(prompt), id, out);
             return None;
         }
@@ -163,26 +163,26 @@ impl Session {
 
     /// The agent has an id for a message of which it had none.
     fn name_message(&mut self, id: &MessageId, message: &MessageId, out: &mut Step) {
-        self.names.same(Role::User, id.clone(), message);
+        self.id_map.same(Role::User, id.clone(), message);
         self.echoes.named(message);
         out.upkeep = true;
     }
 
     /// What may be a prompt is one, or is something else.
-    pub(super) fn settle_candidate(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    pub(super) fn settle_candidate(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let Some(candidate) = &mut self.candidate else { return };
         self.prompts.open.narrow(candidate);
         let id = candidate.message.clone();
         let Some(claim) = candidate.claim().cloned() else {
-            let otherwise = self.give_up_candidate(None, fresh, out);
+            let otherwise = self.give_up_candidate(None, new_id, out);
             return id.into_iter().for_each(|id| self.adopt_if_any(otherwise, &id, out));
         };
         let left = candidate.buffered.left();
         self.candidate = None;
         match claim {
             Claim::Prompt(prompt) => {
-                self.insert(prompt, id.as_ref(), fresh, out);
-                let message = id.and_then(|id| self.names.known(Role::User, &id, &self.transcript));
+                self.insert(prompt, id.as_ref(), new_id, out);
+                let message = id.and_then(|id| self.id_map.known(Role::User, &id, &self.transcript));
                 message.into_iter().for_each(|message| self.echoes.forget(&message));
             }
             Claim::Message(message) => {
@@ -191,31 +191,31 @@ impl Session {
             }
         }
         self.close_echo();
-        left.into_iter().for_each(|update| self.take(update, Naming::Silent, fresh, out));
+        left.into_iter().for_each(|update| self.take(update, IdSource::Given, new_id, out));
     }
 
     /// Looks again at what a candidate can be, when the agent has a prompt less.
-    pub(super) fn review_candidate(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    pub(super) fn review_candidate(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let candidate = self.candidate.as_mut();
         if candidate.is_some_and(|candidate| !self.prompts.open.narrow(candidate)) {
-            self.settle_candidate(fresh, out);
+            self.settle_candidate(new_id, out);
         }
     }
 
     /// What may be a prompt is none. The prompt that it is all the same, if there is one.
     fn give_up_candidate(
         &mut self,
-        last: Option<(Update, Naming)>,
-        fresh: &mut dyn FnMut() -> MessageId,
+        last: Option<(Update, IdSource)>,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> Option<PromptId> {
         let mut candidate = self.candidate.take()?;
         let is_bare = candidate.buffered.is_bare() && last.is_none();
         let updates = candidate.buffered.take().into_iter().chain(last);
-        updates.for_each(|(update, naming)| self.take(update, naming, fresh, out));
+        updates.for_each(|(update, naming)| self.take(update, naming, new_id, out));
         if is_bare {
             let id = candidate.message.as_ref();
-            self.bare = id.and_then(|id| self.names.known(Role::User, id, &self.transcript));
+            self.bare = id.and_then(|id| self.id_map.known(Role::User, id, &self.transcript));
         }
         self.close_echo();
         candidate.otherwise
@@ -227,15 +227,15 @@ impl Session {
         prompt: PromptId,
         named: Option<&MessageId>,
         fields: Object,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         self.prompts.accepted(prompt, fields);
         if let Some(named) = named {
-            self.is_named(prompt, named, fresh, out);
+            self.is_named(prompt, named, new_id, out);
         }
         self.prompts.settle_accepted(prompt, out);
-        self.review_candidate(fresh, out);
+        self.review_candidate(new_id, out);
     }
 
     /// The answer to a prompt names its message.
@@ -243,7 +243,7 @@ impl Session {
         &mut self,
         prompt: PromptId,
         named: &MessageId,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         if self.candidate.as_ref().is_some_and(|candidate| candidate.message.as_ref() == Some(named)) {
@@ -252,26 +252,26 @@ impl Session {
             match progress.filter(|_| !has_message) {
                 Some(progress) => {
                     let said = self.candidate.take().map(|candidate| candidate.buffered).unwrap_or_default();
-                    self.insert(prompt, Some(named), fresh, out);
-                    if let Some(message) = self.names.known(Role::User, named, &self.transcript) {
+                    self.insert(prompt, Some(named), new_id, out);
+                    if let Some(message) = self.id_map.known(Role::User, named, &self.transcript) {
                         let left = self.echoes.begun(&message, progress, said);
-                        left.into_iter().for_each(|update| self.take(update, Naming::Silent, fresh, out));
+                        left.into_iter().for_each(|update| self.take(update, IdSource::Given, new_id, out));
                     }
                     return;
                 }
-                None => drop(self.give_up_candidate(None, fresh, out)),
+                None => drop(self.give_up_candidate(None, new_id, out)),
             }
         }
         let Some(open) = self.prompts.open.get(prompt) else { return };
         let (was, sent_after, pattern) = (open.message().cloned(), open.sent_after, open.pattern.clone());
-        let Some(known) = self.names.known(Role::User, named, &self.transcript) else {
+        let Some(known) = self.id_map.known(Role::User, named, &self.transcript) else {
             match was {
                 // It was taken for another message of the agent's: both are this one.
                 Some(message) => {
                     self.name_message(named, &message, out);
                     self.echoes.expect(&message, true, pattern);
                 }
-                None => drop(self.insert(prompt, Some(named), fresh, out)),
+                None => drop(self.insert(prompt, Some(named), new_id, out)),
             }
             return;
         };
@@ -299,13 +299,13 @@ impl Session {
                 out.upkeep = true;
             }
             // A prompt is never a message that was there before, whatever the agent calls it.
-            (None, _) => drop(self.insert(prompt, Some(named), fresh, out)),
+            (None, _) => drop(self.insert(prompt, Some(named), new_id, out)),
             (Some(_), _) => {}
         }
     }
 
     fn adopt_if_any(&mut self, prompt: Option<PromptId>, id: &MessageId, out: &mut Step) {
-        let message = self.names.known(Role::User, id, &self.transcript);
+        let message = self.id_map.known(Role::User, id, &self.transcript);
         if let (Some(prompt), Some(message)) = (prompt, message) {
             self.adopt(prompt, message, out);
         }

@@ -6,10 +6,10 @@
 mod echo;
 mod envelope;
 mod fork;
+mod id_map;
 mod matching;
-mod names;
+mod peer_requests;
 mod prompts;
-mod questions;
 mod title;
 
 use std::collections::BTreeMap;
@@ -20,17 +20,17 @@ use self::echo::Echoes;
 pub use self::envelope::Envelope;
 use self::envelope::{Envelopes, Uncovered};
 pub use self::fork::{AgentsPoint, Fork, Moved, NotForked, Point};
-pub use self::names::Names;
+pub use self::id_map::IdMap;
+use self::peer_requests::PeerRequests;
+pub use self::peer_requests::{Answer, PeerRequestId, Reply};
 use self::prompts::Prompts;
-pub use self::prompts::{Held, Prompt, Settled};
-use self::questions::Questions;
-pub use self::questions::{Answer, QuestionId, Reply};
+pub use self::prompts::{Prompt, PromptOutcome, QueuedPrompt};
 pub use self::title::TITLE_MARK;
 use self::title::Titles;
 use crate::turns::Candidate;
 pub use crate::turns::{PromptId, PromptState};
 use crate::{
-    Activity, Body, Change, Content, Decider, Entry, EntryId, Event, EventId, EventKind, MessageId, Naming,
+    Activity, Body, Change, Content, Decider, Entry, EntryId, Event, EventId, EventKind, IdSource, MessageId,
     Refused, Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, Upsert,
 };
 
@@ -38,15 +38,15 @@ use crate::{
 #[derive(Debug)]
 pub struct Session {
     transcript: Transcript,
-    words: Words,
-    names: Names,
+    hooks: DialectHooks,
+    id_map: IdMap,
     titles: Titles,
     prompts: Prompts,
-    questions: Questions,
+    peer_requests: PeerRequests,
     clients: Clients,
-    agent: Option<TurnTaking>,
+    agent: Option<PromptMode>,
     /// How the last agent takes prompts: one that was released may still repeat them.
-    last_taking: Option<TurnTaking>,
+    last_taking: Option<PromptMode>,
     /// Whether the agent said something before it was ready that is not taken yet: until then no prompt is sent.
     has_early_updates: bool,
     /// What the agent says again of the prompts that are in the conversation.
@@ -71,7 +71,7 @@ pub struct Session {
 
 /// How the transcript of an agent's dialect is read where a session has to know what it means.
 #[derive(Debug, Clone, Copy)]
-pub struct Words {
+pub struct DialectHooks {
     /// Whether a tool call is over.
     pub is_final: fn(&Body) -> bool,
     /// What makes a tool call that will never go on a failed one; `None` if it is over.
@@ -145,7 +145,7 @@ pub struct ClientId(pub u64);
 
 impl ClientId {
     /// Who sent the prompts of which that is not known any more. No client is named so.
-    pub const NOBODY: Self = Self(0);
+    pub const UNKNOWN: Self = Self(0);
 }
 
 /// The clients that take part, the longest there first.
@@ -166,20 +166,20 @@ pub struct Client {
 
 /// How an agent takes prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnTaking {
+pub enum PromptMode {
     /// One at a time, each answered at the end of its turn. Such an agent reports no states and names no prompts.
-    OneByOne,
+    Serial,
     /// Any number at any time; it says when it takes one, under which name, and what it is doing.
-    Queueing,
+    Queued,
 }
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// A client takes part from now on.
-    Joined(ClientId, Client),
+    Attached(ClientId, Client),
     /// A client is gone.
-    Left(ClientId),
+    Detached(ClientId),
     /// A client wants no more of the session: prompts of its that wait are not wanted either.
     Closed(ClientId),
     /// A client sent a prompt.
@@ -201,28 +201,28 @@ pub enum Input {
     /// The agent is there. `anew`: it was given the conversation to read and goes by names of its own from here on.
     AgentReady {
         /// How it takes prompts.
-        taking: TurnTaking,
+        taking: PromptMode,
         /// Whether names it used before mean nothing to it.
         anew: bool,
     },
     /// The same for an agent that has said something already: no prompt is sent until that is taken.
     AgentRestored {
         /// How it takes prompts.
-        taking: TurnTaking,
+        taking: PromptMode,
         /// Whether names it used before mean nothing to it.
         anew: bool,
     },
     /// All that a restored agent said before it was ready is taken.
     EarlyUpdatesTaken,
     /// The agent is about to be given the conversation in this envelope.
-    HandedOver(Envelope),
+    ContextHandedOver(Envelope),
     /// The agent is gone. This is the state that the session is in, if it was busy.
     AgentGone(State),
     /// The agent is released and will be brought back when it is needed. Nothing runs then: an agent that is released
     /// in the middle of a turn is gone.
     AgentReleased,
     /// The agent said something about the conversation.
-    Said(Update, Naming),
+    AgentUpdate(Update, IdSource),
     /// The agent took a prompt.
     Accepted {
         /// Which.
@@ -254,27 +254,27 @@ pub enum Input {
         state: State,
     },
     /// The agent asks a person.
-    Asked {
+    RequestOpened {
         /// The question.
-        question: QuestionId,
+        peer_request: PeerRequestId,
         /// Whether only clients that can show forms are asked.
         form: bool,
         /// The tool call that it wants permission for.
         call: Option<ToolCallId>,
     },
     /// A client answered.
-    Answered {
+    RequestAnswered {
         /// The question.
-        question: QuestionId,
+        peer_request: PeerRequestId,
         /// Who answered.
         by: ClientId,
         /// What.
         answer: Answer,
     },
     /// The agent does not want to know any more.
-    Unasked(QuestionId),
+    RequestCancelled(PeerRequestId),
     /// Something parlor itself has to say about the conversation.
-    Noted(Update),
+    ServerUpdate(Update),
     /// Something happened that is to stay visible in the conversation.
     Happened(EventKind),
     /// A person gives the session a title, or takes it away.
@@ -285,39 +285,39 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Hand this prompt to the agent.
-    Send(Prompt),
+    SendPrompt(Prompt),
     /// Tell the agent that a prompt which it has and did not take yet is not wanted any more.
-    Recall(PromptId),
+    CancelPrompt(PromptId),
     /// Tell the agent to end the turn.
-    Interrupt,
-    /// Answer the client that sent a prompt. [`ClientId::NOBODY`] stands for those who find out later that it came to nothing.
-    Settle {
+    CancelTurn,
+    /// Answer the client that sent a prompt. [`ClientId::UNKNOWN`] stands for those who find out later that it came to nothing.
+    RespondPrompt {
         /// The prompt.
         prompt: PromptId,
         /// Who sent it.
         by: ClientId,
         /// What came of it.
-        outcome: Settled,
+        outcome: PromptOutcome,
     },
     /// Put a question to a client.
-    Ask(QuestionId, ClientId),
+    SendRequest(PeerRequestId, ClientId),
     /// Tell a client that a question needs no answer any more.
-    Withdraw(QuestionId, ClientId),
+    CancelClientRequest(PeerRequestId, ClientId),
     /// Answer the agent.
-    Reply(QuestionId, Reply),
+    RespondRequest(PeerRequestId, Reply),
     /// Record who decided what; the reply to the agent follows.
-    Decided {
+    RecordDecision {
         /// The question.
-        question: QuestionId,
+        peer_request: PeerRequestId,
         /// Whose answer counts.
         by: ClientId,
         /// The answer.
         result: Json,
     },
     /// Tell the drivers which prompts wait.
-    HeldChanged,
+    QueueChanged,
     /// A prompt waits and there is no agent: bring it back.
-    NeedAgent,
+    StartAgent,
 }
 
 /// What came of one step.
@@ -359,15 +359,15 @@ pub struct Inserted {
 impl Session {
     /// A session that goes on from a transcript and what was kept beside it. Queued prompts keep their ids:
     /// later ones must have greater ids than [`last_prompt`](Self::last_prompt).
-    pub fn new(transcript: Transcript, words: Words, kept: Option<&Object>) -> Self {
+    pub fn new(transcript: Transcript, hooks: DialectHooks, kept: Option<&Object>) -> Self {
         let turn_began = transcript.seq();
         Self {
-            names: Names::restored(kept),
+            id_map: IdMap::restored(kept),
             titles: Titles::restored(kept, &transcript),
             prompts: Prompts::restored(kept),
             transcript,
-            words,
-            questions: Questions::default(),
+            hooks,
+            peer_requests: PeerRequests::default(),
             clients: BTreeMap::new(),
             agent: None,
             last_taking: None,
@@ -388,7 +388,7 @@ impl Session {
     pub fn kept(&self) -> Object {
         let mut kept = Object::default();
         self.prompts.keep(&mut kept);
-        self.names.keep(&mut kept);
+        self.id_map.keep(&mut kept);
         self.titles.keep(&mut kept);
         self.envelopes.keep(&mut kept);
         kept
@@ -400,18 +400,18 @@ impl Session {
     }
 
     /// Which names the agent uses for which entries.
-    pub fn names(&self) -> &Names {
-        &self.names
+    pub fn id_map(&self) -> &IdMap {
+        &self.id_map
     }
 
     /// The agent's name of a message that the session names; `None` if the agent does not know the message.
     pub fn agents_message(&self, role: Role, id: &MessageId) -> Option<MessageId> {
-        self.names.agents_message(role, id, &self.transcript)
+        self.id_map.agents_message(role, id, &self.transcript)
     }
 
     /// The messages and tool calls that the agent knows, by its names.
     pub fn agents_entries(&self) -> impl Iterator<Item = EntryId> + '_ {
-        self.names.agents_entries(&self.transcript)
+        self.id_map.agents_entries(&self.transcript)
     }
 
     /// In what an agent that was not there is given the conversation.
@@ -425,8 +425,8 @@ impl Session {
     }
 
     /// The prompts that wait.
-    pub fn held(&self) -> Vec<Held> {
-        self.prompts.held()
+    pub fn queued_prompts(&self) -> Vec<QueuedPrompt> {
+        self.prompts.queued_prompts()
     }
 
     /// The greatest id that a prompt of the session ever had, 0 if there was none.
@@ -445,7 +445,7 @@ impl Session {
     }
 
     /// How the agent takes prompts, if it is there.
-    pub fn agent(&self) -> Option<TurnTaking> {
+    pub fn agent(&self) -> Option<PromptMode> {
         self.agent
     }
 
@@ -455,12 +455,12 @@ impl Session {
     }
 
     /// Whether a client takes part.
-    pub fn takes_part(&self, client: ClientId) -> bool {
+    pub fn is_attached(&self, client: ClientId) -> bool {
         self.clients.contains_key(&client)
     }
 
     /// Whether nobody takes part.
-    pub fn is_deserted(&self) -> bool {
+    pub fn has_no_clients(&self) -> bool {
         self.clients.is_empty()
     }
 
@@ -487,42 +487,42 @@ impl Session {
         self.is_running() && self.cancelling.is_none() && !self.prompts.any_withdrawn_begun()
     }
 
-    /// Takes one thing that happened, at a time. `fresh` gives ids that no session has.
+    /// Takes one thing that happened, at a time. `new_id` gives ids that no session has.
     pub fn step(
         &mut self,
         input: Input,
         now: UnixMillis,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         self.now = now;
         let waiting = self.prompts.waiting();
-        self.happened(input, fresh, out);
+        self.happened(input, new_id, out);
         if self.prompts.waiting() != waiting {
-            out.effects.push(Effect::HeldChanged);
+            out.effects.push(Effect::QueueChanged);
         }
     }
 
-    fn happened(&mut self, input: Input, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    fn happened(&mut self, input: Input, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         match input {
-            Input::Said(update, naming) => self.said(update, naming, fresh, out),
-            Input::Noted(update) => self.push(update, out),
-            Input::Happened(event) => self.record(event, fresh, out),
+            Input::AgentUpdate(update, naming) => self.said(update, naming, new_id, out),
+            Input::ServerUpdate(update) => self.push(update, out),
+            Input::Happened(event) => self.record(event, new_id, out),
             Input::Titled(title) => {
                 let limits = self.transcript.limits();
                 self.retitle(|titles, _| titles.named(title, limits), out);
                 out.durable = true;
             }
-            Input::Joined(id, client) => self.joined(id, client, fresh, out),
-            Input::Left(id) => {
+            Input::Attached(id, client) => self.joined(id, client, new_id, out),
+            Input::Detached(id) => {
                 self.clients.remove(&id);
-                self.questions.left(id, out);
+                self.peer_requests.left(id, out);
                 self.go_on(out);
             }
             Input::Closed(id) => {
                 let by = self.decider(id);
                 self.clients.remove(&id);
-                self.questions.closed(id, out);
+                self.peer_requests.closed(id, out);
                 if self.clients.is_empty() {
                     self.cancel(by, Scope::Session, out);
                 } else {
@@ -533,7 +533,7 @@ impl Session {
             Input::Prompted(prompt) => {
                 let waits = self.clients.get(&prompt.by).is_some_and(|client| client.waits);
                 self.prompts.add(prompt, waits, out);
-                self.advance(fresh, out);
+                self.advance(new_id, out);
             }
             Input::Withdrawn { prompt, by } => {
                 if self.prompts.withdraw(prompt, by, out) {
@@ -543,89 +543,95 @@ impl Session {
             Input::Cancelled { by, scope } => self.cancel(self.decider(by), scope, out),
             Input::AgentReady { taking, anew } => {
                 self.agent_restored(taking, anew, out);
-                self.early_updates_taken(fresh, out);
+                self.early_updates_taken(new_id, out);
             }
             Input::AgentRestored { taking, anew } => self.agent_restored(taking, anew, out),
-            Input::EarlyUpdatesTaken => self.early_updates_taken(fresh, out),
-            Input::HandedOver(envelope) => {
+            Input::EarlyUpdatesTaken => self.early_updates_taken(new_id, out),
+            Input::ContextHandedOver(envelope) => {
                 self.envelopes.add(envelope);
                 out.upkeep = true;
             }
-            Input::AgentGone(state) => self.agent_gone(&state, fresh, out),
+            Input::AgentGone(state) => self.agent_gone(&state, new_id, out),
             Input::AgentReleased => {
-                self.settle_echoes(fresh, out);
+                self.settle_echoes(new_id, out);
                 self.agent = None;
                 self.has_early_updates = false;
-                self.questions.withdraw_all(&Reply::Gone, out);
+                self.peer_requests.withdraw_all(&Reply::Gone, out);
                 self.prompts.agent_gone(out);
             }
             Input::Accepted { prompt, message, fields } => {
-                self.accepted(prompt, message.as_ref(), fields, fresh, out);
+                self.accepted(prompt, message.as_ref(), fields, new_id, out);
             }
             Input::Rejected { prompt, error } => {
                 self.prompts.rejected(prompt, &error, &self.clients, out);
-                self.review_candidate(fresh, out);
+                self.review_candidate(new_id, out);
                 // Who rejects because no agent can be had does so for each prompt, and wants none again for the rest.
                 if self.agent.is_some() {
-                    self.advance(fresh, out);
+                    self.advance(new_id, out);
                 }
             }
             Input::Dropped { prompt, error } => {
                 self.prompts.dropped(prompt, &error, &self.clients, out);
-                self.review_candidate(fresh, out);
+                self.review_candidate(new_id, out);
                 // What the agent drops one by one goes back to it in order.
                 if self.agent.is_some() && !self.prompts.any_spared() {
-                    self.advance(fresh, out);
+                    self.advance(new_id, out);
                 }
             }
-            Input::Ended { prompt, state } => self.ended(prompt, &state, fresh, out),
-            Input::Asked { question, form, call } => {
-                let asked = self.questions.ask(question, form, call, &self.clients, out);
-                if asked && self.agent == Some(TurnTaking::OneByOne) {
+            Input::Ended { prompt, state } => self.ended(prompt, &state, new_id, out),
+            Input::RequestOpened { peer_request, form, call } => {
+                let asked = self.peer_requests.ask(peer_request, form, call, &self.clients, out);
+                if asked && self.agent == Some(PromptMode::Serial) {
                     self.report(Activity::RequiresAction, out);
                 }
             }
-            Input::Answered { question, by, answer } => {
-                self.questions.answer(question, by, answer, out);
+            Input::RequestAnswered { peer_request, by, answer } => {
+                self.peer_requests.answer(peer_request, by, answer, out);
                 self.go_on(out);
             }
-            Input::Unasked(question) => {
-                self.questions.withdraw(question, Reply::TakenBack, out);
+            Input::RequestCancelled(peer_request) => {
+                self.peer_requests.withdraw(peer_request, Reply::TakenBack, out);
                 self.go_on(out);
             }
         }
     }
 
-    fn agent_restored(&mut self, taking: TurnTaking, anew: bool, out: &mut Step) {
+    fn agent_restored(&mut self, taking: PromptMode, anew: bool, out: &mut Step) {
         self.agent = Some(taking);
         self.last_taking = Some(taking);
         self.has_early_updates = true;
         self.echoes = Echoes::default();
         self.bare = None;
         if anew {
-            self.names.begin_anew(self.transcript.seq());
+            self.id_map.begin_anew(self.transcript.seq());
             out.upkeep = true;
         }
         // A conversation that began elsewhere has none yet.
         self.retitle(Titles::make_for, out);
     }
 
-    fn early_updates_taken(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    fn early_updates_taken(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         // The agent may be gone again.
         if !std::mem::take(&mut self.has_early_updates) {
             return;
         }
-        self.advance(fresh, out);
+        self.advance(new_id, out);
     }
 
-    fn joined(&mut self, id: ClientId, client: Client, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    fn joined(
+        &mut self,
+        id: ClientId,
+        client: Client,
+        new_id: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
         if !client.drives {
             self.clients.insert(id, client);
             return;
         }
-        self.questions.joined(id, &client, out);
+        self.peer_requests.joined(id, &client, out);
         self.clients.insert(id, client);
-        self.advance(fresh, out);
+        self.advance(new_id, out);
     }
 
     fn activity(&self) -> &Activity {
@@ -647,7 +653,7 @@ impl Session {
             Ok(change) => out.changes.push(change),
             Err(refused) => return out.refused.push(refused),
         }
-        let same = slot.map(|slot| (self.words.same_setting)(&self.transcript, slot)).unwrap_or_default();
+        let same = slot.map(|slot| (self.hooks.same_setting)(&self.transcript, slot)).unwrap_or_default();
         for update in same {
             match self.transcript.push(update) {
                 Ok(change) => out.changes.push(change),
@@ -657,9 +663,9 @@ impl Session {
     }
 
     /// Takes an event into the transcript.
-    fn record(&mut self, kind: EventKind, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        let event = Event { id: EventId::from(fresh().as_json().clone()), at: self.now, kind };
-        let upsert = (self.words.event)(&event);
+    fn record(&mut self, kind: EventKind, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        let event = Event { id: EventId::from(new_id().as_json().clone()), at: self.now, kind };
+        let upsert = (self.hooks.event)(&event);
         self.push(Update::Upsert { target: Target::Entry(EntryId::Event(event.id)), upsert }, out);
     }
 
@@ -674,7 +680,7 @@ impl Session {
         &mut self,
         state: &State,
         is_agents: bool,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         self.close_tool_calls(out);
@@ -683,13 +689,13 @@ impl Session {
         let by = self.cancelling.take().or(withdrawn);
         if self.is_running() {
             let prompt = self.prompts.open.running().and_then(|open| open.message().cloned());
-            let event = match (self.words.ended)(state) {
+            let event = match (self.hooks.ended)(state) {
                 TurnEnd::Completed => None,
                 TurnEnd::Failed(error) => Some(EventKind::TurnFailed { prompt, error }),
                 TurnEnd::Refused => Some(EventKind::TurnRefused { prompt }),
                 TurnEnd::Cancelled => Some(EventKind::TurnCancelled { prompt, by, unanswered: !is_agents }),
             };
-            event.into_iter().for_each(|event| self.record(event, fresh, out));
+            event.into_iter().for_each(|event| self.record(event, new_id, out));
         }
         self.push(Update::State(state.clone()), out);
         self.echoes.age();
@@ -705,7 +711,7 @@ impl Session {
 
     /// After a question is off the table: an agent that reports no states goes on.
     fn go_on(&mut self, out: &mut Step) {
-        if self.questions.is_empty() && self.agent == Some(TurnTaking::OneByOne) {
+        if self.peer_requests.is_empty() && self.agent == Some(PromptMode::Serial) {
             let runs = self.prompts.open.running().is_some();
             if *self.activity() == Activity::RequiresAction {
                 self.report(if runs { Activity::Running } else { Activity::Idle }, out);
@@ -746,14 +752,14 @@ impl Session {
     fn said(
         &mut self,
         mut update: Update,
-        naming: Naming,
-        fresh: &mut dyn FnMut() -> MessageId,
+        naming: IdSource,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         if let Update::State(state) = update {
             match self.agent {
-                Some(TurnTaking::OneByOne) => out.refused.push(Refused::UnexpectedState),
-                Some(TurnTaking::Queueing) | None => self.reported(&state, fresh, out),
+                Some(PromptMode::Serial) => out.refused.push(Refused::UnexpectedState),
+                Some(PromptMode::Queued) | None => self.reported(&state, new_id, out),
             }
             return;
         }
@@ -766,69 +772,69 @@ impl Session {
             return;
         }
         if !self.envelopes.is_empty() {
-            let Self { envelopes, names, transcript, .. } = self;
+            let Self { envelopes, id_map, transcript, .. } = self;
             let is_new = |entry: &EntryId| {
                 if let EntryId::Message(role, id) = entry {
-                    names.known(*role, id, transcript).is_none()
+                    id_map.known(*role, id, transcript).is_none()
                 } else {
                     transcript.get(entry).is_none()
                 }
             };
             let Uncovered { before, update: rest } = envelopes.cut(update, naming, is_new);
-            self.take_uncovered(before, fresh, out);
+            self.take_uncovered(before, new_id, out);
             let Some(rest) = rest else { return };
             update = rest;
         }
-        self.take_uncovered([(update, naming)], fresh, out);
+        self.take_uncovered([(update, naming)], new_id, out);
     }
 
     /// Takes updates that have nothing of an envelope.
     fn take_uncovered(
         &mut self,
-        updates: impl IntoIterator<Item = (Update, Naming)>,
-        fresh: &mut dyn FnMut() -> MessageId,
+        updates: impl IntoIterator<Item = (Update, IdSource)>,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         for (update, naming) in updates {
-            if let Some(news) = self.without_prompts(update, naming, fresh, out) {
-                self.take(news, naming, fresh, out);
+            if let Some(news) = self.without_prompts(update, naming, new_id, out) {
+                self.take(news, naming, new_id, out);
             }
         }
     }
 
     /// The turn is over, or the agent is: what may be an echo and was not finished is none.
-    fn settle_echoes(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    fn settle_echoes(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let kept = self.envelopes.end();
-        self.take_uncovered(kept, fresh, out);
-        self.settle_candidate(fresh, out);
+        self.take_uncovered(kept, new_id, out);
+        self.settle_candidate(new_id, out);
         self.close_echo();
         let left = self.echoes.turn_ended();
-        self.take_all(left, fresh, out);
+        self.take_all(left, new_id, out);
     }
 
     /// Takes updates that are no prompt.
     fn take_all(
         &mut self,
-        updates: Vec<(Update, Naming)>,
-        fresh: &mut dyn FnMut() -> MessageId,
+        updates: Vec<(Update, IdSource)>,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        updates.into_iter().for_each(|(update, naming)| self.take(update, naming, fresh, out));
+        updates.into_iter().for_each(|(update, naming)| self.take(update, naming, new_id, out));
     }
 
     /// An update of the agent's, under the names of this session.
     fn take(
         &mut self,
         mut update: Update,
-        naming: Naming,
-        fresh: &mut dyn FnMut() -> MessageId,
+        naming: IdSource,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        let starts = naming == Naming::StartsToolCall;
-        let Self { names, transcript, words, turn_began, .. } = self;
+        let starts = naming == IdSource::StartsToolCall;
+        let Self { id_map, transcript, hooks, turn_began, .. } = self;
         if let Some(entry) = entry_of(&mut update) {
-            let is_over = |body: &Body| (words.is_final)(body);
-            out.upkeep |= names.rename(entry, transcript, starts, *turn_began, is_over, fresh);
+            let is_over = |body: &Body| (hooks.is_final)(body);
+            out.upkeep |= id_map.rename(entry, transcript, starts, *turn_began, is_over, new_id);
         }
         let takes_back = match &update {
             Update::Upsert { target: Target::Entry(entry @ EntryId::Message(Role::User, _)), upsert } => {
@@ -850,25 +856,25 @@ impl Session {
     }
 
     /// An agent that reports states said what it does.
-    fn reported(&mut self, state: &State, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    fn reported(&mut self, state: &State, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let is_idle = state.activity == Activity::Idle;
         if is_idle {
-            self.settle_echoes(fresh, out);
+            self.settle_echoes(new_id, out);
             // The agent took these and never said under which name.
             for prompt in self.prompts.open.accepted() {
-                self.insert(prompt, None, fresh, out);
+                self.insert(prompt, None, new_id, out);
             }
         } else if *self.activity() == Activity::Idle {
             self.turn_began = self.transcript.seq();
         }
         if is_idle {
-            self.end_turn(state, true, fresh, out);
+            self.end_turn(state, true, new_id, out);
         } else {
             self.push(Update::State(state.clone()), out);
         }
         self.prompts.on_state(state, out);
         if is_idle {
-            self.advance(fresh, out);
+            self.advance(new_id, out);
         }
     }
 
@@ -877,7 +883,7 @@ impl Session {
         &mut self,
         prompt: PromptId,
         named: Option<&MessageId>,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) -> bool {
         let Some(found) = self.prompts.open.get(prompt).filter(|open| !open.is_inserted()) else {
@@ -885,16 +891,16 @@ impl Session {
         };
         let (by, sent, pattern) = (found.prompt.by, found.prompt.content.clone(), found.pattern.clone());
         let content = blocks(&sent);
-        let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *fresh));
+        let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *new_id));
         if let (Some(named), EntryId::Message(_, id)) = (named, &mut entry) {
-            if self.names.known(Role::User, named, &self.transcript).is_some() {
+            if self.id_map.known(Role::User, named, &self.transcript).is_some() {
                 // A prompt is never another message, whatever the agent calls it.
-                *id = fresh();
-                self.names.same(Role::User, named.clone(), id);
+                *id = new_id();
+                self.id_map.same(Role::User, named.clone(), id);
                 out.upkeep = true;
             } else {
-                let Self { names, transcript, turn_began, .. } = self;
-                out.upkeep |= names.rename(&mut entry, transcript, false, *turn_began, |_| false, fresh);
+                let Self { id_map, transcript, turn_began, .. } = self;
+                out.upkeep |= id_map.rename(&mut entry, transcript, false, *turn_began, |_| false, new_id);
             }
         }
         let EntryId::Message(_, message) = &entry else { return false };
@@ -905,7 +911,7 @@ impl Session {
             Ok(change) => out.changes.push(change),
             Err(refused) => {
                 out.refused.push(refused);
-                self.prompts.refused(prompt, &Settled::NoRoom(refused), &self.clients, out);
+                self.prompts.refused(prompt, &PromptOutcome::NoRoom(refused), &self.clients, out);
                 return false;
             }
         }
@@ -917,40 +923,41 @@ impl Session {
     }
 
     /// Lets what waits go on, as far as it can.
-    fn advance(&mut self, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    fn advance(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         if self.has_early_updates {
             return;
         }
         let Some(taking) = self.agent else {
             if self.prompts.first_queued().is_some() && self.drivers().next().is_some() {
-                out.effects.push(Effect::NeedAgent);
+                out.effects.push(Effect::StartAgent);
             }
             return;
         };
         match taking {
-            TurnTaking::Queueing => {
+            PromptMode::Queued => {
                 let is_idle = !self.activity().is_busy();
                 self.prompts.send_all(self.transcript.seq(), is_idle, out);
             }
-            TurnTaking::OneByOne => {
+            PromptMode::Serial => {
                 if self.prompts.open.running().is_some() {
                     return;
                 }
                 if self.prompts.first_queued().is_some() {
                     let kept = self.envelopes.begin_turn();
-                    self.take_uncovered(kept, fresh, out);
+                    self.take_uncovered(kept, new_id, out);
                 }
                 let began = self.transcript.seq();
                 while let Some(next) = self.prompts.first_queued() {
-                    if self.insert(next, None, fresh, out) {
+                    if self.insert(next, None, new_id, out) {
                         self.turn_began = began;
                         self.report(Activity::Running, out);
-                        let sent = self.prompts.open.get(next).map(|open| Effect::Send(open.prompt.clone()));
+                        let sent =
+                            self.prompts.open.get(next).map(|open| Effect::SendPrompt(open.prompt.clone()));
                         out.effects.extend(sent);
                         break;
                     }
                 }
-                if self.prompts.open.running().is_some() && !self.questions.is_empty() {
+                if self.prompts.open.running().is_some() && !self.peer_requests.is_empty() {
                     self.report(Activity::RequiresAction, out);
                 }
             }
@@ -961,18 +968,18 @@ impl Session {
         &mut self,
         prompt: PromptId,
         state: &State,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         if self.prompts.open.running().is_none_or(|running| running.id != prompt) {
             return;
         }
-        self.settle_echoes(fresh, out);
+        self.settle_echoes(new_id, out);
         self.cancel_questions(out);
-        self.end_turn(state, true, fresh, out);
+        self.end_turn(state, true, new_id, out);
         self.prompts.on_state(state, out);
         out.upkeep = true;
-        self.advance(fresh, out);
+        self.advance(new_id, out);
     }
 
     fn cancel(&mut self, by: Decider, scope: Scope, out: &mut Step) {
@@ -985,7 +992,7 @@ impl Session {
         }
         // First, so that the agent does not take the answers for something to go on with.
         if is_busy {
-            out.effects.push(Effect::Interrupt);
+            out.effects.push(Effect::CancelTurn);
         }
         self.cancel_questions(out);
         self.go_on(out);
@@ -997,15 +1004,15 @@ impl Session {
     }
 
     fn cancel_questions(&mut self, out: &mut Step) {
-        self.unpermitted.extend(self.questions.calls().map(EntryId::ToolCall));
-        self.questions.withdraw_all(&Reply::Cancelled, out);
+        self.unpermitted.extend(self.peer_requests.calls().map(EntryId::ToolCall));
+        self.peer_requests.withdraw_all(&Reply::Cancelled, out);
     }
 
     /// Nothing goes on with tool calls that were never permitted, nor with those of a turn that was cancelled if the agent
     /// has no other way to go on with them.
     fn close_tool_calls(&mut self, out: &mut Step) {
         let mut cancelled = std::mem::take(&mut self.unpermitted);
-        if self.cancelling.is_some() && self.agent == Some(TurnTaking::OneByOne) {
+        if self.cancelling.is_some() && self.agent == Some(PromptMode::Serial) {
             let turn = self.transcript.entries().iter().rev();
             let turn = turn.take_while(|entry| entry.created() > self.turn_began);
             let calls = turn.filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)));
@@ -1013,21 +1020,21 @@ impl Session {
         }
         for entry in cancelled {
             let body = self.transcript.get(&entry).map(Entry::body).filter(|body| !body.removed);
-            if let Some(upsert) = body.and_then(|body| (self.words.cancelled)(body)) {
+            if let Some(upsert) = body.and_then(|body| (self.hooks.cancelled)(body)) {
                 self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
             }
         }
     }
 
-    fn agent_gone(&mut self, state: &State, fresh: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        self.settle_echoes(fresh, out);
+    fn agent_gone(&mut self, state: &State, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        self.settle_echoes(new_id, out);
         let was_ready = self.agent.take().is_some() && !std::mem::take(&mut self.has_early_updates);
         self.echoes = Echoes::default();
-        self.questions.withdraw_all(&Reply::Gone, out);
+        self.peer_requests.withdraw_all(&Reply::Gone, out);
         let changes = out.changes.len();
         if self.activity().is_busy() || self.prompts.open.running().is_some() {
             self.end_tool_calls(out);
-            self.end_turn(state, false, fresh, out);
+            self.end_turn(state, false, new_id, out);
         }
         self.cancelling = None;
         let is_told = out.changes.len() > changes;
@@ -1040,19 +1047,19 @@ impl Session {
         // It may be what ends the agents. Those that wait behind it get another agent.
         if let Some(prompt) = self.prompts.take_hopeless() {
             if !is_told {
-                if let TurnEnd::Failed(error) = (self.words.ended)(state) {
-                    self.record(EventKind::TurnFailed { prompt: None, error }, fresh, out);
+                if let TurnEnd::Failed(error) = (self.hooks.ended)(state) {
+                    self.record(EventKind::TurnFailed { prompt: None, error }, new_id, out);
                 }
                 self.push(Update::State(state.clone()), out);
             }
-            self.prompts.refused(prompt, &Settled::Failed(state.clone()), &self.clients, out);
+            self.prompts.refused(prompt, &PromptOutcome::Failed(state.clone()), &self.clients, out);
         }
-        self.advance(fresh, out);
+        self.advance(new_id, out);
     }
 
     /// Tool calls that nobody will go on with have failed, or were cancelled with their turn.
     fn end_tool_calls(&mut self, out: &mut Step) {
-        let end = if self.cancelling.is_some() { self.words.cancelled } else { self.words.failed };
+        let end = if self.cancelling.is_some() { self.hooks.cancelled } else { self.hooks.failed };
         let entries = self.transcript.entries().iter();
         let open: Vec<_> = entries
             .filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)) && !entry.body().removed)

@@ -27,7 +27,7 @@ pub struct Prompt {
 
 /// A prompt that waits, as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct QueuedPrompt {
     /// Its name.
     pub id: PromptId,
     /// What it says.
@@ -38,7 +38,7 @@ pub struct Held {
 
 /// What came of a prompt, for who sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settled {
+pub enum PromptOutcome {
     /// It is in the conversation.
     Accepted {
         /// Its message.
@@ -157,14 +157,14 @@ impl Prompts {
             if let Some(recent) = self.recent.iter().find(|recent| recent.key == *key) {
                 let outcome = match &recent.message {
                     Some(message) => waiter.outcome(message, &Object::default(), recent.ended.as_ref()),
-                    None => Settled::Withdrawn { by: None },
+                    None => PromptOutcome::Withdrawn { by: None },
                 };
                 waiter.settle(outcome, out);
                 return;
             }
         }
         if self.open.all.iter().filter(|open| open.is_waiting()).count() >= MAX_QUEUED {
-            waiter.settle(Settled::TooMany { limit: MAX_QUEUED }, out);
+            waiter.settle(PromptOutcome::TooMany { limit: MAX_QUEUED }, out);
             return;
         }
         self.push(prompt, vec![waiter]);
@@ -179,12 +179,12 @@ impl Prompts {
         self.open.push(id, &content, kept);
     }
 
-    pub(super) fn held(&self) -> Vec<Held> {
+    pub(super) fn queued_prompts(&self) -> Vec<QueuedPrompt> {
         let waiting = self.open.all.iter().filter(|open| open.is_waiting());
         waiting
             .map(|open| {
                 let by = open.waiters.last().map_or(open.prompt.by, |waiter| waiter.by);
-                Held { id: open.id, text: blocks(&open.prompt.content).to_text(), by }
+                QueuedPrompt { id: open.id, text: blocks(&open.prompt.content).to_text(), by }
             })
             .collect()
     }
@@ -229,7 +229,7 @@ impl Prompts {
         for id in self.open.send_queued(is_idle) {
             let Some(open) = self.open.get_mut(id) else { continue };
             open.sent_after = seq;
-            out.effects.push(Effect::Send(open.prompt.clone()));
+            out.effects.push(Effect::SendPrompt(open.prompt.clone()));
         }
     }
 
@@ -286,7 +286,7 @@ impl Prompts {
 
     pub(super) fn rejected(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
         let by = self.open.get(id).and_then(|open| open.withdrawn);
-        self.refused(id, &Settled::Rejected { error: error.clone(), by }, clients, out);
+        self.refused(id, &PromptOutcome::Rejected { error: error.clone(), by }, clients, out);
     }
 
     /// The agent dropped a prompt from its queue. One that a cancelled turn was not to take along is queued again.
@@ -307,12 +307,18 @@ impl Prompts {
 
     /// A prompt that comes to nothing. If it was still wanted and none of those is there who wait for it, as when it was
     /// restored, that is said first.
-    pub(super) fn refused(&mut self, id: PromptId, outcome: &Settled, clients: &Clients, out: &mut Step) {
+    pub(super) fn refused(
+        &mut self,
+        id: PromptId,
+        outcome: &PromptOutcome,
+        clients: &Clients,
+        out: &mut Step,
+    ) {
         let Some(mut open) = self.open.remove(id) else { return };
         out.upkeep = true;
         let is_told = open.waiters.iter().any(|waiter| clients.contains_key(&waiter.by));
         if !is_told && open.is_waiting() {
-            Waiter { id, by: ClientId::NOBODY, waits: false }.settle(outcome.clone(), out);
+            Waiter { id, by: ClientId::UNKNOWN, waits: false }.settle(outcome.clone(), out);
         }
         open.settle(outcome, out);
     }
@@ -357,7 +363,7 @@ impl Prompts {
                 unwanted.push(open.id);
             }
             let theirs = open.waiters.extract_if(.., |waiter| waiter.by == by);
-            theirs.for_each(|waiter| waiter.settle(Settled::Withdrawn { by: Some(by) }, out));
+            theirs.for_each(|waiter| waiter.settle(PromptOutcome::Withdrawn { by: Some(by) }, out));
         }
         unwanted.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));
     }
@@ -368,12 +374,12 @@ impl Prompts {
         let Some(open) = self.open.get_mut(id).filter(|open| open.withdrawn.is_none()) else { return };
         let key = open.prompt.key.clone();
         if open.state == PromptState::Queued {
-            open.settle(&Settled::Withdrawn { by: Some(by) }, out);
+            open.settle(&PromptOutcome::Withdrawn { by: Some(by) }, out);
             self.open.remove(id);
         } else {
             open.withdrawn = Some(by);
             open.spared = false;
-            out.effects.push(Effect::Recall(id));
+            out.effects.push(Effect::CancelPrompt(id));
         }
         self.remember(key, None);
         out.upkeep = true;
@@ -411,7 +417,7 @@ impl Prompts {
     pub(super) fn agent_gone(&mut self, out: &mut Step) {
         for mut open in self.open.all.extract_if(.., |open| open.withdrawn.is_some() && !open.is_inserted()) {
             let by = open.withdrawn;
-            open.settle(&Settled::Withdrawn { by }, out);
+            open.settle(&PromptOutcome::Withdrawn { by }, out);
         }
         for open in self.open.all.iter_mut().filter(|open| open.is_with_agent()) {
             open.requeue();
@@ -453,7 +459,7 @@ impl Prompts {
             let id = PromptId(held.get("id")?.as_str().parse().ok()?);
             let more = Object::parse(held.get("more")?.raw()).ok()?;
             let (content, key) = (held.get("content")?.clone(), string_member(&held, "key"));
-            Some(Prompt { id, by: ClientId::NOBODY, content, more, key })
+            Some(Prompt { id, by: ClientId::UNKNOWN, content, more, key })
         });
         queued.for_each(|prompt| prompts.push(prompt, Vec::new()));
         prompts
@@ -483,7 +489,7 @@ impl Open {
         {
             waiter.settle(waiter.outcome(message, fields, None), out);
         } else if self.waiters.len() >= MAX_QUEUED {
-            waiter.settle(Settled::TooMany { limit: MAX_QUEUED }, out);
+            waiter.settle(PromptOutcome::TooMany { limit: MAX_QUEUED }, out);
         } else {
             self.waiters.push(waiter);
         }
@@ -491,7 +497,7 @@ impl Open {
 }
 
 impl SessionPrompt {
-    fn settle(&mut self, outcome: &Settled, out: &mut Step) {
+    fn settle(&mut self, outcome: &PromptOutcome, out: &mut Step) {
         self.waiters.drain(..).for_each(|waiter| waiter.settle(outcome.clone(), out));
     }
 
@@ -517,16 +523,16 @@ fn ended(open: &Open, state: &State, out: &mut Step) {
 
 impl Waiter {
     /// What came of a prompt that is in the conversation, for this waiter.
-    fn outcome(self, message: &MessageId, fields: &Object, ended: Option<&State>) -> Settled {
+    fn outcome(self, message: &MessageId, fields: &Object, ended: Option<&State>) -> PromptOutcome {
         let (message, fields) = (message.clone(), fields.clone());
         match ended.filter(|_| self.waits) {
-            Some(state) => Settled::Ended { message, state: state.clone(), fields },
-            None => Settled::Accepted { message, fields },
+            Some(state) => PromptOutcome::Ended { message, state: state.clone(), fields },
+            None => PromptOutcome::Accepted { message, fields },
         }
     }
 
-    fn settle(self, outcome: Settled, out: &mut Step) {
-        out.effects.push(Effect::Settle { prompt: self.id, by: self.by, outcome });
+    fn settle(self, outcome: PromptOutcome, out: &mut Step) {
+        out.effects.push(Effect::RespondPrompt { prompt: self.id, by: self.by, outcome });
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::PromptId;
 use super::pattern::{MatchRule, Pattern, Progress};
-use crate::{EntryId, MessageId, MetaPatch, Naming, Patch, Role, Target, Transcript, Update};
+use crate::{EntryId, IdSource, MessageId, MetaPatch, Patch, Role, Target, Transcript, Update};
 
 /// Updates of a new user message that may be a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,15 +42,15 @@ impl Candidate {
     }
 
     /// Whether an update with this id and naming is about the same message.
-    pub fn is_of(&self, id: &MessageId, naming: Naming) -> bool {
+    pub fn is_of(&self, id: &MessageId, naming: IdSource) -> bool {
         self.message == agents_id(id, naming)
     }
 
     /// Holds one more update of the message back, or returns it if that leaves no claim. `more`: how many bytes the caller
     /// keeps with it.
-    pub fn on_update(&mut self, mut update: Update, naming: Naming, more: usize) -> Option<Update> {
+    pub fn on_update(&mut self, mut update: Update, naming: IdSource, more: usize) -> Option<Update> {
         // None of them was applied, so each chunk without an id may have got one of its own; they are one message.
-        if let Some(first) = self.buffered.message().filter(|_| naming == Naming::Named) {
+        if let Some(first) = self.buffered.message().filter(|_| naming == IdSource::Assigned) {
             rename(&mut update, first);
         }
         self.claims.retain_mut(|(_, pattern, progress)| {
@@ -93,7 +93,7 @@ impl Candidate {
     }
 
     /// The updates that were held back.
-    pub fn into_updates(mut self) -> Vec<(Update, Naming)> {
+    pub fn into_updates(mut self) -> Vec<(Update, IdSource)> {
         self.buffered.take()
     }
 }
@@ -101,7 +101,7 @@ impl Candidate {
 /// Updates of one message, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Buffered {
-    updates: Vec<(Update, Naming)>,
+    updates: Vec<(Update, IdSource)>,
     bytes: usize,
 }
 
@@ -117,7 +117,7 @@ impl Buffered {
     pub(crate) fn push(
         &mut self,
         update: Update,
-        naming: Naming,
+        naming: IdSource,
         more: usize,
         prompt: &Pattern,
     ) -> Option<Update> {
@@ -134,7 +134,7 @@ impl Buffered {
         self.updates.is_empty()
     }
 
-    pub(crate) fn take(&mut self) -> Vec<(Update, Naming)> {
+    pub(crate) fn take(&mut self) -> Vec<(Update, IdSource)> {
         std::mem::take(self).updates
     }
 
@@ -224,8 +224,8 @@ pub(crate) fn size_of(update: &Update) -> usize {
 }
 
 /// The id that the agent gave a message, if it did.
-pub(super) fn agents_id(id: &MessageId, naming: Naming) -> Option<MessageId> {
-    (naming != Naming::Named).then(|| id.clone())
+pub(super) fn agents_id(id: &MessageId, naming: IdSource) -> Option<MessageId> {
+    (naming != IdSource::Assigned).then(|| id.clone())
 }
 
 fn rename(update: &mut Update, id: &MessageId) {
@@ -254,7 +254,7 @@ mod tests {
     fn say(candidate: &mut Candidate, text: &str, number: usize, more: usize) -> Option<Update> {
         let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
         let entry = EntryId::Message(Role::User, format!("~{number}").as_str().into());
-        candidate.on_update(Update::Append { entry, item, extra: None }, Naming::Named, more)
+        candidate.on_update(Update::Append { entry, item, extra: None }, IdSource::Assigned, more)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use parlor_json::{Json, Object};
 
 use super::candidate::agents_id;
 use super::{Candidate, Claim, MatchRule, Pattern};
-use crate::{Activity, Content, MessageId, Naming, State};
+use crate::{Activity, Content, IdSource, MessageId, State};
 
 /// Identifies a prompt in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,7 +192,7 @@ impl<T> OpenPrompts<T> {
     pub fn candidate(
         &self,
         id: &MessageId,
-        naming: Naming,
+        naming: IdSource,
         unnamed: impl Iterator<Item = (MessageId, Arc<Pattern>)>,
         rule: MatchRule,
     ) -> Option<Candidate> {

@@ -1,6 +1,6 @@
 //! A reading tells what somebody lacks: all of it, and nothing that they have.
 
-use parlor_session::{EntryId, MetaPatch, Patch, Reading, Slot, Target, Transcript, Update, Upsert};
+use parlor_session::{EntryId, MetaPatch, Patch, ReplayCursor, Slot, Target, Transcript, Update, Upsert};
 use proptest::prelude::*;
 
 use crate::conversations::{chunk, message, object, said, text, update, whole};
@@ -9,7 +9,7 @@ const MANY: usize = 1 << 20;
 
 /// All that a reading tells of a transcript that does not change.
 fn told(transcript: &Transcript, since: u64, bytes: usize) -> Vec<Update> {
-    let mut reading = Reading::new(since, transcript.seq());
+    let mut reading = ReplayCursor::new(since, transcript.seq());
     std::iter::from_fn(|| reading.next(transcript, bytes)).collect()
 }
 
@@ -138,13 +138,13 @@ proptest! {
         steps in prop::collection::vec((0..3_usize, 0..4_usize, 1..200_usize), 1..60)
     ) {
         let (mut transcript, mut number, mut heard) = (Transcript::default(), 0, String::new());
-        let mut reading = Reading::new(0, 0);
+        let mut reading = ReplayCursor::new(0, 0);
         let mut read = |transcript: &Transcript, bytes: usize, heard: &mut String| {
             match reading.next(transcript, bytes) {
                 Some(update) => heard.push_str(&text_in(&update)),
-                None => reading = Reading::new(reading.upto(), transcript.seq()),
+                None => reading = ReplayCursor::new(reading.upto(), transcript.seq()),
             }
-            reading == Reading::new(transcript.seq(), transcript.seq())
+            reading == ReplayCursor::new(transcript.seq(), transcript.seq())
         };
         for (entry, reads, bytes) in steps {
             number += 1;
@@ -167,15 +167,15 @@ proptest! {
         steps in prop::collection::vec((update(), 0..4_usize, 1..60_usize), 1..60)
     ) {
         let (mut transcript, mut reader) = (Transcript::default(), Transcript::default());
-        let mut reading = Reading::new(0, 0);
+        let mut reading = ReplayCursor::new(0, 0);
         let mut read = |transcript: &Transcript, bytes: usize, reader: &mut Transcript| {
             match reading.next(transcript, bytes) {
                 Some(update) => {
                     push(reader, [update]);
                 }
-                None => reading = Reading::new(reading.upto(), transcript.seq()),
+                None => reading = ReplayCursor::new(reading.upto(), transcript.seq()),
             }
-            reading == Reading::new(transcript.seq(), transcript.seq())
+            reading == ReplayCursor::new(transcript.seq(), transcript.seq())
         };
         for (update, reads, bytes) in steps {
             push(&mut transcript, [update]);

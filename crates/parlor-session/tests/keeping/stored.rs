@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use parlor_session::session::{Point, Session, TurnEnd, Words};
+use parlor_session::session::{DialectHooks, Point, Session, TurnEnd};
 use parlor_session::{
-    BadRow, Change, EntryId, Reading, Role, Row, Slot, Transcript, Unsaved, Update, Upsert,
+    BadRow, Change, EntryId, ReplayCursor, Role, Row, Slot, Transcript, Unsaved, Update, Upsert,
 };
 use proptest::prelude::*;
 
@@ -170,7 +170,7 @@ fn inherited_content_counts_as_having_come_with_the_entry() {
     let mut fork = Transcript::default();
     fork.restore_entry(1, 8, head, &content, inherited.len()).unwrap();
     let told = |since| {
-        let mut reading = Reading::new(since, 8);
+        let mut reading = ReplayCursor::new(since, 8);
         let updates: Vec<_> = std::iter::from_fn(|| reading.next(&fork, 1 << 20)).collect();
         updates
     };
@@ -187,13 +187,13 @@ fn inherited_output_counts_as_having_come_with_the_entry() {
     let (_, head, inherited) = &kept.entries[&1];
     let mut fork = Transcript::default();
     fork.restore_entry(1, 9, head, &format!("{inherited}=9\n~Yw==\n"), inherited.len()).unwrap();
-    let mut reading = Reading::new(1, 9);
+    let mut reading = ReplayCursor::new(1, 9);
     assert_eq!(reading.next(&fork, 100), Some(output(b"c")));
     assert_eq!(reading.next(&fork, 100), None);
 }
 
 /// Nothing is ever over, and what is not over fails.
-const WORDS: Words = Words {
+const WORDS: DialectHooks = DialectHooks {
     is_final: |_| false,
     failed: |_| Some(Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() }),
     ended: |_| TurnEnd::Completed,
@@ -239,7 +239,7 @@ proptest! {
         let read = kept.read();
         prop_assert_eq!(&read, &transcript);
         let told = |transcript: &Transcript| {
-            let mut reading = Reading::new(since, transcript.seq());
+            let mut reading = ReplayCursor::new(since, transcript.seq());
             let updates: Vec<_> = std::iter::from_fn(|| reading.next(transcript, 20)).collect();
             updates
         };
@@ -305,7 +305,7 @@ proptest! {
         }
         prop_assert!(fork.slot(Slot::Usage).is_none());
         prop_assert!(fork.state().is_none());
-        let mut reading = Reading::new(fork.seq(), fork.seq());
+        let mut reading = ReplayCursor::new(fork.seq(), fork.seq());
         prop_assert_eq!(reading.next(&fork, 1000), None);
     }
 }

@@ -1,23 +1,23 @@
 //! What is too much, and what can be asked of a session besides.
 
-use parlor_session::session::{ClientId, Effect, Input, PromptId, Settled, TurnTaking};
+use parlor_session::session::{ClientId, Effect, Input, PromptId, PromptMode, PromptOutcome};
 use parlor_session::{Limits, MessageId, Refused, Role, Transcript};
 
 use crate::stage::Stage;
 
 /// What the prompts of a step were answered.
-fn settled(effects: Vec<Effect>) -> Vec<Settled> {
+fn settled(effects: Vec<Effect>) -> Vec<PromptOutcome> {
     let settled = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Settle { outcome, .. } => Some(outcome),
-        Effect::Send(_)
-        | Effect::Recall(_)
-        | Effect::Interrupt
-        | Effect::Ask(..)
-        | Effect::Withdraw(..)
-        | Effect::Reply(..)
-        | Effect::Decided { .. }
-        | Effect::HeldChanged
-        | Effect::NeedAgent => None,
+        Effect::RespondPrompt { outcome, .. } => Some(outcome),
+        Effect::SendPrompt(_)
+        | Effect::CancelPrompt(_)
+        | Effect::CancelTurn
+        | Effect::SendRequest(..)
+        | Effect::CancelClientRequest(..)
+        | Effect::RespondRequest(..)
+        | Effect::RecordDecision { .. }
+        | Effect::QueueChanged
+        | Effect::StartAgent => None,
     });
     settled.collect()
 }
@@ -31,7 +31,7 @@ fn no_more_than_64_prompts_wait() {
         assert!(!told.contains("settle"), "{told}");
     }
     assert!(stage.play("prompt 64 by 1 again").contains("settle 64 of 1: more than 64"));
-    assert_eq!(stage.session.held().len(), 64);
+    assert_eq!(stage.session.queued_prompts().len(), 64);
     // One that is in the conversation does not wait.
     stage.play("ready one");
     assert!(!stage.play("prompt 65 by 1 again").contains("settle"));
@@ -63,19 +63,19 @@ fn the_oldest_of_256_keys_is_forgotten() {
 #[test]
 fn a_prompt_that_does_not_fit_is_refused_and_the_next_goes_on() {
     let limits = Limits { entry_bytes: 40, ..Limits::default() };
-    for taking in [TurnTaking::OneByOne, TurnTaking::Queueing] {
+    for taking in [PromptMode::Serial, PromptMode::Queued] {
         let mut stage = Stage::with(Transcript::with_limits(limits));
         stage.play("join 1\njoin 2 waits\nprompt 1 by 1 this is much too long\nprompt 2 by 2 hi");
         let mut step = stage.step(Input::AgentReady { taking, anew: false });
-        if taking == TurnTaking::Queueing {
+        if taking == PromptMode::Queued {
             let message = Some(MessageId::from("u1"));
             let fields = parlor_json::Object::default();
             step = stage.step(Input::Accepted { prompt: PromptId(1), message, fields });
         }
         let refused = Refused::EntryTooLarge { bytes: 46, limit: 40 };
         assert_eq!(step.refused, [refused]);
-        assert_eq!(settled(step.effects), [Settled::NoRoom(refused)]);
-        if taking == TurnTaking::OneByOne {
+        assert_eq!(settled(step.effects), [PromptOutcome::NoRoom(refused)]);
+        if taking == PromptMode::Serial {
             assert_eq!(stage.session.prompter(), Some(ClientId(2)));
         }
     }
@@ -84,15 +84,15 @@ fn a_prompt_that_does_not_fit_is_refused_and_the_next_goes_on() {
 #[test]
 fn a_session_says_who_is_there_and_whether_it_is_busy() {
     let mut stage = Stage::default();
-    assert!(stage.session.is_deserted() && !stage.session.is_busy());
+    assert!(stage.session.has_no_clients() && !stage.session.is_busy());
     stage.play("join 3\njoin 1 watches\njoin 2 waits");
     assert_eq!(stage.session.drivers().collect::<Vec<_>>(), [ClientId(2), ClientId(3)]);
-    assert!(!stage.session.is_deserted() && !stage.session.is_busy());
+    assert!(!stage.session.has_no_clients() && !stage.session.is_busy());
     assert_eq!((stage.session.agent(), stage.session.prompter()), (None, None));
     stage.play("prompt 1 by 3 hi");
     assert!(stage.session.is_busy());
     stage.play("ready one");
-    assert_eq!(stage.session.agent(), Some(TurnTaking::OneByOne));
+    assert_eq!(stage.session.agent(), Some(PromptMode::Serial));
     assert_eq!(stage.session.prompter(), Some(ClientId(3)));
     stage.play("ended 1 end");
     assert!(!stage.session.is_busy());
@@ -120,6 +120,6 @@ fn the_agent_is_told_its_own_names() {
     assert_eq!(agents(&stage, Role::Agent, "new2").as_deref(), Some("n"));
     assert_eq!(agents(&stage, Role::Agent, "n"), None);
     stage.play("starts t\ntool t done\nstarts t");
-    assert_eq!(stage.session.names().tool_call(&"t".into()).to_string(), "new3");
-    assert_eq!(stage.session.names().tool_call(&"u".into()).to_string(), "u");
+    assert_eq!(stage.session.id_map().tool_call(&"t".into()).to_string(), "new3");
+    assert_eq!(stage.session.id_map().tool_call(&"u".into()).to_string(), "u");
 }

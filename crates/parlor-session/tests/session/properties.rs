@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parlor_session::session::{ClientId, Effect, Input, Step, TurnTaking};
+use parlor_session::session::{ClientId, Effect, Input, PromptMode, Step};
 use proptest::prelude::*;
 
 use crate::stage::Stage;
@@ -102,11 +102,11 @@ fn happens() -> impl Strategy<Value = Happens> {
 #[derive(Default)]
 struct World {
     stage: Stage,
-    agent: Option<TurnTaking>,
+    agent: Option<PromptMode>,
     /// What the agent has and did not answer.
     sent: Vec<u64>,
     prompts: u64,
-    questions: u64,
+    peer_requests: u64,
     settled: BTreeMap<u64, u32>,
     replied: BTreeMap<u64, u32>,
 }
@@ -122,37 +122,37 @@ impl World {
                 self.line(&format!("prompt {} by {by}{key} {text}", self.prompts));
             }
             Happens::Accepts { which, named } => {
-                if let Some(prompt) = self.answered(*which, TurnTaking::Queueing) {
+                if let Some(prompt) = self.answered(*which, PromptMode::Queued) {
                     let named = named.map_or_else(String::new, |named| format!(" m{named}"));
                     self.line(&format!("accepted {prompt}{named}"));
                 }
             }
             Happens::Rejects { which } => {
-                if let Some(prompt) = self.answered(*which, TurnTaking::Queueing) {
+                if let Some(prompt) = self.answered(*which, PromptMode::Queued) {
                     self.line(&format!("rejected {prompt}"));
                 }
             }
             Happens::Drops { which } => {
-                if let Some(prompt) = self.answered(*which, TurnTaking::Queueing) {
+                if let Some(prompt) = self.answered(*which, PromptMode::Queued) {
                     self.line(&format!("drops {prompt}"));
                 }
             }
             Happens::Ends { which } => {
-                if let Some(prompt) = self.answered(*which, TurnTaking::OneByOne) {
+                if let Some(prompt) = self.answered(*which, PromptMode::Serial) {
                     self.line(&format!("ended {prompt} end"));
                 }
             }
             Happens::Asks { form } => {
-                let question = self.questions;
-                self.questions += 1;
-                self.replied.insert(question, 0);
-                self.line(&format!("ask {question}{} call=t", if *form { " form" } else { "" }));
+                let peer_request = self.peer_requests;
+                self.peer_requests += 1;
+                self.replied.insert(peer_request, 0);
+                self.line(&format!("ask {peer_request}{} call=t", if *form { " form" } else { "" }));
             }
         }
     }
 
     /// One of the prompts that an agent of this kind has, which it has no longer.
-    fn answered(&mut self, which: usize, agent: TurnTaking) -> Option<u64> {
+    fn answered(&mut self, which: usize, agent: PromptMode) -> Option<u64> {
         (self.agent == Some(agent) && which < self.sent.len()).then(|| self.sent.remove(which))
     }
 
@@ -170,13 +170,15 @@ impl World {
                 self.agent = None;
                 self.sent.clear();
             }
-            Input::Said(..) if self.agent.is_none() => return,
-            Input::Said(parlor_session::Update::State(_), _) if self.agent != Some(TurnTaking::Queueing) => {
+            Input::AgentUpdate(..) if self.agent.is_none() => return,
+            Input::AgentUpdate(parlor_session::Update::State(_), _)
+                if self.agent != Some(PromptMode::Queued) =>
+            {
                 return;
             }
-            Input::Said(..)
-            | Input::Joined(..)
-            | Input::Left(_)
+            Input::AgentUpdate(..)
+            | Input::Attached(..)
+            | Input::Detached(_)
             | Input::Closed(_)
             | Input::Prompted(_)
             | Input::Withdrawn { .. }
@@ -184,14 +186,14 @@ impl World {
             | Input::Dropped { .. }
             | Input::AgentReleased
             | Input::EarlyUpdatesTaken
-            | Input::HandedOver(_)
+            | Input::ContextHandedOver(_)
             | Input::Accepted { .. }
             | Input::Rejected { .. }
             | Input::Ended { .. }
-            | Input::Asked { .. }
-            | Input::Answered { .. }
-            | Input::Unasked(_)
-            | Input::Noted(_)
+            | Input::RequestOpened { .. }
+            | Input::RequestAnswered { .. }
+            | Input::RequestCancelled(_)
+            | Input::ServerUpdate(_)
             | Input::Happened(_)
             | Input::Titled(_) => {}
         }
@@ -202,25 +204,25 @@ impl World {
     fn count(&mut self, step: &Step) {
         for effect in &step.effects {
             match effect {
-                Effect::Send(prompt) => {
+                Effect::SendPrompt(prompt) => {
                     assert!(self.agent.is_some(), "there is nobody to send a prompt to");
                     self.sent.push(prompt.id.0);
                 }
                 // What nobody sent is only shown, and answers nobody.
-                Effect::Settle { prompt, by, .. } if *by != ClientId::NOBODY => {
+                Effect::RespondPrompt { prompt, by, .. } if *by != ClientId::UNKNOWN => {
                     *self.settled.get_mut(&prompt.0).expect("a prompt that there was") += 1;
                 }
-                Effect::Reply(question, _) => {
-                    *self.replied.get_mut(&question.0).expect("a question that there was") += 1;
+                Effect::RespondRequest(peer_request, _) => {
+                    *self.replied.get_mut(&peer_request.0).expect("a question that there was") += 1;
                 }
-                Effect::Settle { .. }
-                | Effect::Recall(_)
-                | Effect::Interrupt
-                | Effect::Ask(..)
-                | Effect::Withdraw(..)
-                | Effect::Decided { .. }
-                | Effect::HeldChanged
-                | Effect::NeedAgent => {}
+                Effect::RespondPrompt { .. }
+                | Effect::CancelPrompt(_)
+                | Effect::CancelTurn
+                | Effect::SendRequest(..)
+                | Effect::CancelClientRequest(..)
+                | Effect::RecordDecision { .. }
+                | Effect::QueueChanged
+                | Effect::StartAgent => {}
             }
         }
         assert!(self.settled.values().all(|count| *count <= 1), "somebody was answered twice");
@@ -234,20 +236,20 @@ impl World {
         }
         for _ in 0..1000 {
             match self.agent {
-                Some(TurnTaking::OneByOne) if !self.sent.is_empty() => {
+                Some(PromptMode::Serial) if !self.sent.is_empty() => {
                     self.happen(&Happens::Ends { which: 0 });
                 }
-                Some(TurnTaking::Queueing) if !self.sent.is_empty() => {
+                Some(PromptMode::Queued) if !self.sent.is_empty() => {
                     self.happen(&Happens::Accepts { which: 0, named: None });
                 }
-                Some(TurnTaking::Queueing) => {
+                Some(PromptMode::Queued) => {
                     self.line("state idle end");
                     // A prompt that the agent dropped may wait for that.
                     if self.sent.is_empty() {
                         return;
                     }
                 }
-                Some(TurnTaking::OneByOne) | None => return,
+                Some(PromptMode::Serial) | None => return,
             }
         }
         panic!("it never comes to rest");
@@ -265,8 +267,8 @@ proptest! {
         world.rest();
         let unanswered: Vec<_> = world.settled.iter().filter(|(_, count)| **count == 0).collect();
         prop_assert_eq!(unanswered, Vec::<(&u64, &u32)>::new());
-        prop_assert!(world.stage.session.held().is_empty());
-        prop_assert!(!world.stage.session.is_busy() || world.agent == Some(TurnTaking::OneByOne));
+        prop_assert!(world.stage.session.queued_prompts().is_empty());
+        prop_assert!(!world.stage.session.is_busy() || world.agent == Some(PromptMode::Serial));
         prop_assert!(!world.stage.session.is_cancelling());
         world.line("gone");
         prop_assert!(world.replied.values().all(|count| *count == 1));
@@ -279,12 +281,12 @@ proptest! {
         script.iter().for_each(|happens| world.happen(happens));
         world.line("gone");
         let held = |world: &World| -> Vec<_> {
-            world.stage.session.held().into_iter().map(|held| (held.id, held.text)).collect()
+            world.stage.session.queued_prompts().into_iter().map(|held| (held.id, held.text)).collect()
         };
-        let (before, names) = (held(&world), world.stage.session.names().clone());
+        let (before, names) = (held(&world), world.stage.session.id_map().clone());
         world.stage.restart();
         prop_assert_eq!(held(&world), before);
-        prop_assert_eq!(world.stage.session.names(), &names);
+        prop_assert_eq!(world.stage.session.id_map(), &names);
     }
 
     /// Towards clients names are unique.

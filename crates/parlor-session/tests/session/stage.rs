@@ -14,12 +14,12 @@ use std::fmt::Write as _;
 use expect_test::Expect;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
-    Answer, Client, ClientId, Effect, Envelope, Input, Point, Prompt, PromptId, QuestionId, Reply, Scope,
-    Session, Settled, Step, TITLE_MARK, TurnEnd, TurnTaking, Words,
+    Answer, Client, ClientId, DialectHooks, Effect, Envelope, Input, PeerRequestId, Point, Prompt, PromptId,
+    PromptMode, PromptOutcome, Reply, Scope, Session, Step, TITLE_MARK, TurnEnd,
 };
 use parlor_session::{
-    Activity, Change, Content, EntryId, EventKind, MessageId, MetaPatch, Namer, Naming, Patch, Role, Slot,
-    State, Target, Transcript, UnixMillis, Update, Upsert,
+    Activity, Change, Content, EntryId, EventKind, IdSource, ImplicitMessageIds, MessageId, MetaPatch, Patch,
+    Role, Slot, State, Target, Transcript, UnixMillis, Update, Upsert,
 };
 
 /// Plays what happens in a script, the lines that are not indented, and compares what comes of it.
@@ -37,7 +37,7 @@ pub(crate) struct Stage {
     pub(crate) session: Session,
     folded: Transcript,
     minted: u32,
-    namer: Namer,
+    namer: ImplicitMessageIds,
     unnamed: u32,
     /// The time goes on by one with each step.
     now: i64,
@@ -61,7 +61,7 @@ impl Stage {
             session: Session::new(transcript, WORDS, kept),
             folded,
             minted: 0,
-            namer: Namer::default(),
+            namer: ImplicitMessageIds::default(),
             unnamed: 0,
             now: 0,
         }
@@ -89,16 +89,16 @@ impl Stage {
     /// Takes one input and looks whether its changes are all that changed.
     pub(crate) fn step(&mut self, input: Input) -> Step {
         let mut step = Step::default();
-        let naming = if let Input::Said(_, naming) = &input { *naming } else { Naming::Silent };
+        let naming = if let Input::AgentUpdate(_, naming) = &input { *naming } else { IdSource::Given };
         let minted = &mut self.minted;
-        let mut fresh = || {
+        let mut new_id = || {
             *minted += 1;
             MessageId::from(format!("new{minted}").as_str())
         };
         self.now += 1;
-        self.session.step(input, UnixMillis(self.now), &mut fresh, &mut step);
+        self.session.step(input, UnixMillis(self.now), &mut new_id, &mut step);
         for change in &step.changes {
-            self.namer.took(change, naming);
+            self.namer.on_applied(change, naming);
             self.folded.apply(change).expect("it was taken before");
         }
         assert_eq!(&self.folded, self.session.transcript());
@@ -124,9 +124,9 @@ impl Stage {
                 let id = number(0);
                 let (drives, waits, elicits) = (!has("watches"), has("waits"), has("forms"));
                 let name = words.iter().find_map(|word| word.strip_prefix("name=")).map(JsonStr::new);
-                Input::Joined(ClientId(id), Client { name, drives, waits, elicits })
+                Input::Attached(ClientId(id), Client { name, drives, waits, elicits })
             }
-            "left" => Input::Left(ClientId(number(0))),
+            "left" => Input::Detached(ClientId(number(0))),
             "close" => Input::Closed(ClientId(number(0))),
             "prompt" => {
                 let key = words[3].strip_prefix("key=").map(JsonStr::new);
@@ -143,15 +143,15 @@ impl Stage {
                 Input::Dropped { prompt: PromptId(number(0)), error: Json::parse(r#""dropped""#).unwrap() }
             }
             "ready" => {
-                let taking = if has("one") { TurnTaking::OneByOne } else { TurnTaking::Queueing };
+                let taking = if has("one") { PromptMode::Serial } else { PromptMode::Queued };
                 Input::AgentReady { taking, anew: has("anew") }
             }
             "restored" => {
-                let taking = if has("one") { TurnTaking::OneByOne } else { TurnTaking::Queueing };
+                let taking = if has("one") { PromptMode::Serial } else { PromptMode::Queued };
                 Input::AgentRestored { taking, anew: has("anew") }
             }
             "taken" => Input::EarlyUpdatesTaken,
-            "handed" => Input::HandedOver(Envelope::new(words[0])),
+            "handed" => Input::ContextHandedOver(Envelope::new(words[0])),
             "gone" => Input::AgentGone(state("idle", Some(words.first().copied().unwrap_or("error")))),
             "released" => Input::AgentReleased,
             "accepted" => {
@@ -164,19 +164,23 @@ impl Stage {
             "ended" => Input::Ended { prompt: PromptId(number(0)), state: state("idle", Some(words[1])) },
             "ask" => {
                 let call = words.iter().find_map(|word| word.strip_prefix("call=")).map(Into::into);
-                Input::Asked { question: QuestionId(number(0)), form: has("form"), call }
+                Input::RequestOpened { peer_request: PeerRequestId(number(0)), form: has("form"), call }
             }
             "answer" | "err" => {
                 let said = Json::parse(format!(r#""{verb} of {}""#, words[2])).unwrap();
                 let answer = if verb == "answer" { Answer::Result(said) } else { Answer::Error(said) };
-                Input::Answered { question: QuestionId(number(0)), by: ClientId(number(2)), answer }
+                Input::RequestAnswered {
+                    peer_request: PeerRequestId(number(0)),
+                    by: ClientId(number(2)),
+                    answer,
+                }
             }
-            "unask" => Input::Unasked(QuestionId(number(0))),
+            "unask" => Input::RequestCancelled(PeerRequestId(number(0))),
             "rebuilt" => Input::Happened(EventKind::MemoryRebuilt { reason: String::new() }),
             "person" => Input::Titled((!rest.is_empty()).then(|| JsonStr::new(rest))),
             _ => {
                 let (update, naming) = self.said(verb, rest, &words);
-                Input::Said(update, naming)
+                Input::AgentUpdate(update, naming)
             }
         }
     }
@@ -192,14 +196,14 @@ impl Stage {
         EntryId::Message(role, id)
     }
 
-    fn said(&mut self, verb: &str, rest: &str, words: &[&str]) -> (Update, Naming) {
+    fn said(&mut self, verb: &str, rest: &str, words: &[&str]) -> (Update, IdSource) {
         match verb {
             "chunk" => {
                 let (head, text) = rest.split_once(": ").expect("a text");
                 let (role, id) = head.split_once(' ').map_or((head, None), |(role, id)| (role, Some(id)));
                 let (entry, naming) = match id {
-                    Some(id) => (message(role, id), Naming::Silent),
-                    None => (self.unnamed(role), Naming::Named),
+                    Some(id) => (message(role, id), IdSource::Given),
+                    None => (self.unnamed(role), IdSource::Assigned),
                 };
                 let item = Json::parse(block(text)).unwrap();
                 (Update::Append { entry, item, extra: None }, naming)
@@ -207,29 +211,29 @@ impl Stage {
             "whole" => {
                 let (head, text) = rest.split_once(": ").expect("a text");
                 let (role, id) = head.split_once(' ').expect("an id");
-                (whole(message(role, id), text), Naming::Silent)
+                (whole(message(role, id), text), IdSource::Given)
             }
             "meta" => {
                 let meta = MetaPatch::Replace(object(r#"{"k":1}"#));
                 let target = Target::Entry(message(words[0], words[1]));
                 let upsert = Upsert { meta, ..Upsert::default() };
-                (Update::Upsert { target, upsert }, Naming::Silent)
+                (Update::Upsert { target, upsert }, IdSource::Given)
             }
             "null" => {
                 let target = Target::Entry(message(words[0], words[1]));
                 let upsert = Upsert { content: Patch::Clear, ..Upsert::default() };
-                (Update::Upsert { target, upsert }, Naming::Silent)
+                (Update::Upsert { target, upsert }, IdSource::Given)
             }
-            "tool" => (tool(words[0], words[1]), Naming::Silent),
-            "starts" => (tool(words[0], "open"), Naming::StartsToolCall),
-            "title" => (title(words[0]), Naming::Silent),
+            "tool" => (tool(words[0], words[1]), IdSource::Given),
+            "starts" => (tool(words[0], "open"), IdSource::StartsToolCall),
+            "title" => (title(words[0]), IdSource::Given),
             "event" => {
                 let target = Target::Entry(EntryId::Event(words[0].into()));
                 let upsert = Upsert { fields: object(r#"{"type":"forged"}"#), ..Upsert::default() };
-                (Update::Upsert { target, upsert }, Naming::Silent)
+                (Update::Upsert { target, upsert }, IdSource::Given)
             }
-            "notice" => (Update::Note { fields: object(r#"{"n":1}"#) }, Naming::Silent),
-            "state" => (Update::State(state(words[0], words.get(1).copied())), Naming::Silent),
+            "notice" => (Update::Note { fields: object(r#"{"n":1}"#) }, IdSource::Given),
+            "state" => (Update::State(state(words[0], words.get(1).copied())), IdSource::Given),
             _ => panic!("nobody knows what `{verb}` is"),
         }
     }
@@ -266,7 +270,7 @@ fn forked(session: &Session, point: &str) -> String {
     format!("{taken:?} {slots:?} kept {}; agent: {:?}{prompt}", kept.as_str(), fork.agents)
 }
 
-const WORDS: Words = Words {
+const WORDS: DialectHooks = DialectHooks {
     is_final: |body| body.fields.get("status").is_some_and(|status| status.as_str() != r#""open""#),
     failed: |body| {
         let is_open = body.fields.get("status").is_some_and(|status| status.as_str() == r#""open""#);
@@ -453,27 +457,33 @@ fn state_text(state: &State) -> String {
 
 fn effect_text(effect: &Effect, session: &Session) -> String {
     match effect {
-        Effect::Send(prompt) => format!("send {}", prompt.id.0),
-        Effect::Recall(prompt) => format!("recall {}", prompt.0),
-        Effect::Interrupt => "interrupt".to_owned(),
-        Effect::Settle { prompt, by, outcome } => {
+        Effect::SendPrompt(prompt) => format!("send {}", prompt.id.0),
+        Effect::CancelPrompt(prompt) => format!("recall {}", prompt.0),
+        Effect::CancelTurn => "interrupt".to_owned(),
+        Effect::RespondPrompt { prompt, by, outcome } => {
             let with = |fields: &Object| if fields.is_empty() { "" } else { ", with fields" };
             let outcome = match outcome {
-                Settled::Accepted { message, fields } => format!("accepted as {message}{}", with(fields)),
-                Settled::Ended { state, fields, .. } => {
+                PromptOutcome::Accepted { message, fields } => {
+                    format!("accepted as {message}{}", with(fields))
+                }
+                PromptOutcome::Ended { state, fields, .. } => {
                     format!("ended {}{}", state_text(state), with(fields))
                 }
-                Settled::Withdrawn { by } => format!("withdrawn{}", by_text(*by)),
-                Settled::Rejected { error, by } => format!("rejected {}{}", error.as_str(), by_text(*by)),
-                Settled::Failed(state) => format!("failed {}", state_text(state)),
-                Settled::TooMany { limit } => format!("more than {limit}"),
-                Settled::NoRoom(refused) => format!("no room: {refused}"),
+                PromptOutcome::Withdrawn { by } => format!("withdrawn{}", by_text(*by)),
+                PromptOutcome::Rejected { error, by } => {
+                    format!("rejected {}{}", error.as_str(), by_text(*by))
+                }
+                PromptOutcome::Failed(state) => format!("failed {}", state_text(state)),
+                PromptOutcome::TooMany { limit } => format!("more than {limit}"),
+                PromptOutcome::NoRoom(refused) => format!("no room: {refused}"),
             };
             format!("settle {} of {}: {outcome}", prompt.0, by.0)
         }
-        Effect::Ask(question, client) => format!("ask {} of {}", question.0, client.0),
-        Effect::Withdraw(question, client) => format!("withdraw {} from {}", question.0, client.0),
-        Effect::Reply(question, reply) => {
+        Effect::SendRequest(peer_request, client) => format!("ask {} of {}", peer_request.0, client.0),
+        Effect::CancelClientRequest(peer_request, client) => {
+            format!("withdraw {} from {}", peer_request.0, client.0)
+        }
+        Effect::RespondRequest(peer_request, reply) => {
             let reply = match reply {
                 Reply::Result(result) => format!("result {}", result.as_str()),
                 Reply::Error(error) => format!("error {}", error.as_str()),
@@ -481,18 +491,18 @@ fn effect_text(effect: &Effect, session: &Session) -> String {
                 Reply::TakenBack => "taken back".to_owned(),
                 Reply::Gone => "gone".to_owned(),
             };
-            format!("reply {}: {reply}", question.0)
+            format!("reply {}: {reply}", peer_request.0)
         }
-        Effect::Decided { question, by, result } => {
-            format!("decided {} by {}: {}", question.0, by.0, result.as_str())
+        Effect::RecordDecision { peer_request, by, result } => {
+            format!("decided {} by {}: {}", peer_request.0, by.0, result.as_str())
         }
-        Effect::HeldChanged => {
-            let held = session.held();
+        Effect::QueueChanged => {
+            let held = session.queued_prompts();
             let held: Vec<_> =
                 held.iter().map(|held| format!("{} {} ({})", held.id.0, held.text, held.by.0)).collect();
             format!("held: [{}]", held.join(", "))
         }
-        Effect::NeedAgent => "need agent".to_owned(),
+        Effect::StartAgent => "need agent".to_owned(),
     }
 }
 

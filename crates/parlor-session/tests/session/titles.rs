@@ -1,7 +1,7 @@
 //! Whose title a session has.
 
 use expect_test::expect;
-use parlor_session::Naming;
+use parlor_session::IdSource;
 use parlor_session::session::{Input, Point, TITLE_MARK};
 use parlor_session::{Limits, MetaPatch, Slot, Target, Transcript, Update, Upsert};
 
@@ -204,7 +204,7 @@ fn without_a_title_at_all_a_cleared_one_is_none() {
 
 fn info(fields: &str, meta: MetaPatch) -> Input {
     let upsert = Upsert { fields: object(fields), meta, ..Upsert::default() };
-    Input::Said(Update::Upsert { target: Target::Slot(Slot::Info), upsert }, Naming::Silent)
+    Input::AgentUpdate(Update::Upsert { target: Target::Slot(Slot::Info), upsert }, IdSource::Given)
 }
 
 fn meta(stage: &Stage) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parlor_engine::{ClientCall, ClientInfo, Event, Frame, FrameKind};
 use parlor_json::Object;
-use parlor_session::session::{Answer, ClientId, QuestionId};
+use parlor_session::session::{Answer, ClientId, PeerRequestId};
 use parlor_session::{EntryId, Role, SessionId};
 use parlor_wire::RequestId;
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub(super) struct Person {
 pub(super) struct PeerRequest {
     pub(super) session: SessionId,
     pub(super) incarnation: u64,
-    pub(super) question: QuestionId,
+    pub(super) peer_request: PeerRequestId,
     pub(super) method: String,
 }
 
@@ -234,7 +234,7 @@ impl World {
         session: &SessionId,
         incarnation: u64,
         client: ClientId,
-        question: QuestionId,
+        peer_request: PeerRequestId,
         method: &str,
         params: &Object,
     ) -> Option<u64> {
@@ -243,12 +243,13 @@ impl World {
             return None;
         }
         let request =
-            PeerRequest { session: session.clone(), incarnation, question, method: method.to_owned() };
-        let is_open = |open: &&PeerRequest| open.incarnation == incarnation && open.question == question;
+            PeerRequest { session: session.clone(), incarnation, peer_request, method: method.to_owned() };
+        let is_open =
+            |open: &&PeerRequest| open.incarnation == incarnation && open.peer_request == peer_request;
         if connection.asked.values().find(is_open).is_some() {
             self.fail(
                 Invariant::PeerRequests,
-                format!("client {} is sent {method} ({question:?}) of {session} twice", client.0),
+                format!("client {} is sent {method} ({peer_request:?}) of {session} twice", client.0),
             );
         }
         let connection = self.connections.get_mut(&client)?;
@@ -268,7 +269,7 @@ impl World {
             return;
         };
         self.note(|| format!("client {} answers request {id}: {answer:?}", client.0));
-        let answered = Event::Answered { question: request.question, by: client, answer };
+        let answered = Event::Answered { peer_request: request.peer_request, by: client, answer };
         let _ = self.send_to(&request.session, request.incarnation, Message::Event(answered));
     }
 

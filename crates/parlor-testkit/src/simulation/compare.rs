@@ -1,8 +1,8 @@
 //! Compares what a client knows of a session with what is stored.
 
-use parlor_dialect::live::{Listener, Telling};
+use parlor_dialect::live::{EncodeContext, UpdateEncoder};
 use parlor_dialect::{Dialect, Fold, Losses, view};
-use parlor_session::{Entry, EntryId, MessageId, Reading, Role, SessionId, Slot, Transcript};
+use parlor_session::{Entry, EntryId, MessageId, ReplayCursor, Role, SessionId, Slot, Transcript};
 use serde_json::Value;
 
 use super::Invariant;
@@ -48,7 +48,7 @@ impl World {
                     problem =
                         Some(format!("client {} does not know {key} as it is stored: {found}", client.0));
                 }
-                let held = shell.machine.session().held();
+                let held = shell.machine.session().queued_prompts();
                 let queue = replica.queue.as_ref().and_then(Value::as_array);
                 let told: Option<Vec<_>> =
                     queue.map(|queue| queue.iter().filter_map(|held| held["id"].as_u64()).collect());
@@ -203,12 +203,12 @@ fn v1_differs(
 
 /// What a client of version 1 that loads a session is told of it.
 fn replayed(key: &SessionId, from: Dialect, stored: &Transcript, person: &Person) -> Transcript {
-    let mut listener = Listener::new(Dialect::V1, &person.plan.initialize());
+    let mut listener = UpdateEncoder::new(Dialect::V1, &person.plan.initialize());
     let mut fold = Fold::of_session(Dialect::V1, key.clone());
-    let mut reading = Reading::new(0, stored.seq());
+    let mut reading = ReplayCursor::new(0, stored.seq());
     let mut losses = Losses::default();
     while let Some(update) = reading.next(stored, usize::MAX >> 1) {
-        let telling = Telling { from, transcript: stored, meta_before: None };
+        let telling = EncodeContext { from, transcript: stored, meta_before: None };
         for said in listener.tell(&update, telling, &mut || MessageId::from("unused"), &mut losses) {
             let _ = fold.line(&said);
         }

@@ -127,7 +127,7 @@ impl World {
             return;
         };
         let problem = if stored.transcript == *machine.transcript() {
-            let again = Session::new(stored.transcript.clone(), live::WORDS, stored.kept.as_ref());
+            let again = Session::new(stored.transcript.clone(), live::HOOKS, stored.kept.as_ref());
             let (stored, live) = (again.kept(), machine.session().kept());
             (stored != live)
                 .then(|| format!("beside the transcript, {key} has\n{live:?}\nand stored\n{stored:?}"))
@@ -228,13 +228,14 @@ impl World {
                 let shell = self.shells.get(&request.session);
                 let shell = shell.filter(|shell| shell.incarnation == request.incarnation);
                 let is_known =
-                    shell.is_some_and(|shell| shell.requests.contains_key(&(*client, request.question)));
-                let is_wanted = shell.is_some_and(|shell| shell.machine.is_asking(request.question, *client));
+                    shell.is_some_and(|shell| shell.requests.contains_key(&(*client, request.peer_request)));
+                let is_wanted =
+                    shell.is_some_and(|shell| shell.machine.is_asking(request.peer_request, *client));
                 // The session is gone: nobody is left who could cancel it.
                 if shell.is_some() && !(is_known && is_wanted) {
                     problem = Some(format!(
                         "client {} still has request {id} ({}, {:?}) of {}, which is over",
-                        client.0, request.method, request.question, request.session
+                        client.0, request.method, request.peer_request, request.session
                     ));
                 }
             }
@@ -290,9 +291,12 @@ impl World {
         for key in sessions {
             let Some(stored) = self.disk.open(key.as_json().as_literal()) else { continue };
             let said = tokens_of(&stored.transcript);
-            let session = Session::new(stored.transcript, live::WORDS, stored.kept.as_ref());
-            let queued: BTreeSet<_> =
-                session.held().iter().flat_map(|held| tokens_in(&held.text).collect::<Vec<_>>()).collect();
+            let session = Session::new(stored.transcript, live::HOOKS, stored.kept.as_ref());
+            let queued: BTreeSet<_> = session
+                .queued_prompts()
+                .iter()
+                .flat_map(|held| tokens_in(&held.text).collect::<Vec<_>>())
+                .collect();
             for (token, prompt) in self.ledger.prompts.iter().filter(|(_, prompt)| prompt.session == key) {
                 let is_there = said.contains(token);
                 let lost = match prompt.stage {

@@ -220,12 +220,12 @@ impl Agent {
     }
 
     /// The next question of the agent, which must be this one.
-    pub(crate) fn question(&mut self, method: &str) -> Value {
+    pub(crate) fn peer_request(&mut self, method: &str) -> Value {
         let mut lines = self.until(|line| line.get("method").is_some() && line.get("id").is_some());
-        let question = lines.pop().unwrap();
-        assert_eq!(question["method"], method);
+        let peer_request = lines.pop().unwrap();
+        assert_eq!(peer_request["method"], method);
         self.skipped.extend(lines);
-        question
+        peer_request
     }
 
     /// The next update.

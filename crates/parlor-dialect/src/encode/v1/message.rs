@@ -4,10 +4,10 @@ use parlor_json::{Json, MAX_DEPTH, Members, Unit, Units};
 use parlor_session::{Content, MessageId, MetaPatch, Patch, Role, Upsert, plain_text_in};
 use serde_json::value::RawValue;
 
-use super::Heard;
+use super::V1PeerState;
 use crate::encode::{Context, chunk, message_kinds};
 use crate::values::blocks::{self, ForV1};
-use crate::{LossKind, shape};
+use crate::{LossKind, json_ext};
 
 /// The metadata key that says which message a restated one stands for.
 const REPLACES: &str = "parlor/replaces";
@@ -43,13 +43,13 @@ struct Fingerprint {
     length: usize,
 }
 
-impl Heard {
+impl V1PeerState {
     /// A message is what the peer itself sent: it has the content already, and the agent will say it again.
     pub(crate) fn sent(&mut self, id: &MessageId, content: &Json) {
         let content = Content::parse(content.raw()).unwrap_or_default();
-        let heard = self.messages.entry((Role::User, id.clone())).or_default();
-        if !heard.content {
-            *heard = HeardMessage {
+        let peer = self.messages.entry((Role::User, id.clone())).or_default();
+        if !peer.content {
+            *peer = HeardMessage {
                 content: true,
                 said: Some(Fingerprint::of(&content)),
                 echo: Some(Fingerprint::default()),
@@ -63,12 +63,12 @@ impl Heard {
         if self.passed.as_ref().is_some_and(|(last, message)| *last == role && message == id) {
             return true;
         }
-        let heard = self.messages.entry((role, id.clone())).or_default();
-        if heard.alias.is_some() || heard.echo.is_some() {
+        let peer = self.messages.entry((role, id.clone())).or_default();
+        if peer.alias.is_some() || peer.echo.is_some() {
             return false;
         }
-        heard.content = true;
-        heard.said = None;
+        peer.content = true;
+        peer.said = None;
         self.passed = Some((role, id.clone()));
         true
     }
@@ -91,8 +91,8 @@ impl Heard {
                 return Vec::new();
             }
         };
-        let heard = self.messages.entry((role, id.clone())).or_default();
-        match heard.echo(item.as_str(), &block) {
+        let peer = self.messages.entry((role, id.clone())).or_default();
+        match peer.echo(item.as_str(), &block) {
             Echo::Yes => {
                 if extra.is_some() {
                     cx.losses.add_for(LossKind::MessageMeta, id);
@@ -102,11 +102,11 @@ impl Heard {
             Echo::Differs => cx.losses.add_for(LossKind::MessageReplaced, id),
             Echo::No => {}
         }
-        heard.content = true;
-        if let Some(all) = &mut heard.said {
+        peer.content = true;
+        if let Some(all) = &mut peer.said {
             all.add(item.as_str(), &block);
         }
-        let id = heard.alias.as_ref().unwrap_or(id).as_json();
+        let id = peer.alias.as_ref().unwrap_or(id).as_json();
         vec![chunk(message_kinds(role).1, "messageId", id, said.as_str(), extra)]
     }
 
@@ -119,39 +119,39 @@ impl Heard {
         cx: &mut Context<'_>,
     ) -> Vec<String> {
         self.passed = None;
-        let heard = self.messages.entry((role, id.clone())).or_default();
+        let peer = self.messages.entry((role, id.clone())).or_default();
         // Whatever a message says besides its content can at most go with the first chunk.
         let mut extra = upsert.fields.clone();
         if !extra.is_empty() {
             cx.losses.add_for(LossKind::MessageFields, id);
         }
         match &upsert.meta {
-            MetaPatch::Clear if heard.content => cx.losses.add_for(LossKind::MessageMetaCleared, id),
+            MetaPatch::Clear if peer.content => cx.losses.add_for(LossKind::MessageMetaCleared, id),
             MetaPatch::Keep | MetaPatch::Clear => {}
             MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta) => {
                 cx.losses.add_for(LossKind::MessageMeta, id);
                 extra.set("_meta", meta.to_json());
             }
         }
-        let says_nothing = !heard.content
+        let says_nothing = !peer.content
             && upsert.fields.is_empty()
             && matches!(upsert.meta, MetaPatch::Keep | MetaPatch::Clear)
             && !matches!(upsert.content, Patch::Value(_));
         if says_nothing {
             cx.losses.add_for(LossKind::MessageEmpty, id);
         }
-        let echo = heard.echo;
+        let echo = peer.echo;
         if matches!(upsert.content, Patch::Value(_)) {
-            heard.echo = None;
+            peer.echo = None;
         }
         let blocks = match &upsert.content {
             Patch::Omitted => return Vec::new(),
-            Patch::Clear if !heard.content || heard.said == Some(Fingerprint::default()) => {
+            Patch::Clear if !peer.content || peer.said == Some(Fingerprint::default()) => {
                 return Vec::new();
             }
             // Some agents clear a message before they say it.
             Patch::Clear if echo == Some(Fingerprint::default()) => return Vec::new(),
-            Patch::Value(content) if heard.content && heard.said == Some(Fingerprint::of(content)) => {
+            Patch::Value(content) if peer.content && peer.said == Some(Fingerprint::of(content)) => {
                 return Vec::new();
             }
             Patch::Clear => {
@@ -159,42 +159,42 @@ impl Heard {
                 vec![EMPTY.to_owned()]
             }
             Patch::Value(content) => {
-                if heard.content {
+                if peer.content {
                     cx.losses.add_for(LossKind::MessageReplaced, id);
                 }
                 content.iter().map(|item| item.json.to_owned()).collect()
             }
         };
-        let is_replaced = heard.content;
+        let is_replaced = peer.content;
         if is_replaced {
-            heard.alias = Some((cx.fresh)());
-            heard.said = Some(Fingerprint::default());
-            heard.echo = None;
-            shape::note(&mut extra, REPLACES, Json::from(id.as_json()));
+            peer.alias = Some((cx.new_id)());
+            peer.said = Some(Fingerprint::default());
+            peer.echo = None;
+            json_ext::note(&mut extra, REPLACES, Json::from(id.as_json()));
         }
         let mut chunks = Vec::with_capacity(blocks.len());
         for block in blocks {
             let members = Members::parse(&block).unwrap_or_default();
             let known = match blocks::for_v1(&members, cx.losses) {
-                ForV1::Same => shape::json(block.clone()),
+                ForV1::Same => json_ext::json(block.clone()),
                 ForV1::Changed(known) => known,
                 ForV1::Unknown => {
                     cx.losses.add_for(LossKind::ContentBlockType, id);
                     continue;
                 }
             };
-            heard.content = true;
-            if let Some(all) = &mut heard.said {
+            peer.content = true;
+            if let Some(all) = &mut peer.said {
                 all.add(&block, &members);
             }
             let said = std::mem::take(&mut extra);
             let said = (!said.is_empty()).then(|| said.to_json());
-            let id = heard.alias.as_ref().unwrap_or(id).as_json();
+            let id = peer.alias.as_ref().unwrap_or(id).as_json();
             chunks.push(chunk(message_kinds(role).1, "messageId", id, known.as_str(), said.as_ref()));
         }
         if is_replaced && chunks.is_empty() {
             // What it said before does not stand any more, although nothing of what it says now can be said.
-            let id = heard.alias.as_ref().unwrap_or(id).as_json();
+            let id = peer.alias.as_ref().unwrap_or(id).as_json();
             let said = extra.to_json();
             chunks.push(chunk(message_kinds(role).1, "messageId", id, EMPTY, Some(&said)));
         }

@@ -3,32 +3,32 @@
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Slot, Target, Upsert};
 
-use super::{Features, Heard};
+use super::{Features, V1PeerState};
 use crate::encode::{Context, patch_text, v2};
-use crate::text::ObjectText;
+use crate::object_writer::ObjectText;
 use crate::values::{commands, options};
-use crate::{Dialect, Losses, shape};
+use crate::{Dialect, Losses, json_ext};
 
 /// A list of v2 options as v1 has it, and the modes that one of them stands for. An option that was made of
 /// v1 modes is left out of the list: a v1 peer has the modes.
 pub(crate) fn split_modes(list: &Json, features: Features, losses: &mut Losses) -> (Json, Option<Object>) {
     let modes = options::mode_option(list).and_then(|option| options::option_to_modes(&option));
-    let own = shape::each(list, |option| {
-        let meta = shape::member(&option, "_meta").unwrap_or_default();
+    let own = json_ext::each(list, |option| {
+        let meta = json_ext::member(&option, "_meta").unwrap_or_default();
         (meta.get("parlor/modes").is_none()).then_some(option)
     });
     (options::to_v1(&own, features.booleans, losses), modes)
 }
 
 fn empty_list() -> Json {
-    shape::list_of(&[])
+    json_ext::list_of(&[])
 }
 
 fn with_models(options: &Json, cx: &Context<'_>) -> Json {
     v2::with_models(options, cx.transcript.slot(Slot::Model).map(|body| &body.fields))
 }
 
-impl Heard {
+impl V1PeerState {
     /// A report or a patch of a slot.
     pub(super) fn upsert_slot(
         &mut self,

@@ -3,11 +3,11 @@
 use parlor_json::{Json, Object};
 use parlor_session::{Content, EntryId, Patch, Target, TerminalId, ToolCallId, Transcript, Upsert};
 
-use super::Heard;
+use super::V1PeerState;
 use crate::encode::{CLIENT_TERMINAL, Context, array};
-use crate::text::ObjectText;
+use crate::object_writer::ObjectText;
 use crate::values::tool_content;
-use crate::{Dialect, LossKind, Losses, shape};
+use crate::{Dialect, LossKind, Losses, json_ext};
 
 /// A tool call as it stands in a request, in the words of v1. The session it belongs to may be unknown.
 pub(crate) fn tool_call(call: &Object, transcript: Option<&Transcript>, losses: &mut Losses) -> Object {
@@ -16,27 +16,27 @@ pub(crate) fn tool_call(call: &Object, transcript: Option<&Transcript>, losses: 
     let terminal_text = |terminal: &str| Some(terminal_text(transcript.unwrap_or(&empty), terminal));
     if let Some(items) = call.get("content").and_then(|content| parlor_json::elements(content.raw())) {
         let items = items.into_iter().filter_map(|item| Object::parse(item).ok());
-        let convert = |mut item: Object| match shape::take_note(&mut item, CLIENT_TERMINAL) {
+        let convert = |mut item: Object| match json_ext::take_note(&mut item, CLIENT_TERMINAL) {
             Some(_) => vec![item],
             None => tool_content::item_to_v1(&item, losses, &terminal_text),
         };
         let items: Vec<_> = items.flat_map(convert).collect();
-        call.set("content", shape::json(array(&items)));
+        call.set("content", json_ext::json(array(&items)));
     }
     call
 }
 
-impl Heard {
+impl V1PeerState {
     /// A tool call that is made or updated.
     pub(super) fn tool_call(&mut self, id: &ToolCallId, upsert: &Upsert, cx: &mut Context<'_>) -> String {
         let target = Target::Entry(EntryId::ToolCall(id.clone()));
         let is_new = self.tool_calls.insert(id.clone());
         let mut fields = tool_fields(&upsert.fields, is_new, cx.losses);
         if is_new {
-            let title = shape::text(&fields, "title");
+            let title = json_ext::text(&fields, "title");
             if title.is_none() {
-                let made = shape::text(&fields, "name").or_else(|| shape::text(&fields, "kind"));
-                fields.set("title", shape::string(made.as_deref().unwrap_or("Tool call")));
+                let made = json_ext::text(&fields, "name").or_else(|| json_ext::text(&fields, "kind"));
+                fields.set("title", json_ext::string(made.as_deref().unwrap_or("Tool call")));
                 cx.losses.add(LossKind::ToolCallTitleMade);
             }
         }
@@ -100,11 +100,11 @@ impl Heard {
         let terminal_text = |terminal: &str| Some(terminal_text(transcript, terminal));
         let mut said = Vec::new();
         for mut item in items.filter_map(|item| serde_json::from_str::<Object>(item).ok()) {
-            if shape::take_note(&mut item, CLIENT_TERMINAL).is_some() {
+            if json_ext::take_note(&mut item, CLIENT_TERMINAL).is_some() {
                 said.push(item);
                 continue;
             }
-            if let Some(terminal) = shape::text(&item, "terminalId") {
+            if let Some(terminal) = json_ext::text(&item, "terminalId") {
                 let shown_by = self.terminals.entry(terminal.as_str().into()).or_default();
                 if !shown_by.contains(id) {
                     shown_by.push(id.clone());
@@ -134,9 +134,9 @@ fn tool_fields(fields: &Object, is_new: bool, losses: &mut Losses) -> Object {
             continue;
         }
         match name.inner() {
-            "status" => said.set("status", shape::string("pending")),
-            "kind" => said.set("kind", shape::string("other")),
-            "locations" => said.set("locations", shape::json("[]")),
+            "status" => said.set("status", json_ext::string("pending")),
+            "kind" => said.set("kind", json_ext::string("other")),
+            "locations" => said.set("locations", json_ext::json("[]")),
             _ if is_new => {}
             _ => losses.add(LossKind::ToolCallFieldCleared),
         }
@@ -146,17 +146,17 @@ fn tool_fields(fields: &Object, is_new: bool, losses: &mut Losses) -> Object {
 
 /// Status and kind by words that v1 knows.
 fn known_words(mut fields: Object, losses: &mut Losses) -> Object {
-    if let Some(status) = shape::text(&fields, "status") {
+    if let Some(status) = json_ext::text(&fields, "status") {
         let (known, lossy) = tool_content::status_to_v1(&status);
         if lossy {
-            fields.set("status", shape::string(known));
+            fields.set("status", json_ext::string(known));
             losses.add(LossKind::ToolCallStatus);
         }
     }
-    if let Some(kind) = shape::text(&fields, "kind") {
+    if let Some(kind) = json_ext::text(&fields, "kind") {
         let (known, lossy) = tool_content::kind_to_v1(&kind);
         if lossy {
-            fields.set("kind", shape::string(known));
+            fields.set("kind", json_ext::string(known));
             losses.add(LossKind::ToolCallKind);
         }
     }

@@ -12,7 +12,7 @@ use crate::{Body, Entry, EntryId, MessageId, Role, ToolCallId, Transcript};
 /// for a message, or again for another tool call, or that was restarted and counts from the beginning, gets them
 /// replaced, both ways.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct IdMap {
     renamed: HashMap<Agents, JsonStr>,
     /// Entries that were made up to this change have names that mean nothing to the agent.
     strange_upto: u64,
@@ -30,7 +30,7 @@ const MAX_RENAMED: usize = 100_000;
 
 const KEY: &str = "names";
 
-impl Names {
+impl IdMap {
     /// The name in the session of a message that the agent names.
     pub(crate) fn known(&self, role: Role, id: &MessageId, transcript: &Transcript) -> Option<MessageId> {
         if let Some(name) = self.renamed.get(&Agents::Message(role, id.clone())) {
@@ -97,7 +97,7 @@ impl Names {
         starts: bool,
         turn_began: u64,
         is_over: impl Fn(&Body) -> bool,
-        fresh: &mut dyn FnMut() -> MessageId,
+        new_id: &mut dyn FnMut() -> MessageId,
     ) -> bool {
         let is_strange = |entry: &Entry| entry.created() <= self.strange_upto;
         let (agents, is_taken) = match entry {
@@ -142,7 +142,7 @@ impl Names {
         if !is_taken || self.renamed.len() >= MAX_RENAMED {
             return false;
         }
-        let name = fresh().as_json().clone();
+        let name = new_id().as_json().clone();
         match entry {
             EntryId::Message(_, id) => *id = name.clone().into(),
             EntryId::ToolCall(id) => *id = name.clone().into(),
@@ -167,7 +167,7 @@ impl Names {
 
     /// The names of the first entries only, as they are numbered where they stand alone.
     pub(crate) fn up_to(&self, taken: &[Entry]) -> Self {
-        let names: HashSet<&JsonStr> = taken
+        let id_map: HashSet<&JsonStr> = taken
             .iter()
             .filter_map(|entry| match entry.id() {
                 EntryId::Message(_, id) => Some(id.as_json()),
@@ -181,7 +181,7 @@ impl Names {
                 | EntryId::Note(_) => None,
             })
             .collect();
-        let renamed = self.renamed.iter().filter(|(_, name)| names.contains(name));
+        let renamed = self.renamed.iter().filter(|(_, name)| id_map.contains(name));
         let strange = taken.iter().filter(|entry| entry.created() <= self.strange_upto);
         Self {
             renamed: renamed.map(|(agents, name)| (agents.clone(), name.clone())).collect(),
@@ -217,10 +217,10 @@ impl Names {
     }
 
     pub(crate) fn restored(kept: Option<&Object>) -> Self {
-        let names = || {
-            let names = Object::parse(kept?.get(KEY)?.raw()).ok()?;
+        let id_map = || {
+            let id_map = Object::parse(kept?.get(KEY)?.raw()).ok()?;
             let mut renamed = HashMap::new();
-            for triple in parlor_json::elements(names.get("renamed")?.raw())? {
+            for triple in parlor_json::elements(id_map.get("renamed")?.raw())? {
                 let parts = parlor_json::elements(triple)?;
                 let [kind, id, name] = parts[..] else { return None };
                 let id = JsonStr::from_raw(id)?;
@@ -232,9 +232,9 @@ impl Names {
                 };
                 renamed.insert(agents, JsonStr::from_raw(name)?);
             }
-            let strange_upto = names.get("upto")?.as_str().parse().ok()?;
+            let strange_upto = id_map.get("upto")?.as_str().parse().ok()?;
             Some(Self { renamed, strange_upto })
         };
-        names().unwrap_or_default()
+        id_map().unwrap_or_default()
     }
 }

@@ -27,7 +27,7 @@ use crate::{Body, Entry, EntryId, MetaPatch, Patch, Slot, Target, Transcript, Up
 /// assert_eq!(reading.next(&transcript, 1 << 20), None);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading {
+pub struct ReplayCursor {
     since: u64,
     upto: u64,
     place: Place,
@@ -65,7 +65,7 @@ enum Part {
     Output(usize),
 }
 
-impl Reading {
+impl ReplayCursor {
     /// What changed after `since`, up to and with `upto`.
     pub fn new(since: u64, upto: u64) -> Self {
         Self { since, upto, place: Place::Entries(0), without: &[] }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::encode::{chunk, message_kinds};
 use crate::values::blocks::{self, ForV1};
-use crate::{BadUpdate, Decoded, Decoder, Dialect, Losses, shape};
+use crate::{BadUpdate, Decoded, Decoder, Dialect, Losses, json_ext};
 
 /// Why a whole message cannot be said in v1 chunks without knowing what was said before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub fn message_as_chunks(update: &RawValue) -> Result<Vec<Json>, NotAsChunks> {
         // What the message says besides its content goes with the first chunk.
         let said = std::mem::take(&mut extra);
         let said = (!said.is_empty()).then(|| said.to_json());
-        chunks.push(shape::json(chunk(
+        chunks.push(json_ext::json(chunk(
             message_kinds(role).1,
             "messageId",
             id.as_json(),

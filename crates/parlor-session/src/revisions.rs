@@ -6,7 +6,7 @@ use crate::{Body, MetaPatch, Patch, Upsert};
 
 /// When the parts of one target changed last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct Revisions {
     /// The last change to the fields.
     pub(crate) fields: u64,
     /// The last change to the metadata.
@@ -14,9 +14,9 @@ pub(crate) struct News {
     /// Fields that once had a value and have none now. Who has the value must be told.
     pub(crate) cleared: Vec<JsonStr>,
     /// The items of content.
-    pub(crate) content: Numbers,
+    pub(crate) content: SeqRuns,
     /// The bytes of output.
-    pub(crate) output: Numbers,
+    pub(crate) output: SeqRuns,
 }
 
 /// The numbers of the changes that brought the parts of a list, which grow towards its end.
@@ -24,7 +24,7 @@ pub(crate) struct News {
 /// A list is replaced as a whole or grows at its end. Items that came one after another without anything between
 /// them cost nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Numbers {
+pub(crate) struct SeqRuns {
     /// The change that last replaced the list; everything before the first run came with it.
     replaced: u64,
     runs: Vec<Run>,
@@ -37,7 +37,7 @@ struct Run {
     seq: u64,
 }
 
-impl News {
+impl Revisions {
     /// An upsert is about to be taken by a body that is still as it was.
     pub(crate) fn upserted(&mut self, body: &Body, upsert: &Upsert, seq: u64) {
         let has = |name: &JsonStr| body.fields.get_key(name).is_some();
@@ -96,7 +96,7 @@ impl News {
     }
 }
 
-impl Numbers {
+impl SeqRuns {
     /// The whole list is another one.
     pub(crate) fn replaced(&mut self, seq: u64) {
         self.replaced = seq;
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn each_item_is_known_by_the_change_that_brought_it() {
-        let mut numbers = Numbers::default();
+        let mut numbers = SeqRuns::default();
         numbers.replaced(3);
         // Two items came with change 3, then one each with 5, 6, 7, and one with 20.
         for (place, seq) in [(2, 5), (3, 6), (4, 7), (5, 20)] {
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_chunk_belongs_to_one_change() {
-        let mut numbers = Numbers::default();
+        let mut numbers = SeqRuns::default();
         for (place, seq) in [(0, 5), (10, 6), (11, 7)] {
             numbers.grew_by_chunk(place, seq);
         }
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_one_run() {
-        let mut numbers = Numbers::default();
+        let mut numbers = SeqRuns::default();
         (0..1000).for_each(|place| numbers.grew(place, 7 + place as u64));
         assert_eq!(numbers.runs.len(), 1);
     }

@@ -2,7 +2,7 @@ use parlor_json::Members;
 use parlor_session::{MessageId, SessionId};
 use parlor_wire::{Batches, Body, Incoming, Outcome, parse, span_of, splice};
 
-use crate::hot::UpdateLine;
+use crate::fast_path::UpdateLine;
 
 /// A message for a peer of the same dialect: the same bytes, with other ids where they are parlor's own.
 ///

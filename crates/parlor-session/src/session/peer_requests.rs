@@ -10,7 +10,7 @@ use super::{Client, ClientId, Effect, Step};
 
 /// Names a question of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QuestionId(pub u64);
+pub struct PeerRequestId(pub u64);
 
 /// What a client said to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +38,10 @@ pub enum Reply {
 
 /// The questions that have no answer yet.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Questions(BTreeMap<QuestionId, Question>);
+pub(super) struct PeerRequests(BTreeMap<PeerRequestId, PeerRequest>);
 
 #[derive(Debug, Clone)]
-struct Question {
+struct PeerRequest {
     form: bool,
     /// The tool call that it wants permission for.
     call: Option<ToolCallId>,
@@ -53,20 +53,20 @@ struct Question {
     error: Option<Json>,
 }
 
-impl Questions {
+impl PeerRequests {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The tool calls that permission is wanted for.
     pub(super) fn calls(&self) -> impl Iterator<Item = ToolCallId> + '_ {
-        self.0.values().filter_map(|question| question.call.clone())
+        self.0.values().filter_map(|peer_request| peer_request.call.clone())
     }
 
     /// Puts a question to all who can answer it; whether it waits for an answer now.
     pub(super) fn ask(
         &mut self,
-        id: QuestionId,
+        id: PeerRequestId,
         form: bool,
         call: Option<ToolCallId>,
         clients: &BTreeMap<ClientId, Client>,
@@ -75,21 +75,21 @@ impl Questions {
         let can = |client: &Client| client.drives && (!form || client.elicits);
         let asked: Vec<_> = clients.iter().filter(|(_, client)| can(client)).map(|(id, _)| *id).collect();
         if form && asked.is_empty() {
-            out.effects.push(Effect::Reply(id, Reply::Cancelled));
+            out.effects.push(Effect::RespondRequest(id, Reply::Cancelled));
             return false;
         }
-        out.effects.extend(asked.iter().map(|client| Effect::Ask(id, *client)));
-        self.0.insert(id, Question { form, call, asked, erred: Vec::new(), error: None });
+        out.effects.extend(asked.iter().map(|client| Effect::SendRequest(id, *client)));
+        self.0.insert(id, PeerRequest { form, call, asked, erred: Vec::new(), error: None });
         true
     }
 
     /// Somebody came who can answer what is open. Who joins again is not asked again.
     pub(super) fn joined(&mut self, id: ClientId, client: &Client, out: &mut Step) {
-        for (question, open) in &mut self.0 {
+        for (peer_request, open) in &mut self.0 {
             if (!open.form || client.elicits) && !open.asked.contains(&id) {
                 open.erred.retain(|erred| *erred != id);
                 open.asked.push(id);
-                out.effects.push(Effect::Ask(*question, id));
+                out.effects.push(Effect::SendRequest(*peer_request, id));
             }
         }
     }
@@ -97,11 +97,11 @@ impl Questions {
     /// Somebody is gone. If all who are left could not answer, nobody will.
     pub(super) fn left(&mut self, id: ClientId, out: &mut Step) {
         let mut given_up = Vec::new();
-        for (question, open) in &mut self.0 {
+        for (peer_request, open) in &mut self.0 {
             open.asked.retain(|asked| *asked != id);
             open.erred.retain(|erred| *erred != id);
             if open.asked.is_empty() && !open.erred.is_empty() {
-                given_up.extend(open.error.take().map(|error| (*question, error)));
+                given_up.extend(open.error.take().map(|error| (*peer_request, error)));
             }
         }
         given_up.into_iter().for_each(|(id, error)| self.withdraw(id, Reply::Error(error), out));
@@ -110,19 +110,19 @@ impl Questions {
     /// Somebody who is still there wants no more of the session.
     pub(super) fn closed(&mut self, id: ClientId, out: &mut Step) {
         let asked = self.0.iter().filter(|(_, open)| open.asked.contains(&id));
-        out.effects.extend(asked.map(|(question, _)| Effect::Withdraw(*question, id)));
+        out.effects.extend(asked.map(|(peer_request, _)| Effect::CancelClientRequest(*peer_request, id)));
         self.left(id, out);
     }
 
     /// The first result counts. Who errs is out; the last one's error is the answer if nobody is left.
-    pub(super) fn answer(&mut self, id: QuestionId, by: ClientId, answer: Answer, out: &mut Step) {
+    pub(super) fn answer(&mut self, id: PeerRequestId, by: ClientId, answer: Answer, out: &mut Step) {
         let Some(open) = self.0.get_mut(&id) else { return };
         let Some(place) = open.asked.iter().position(|asked| *asked == by) else { return };
         open.asked.remove(place);
         match answer {
             Answer::Result(result) => {
                 out.durable = true;
-                out.effects.push(Effect::Decided { question: id, by, result: result.clone() });
+                out.effects.push(Effect::RecordDecision { peer_request: id, by, result: result.clone() });
                 self.withdraw(id, Reply::Result(result), out);
             }
             Answer::Error(error) if open.asked.is_empty() => self.withdraw(id, Reply::Error(error), out),
@@ -134,10 +134,10 @@ impl Questions {
     }
 
     /// A question is off the table.
-    pub(super) fn withdraw(&mut self, id: QuestionId, reply: Reply, out: &mut Step) {
+    pub(super) fn withdraw(&mut self, id: PeerRequestId, reply: Reply, out: &mut Step) {
         let Some(open) = self.0.remove(&id) else { return };
-        out.effects.extend(open.asked.into_iter().map(|client| Effect::Withdraw(id, client)));
-        out.effects.push(Effect::Reply(id, reply));
+        out.effects.extend(open.asked.into_iter().map(|client| Effect::CancelClientRequest(id, client)));
+        out.effects.push(Effect::RespondRequest(id, reply));
     }
 
     pub(super) fn withdraw_all(&mut self, reply: &Reply, out: &mut Step) {

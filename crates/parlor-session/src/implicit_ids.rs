@@ -6,37 +6,37 @@ use crate::{Change, EntryId, MessageId, Role, Target, Update};
 /// turn's boundary, or after a chunk that did carry an id. All chunks up to the next such point are one
 /// message and get one id.
 ///
-/// Naming changes nothing by itself; only what was really taken ([`took`](Namer::took)) moves a boundary.
+/// Naming changes nothing by itself; only what was really taken ([`on_applied`](Namer::took)) moves a boundary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Namer {
+pub struct ImplicitMessageIds {
     /// The unnamed message that chunks without an id belong to.
     open: Option<(Role, MessageId)>,
 }
 
 /// What the words of an update say about messages without ids, beyond what the update changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Naming {
+pub enum IdSource {
     /// Nothing.
     #[default]
-    Silent,
+    Given,
     /// Its message had no id and got one here.
-    Named,
+    Assigned,
     /// A tool call starts. Real agents use the ids of their tool calls again, so that the change alone does not
     /// tell.
     StartsToolCall,
 }
 
-impl Namer {
-    /// The id of a chunk that has none: that of the open message, or a `fresh` one.
-    pub fn name(&self, role: Role, fresh: &mut dyn FnMut() -> MessageId) -> MessageId {
+impl ImplicitMessageIds {
+    /// The id of a chunk that has none: that of the open message, or a `new_id` one.
+    pub fn name(&self, role: Role, new_id: &mut dyn FnMut() -> MessageId) -> MessageId {
         match &self.open {
             Some((open, id)) if *open == role => id.clone(),
-            Some(_) | None => fresh(),
+            Some(_) | None => new_id(),
         }
     }
 
     /// A change was taken.
-    pub fn took(&mut self, change: &Change, naming: Naming) {
+    pub fn on_applied(&mut self, change: &Change, naming: IdSource) {
         let entry = match &change.update {
             Update::Upsert { target: Target::Entry(entry), .. } | Update::Append { entry, .. } => entry,
             Update::State(_) => return self.turn_boundary(),
@@ -45,8 +45,8 @@ impl Namer {
             }
         };
         match entry {
-            EntryId::Message(role, id) => self.took_message(*role, id, naming),
-            EntryId::ToolCall(_) if change.is_creation() || naming == Naming::StartsToolCall => {
+            EntryId::Message(role, id) => self.on_message_applied(*role, id, naming),
+            EntryId::ToolCall(_) if change.is_creation() || naming == IdSource::StartsToolCall => {
                 self.open = None;
             }
             EntryId::ToolCall(_)
@@ -60,9 +60,9 @@ impl Namer {
         }
     }
 
-    /// A change to this message was taken; see [`took`](Namer::took).
-    pub fn took_message(&mut self, role: Role, id: &MessageId, naming: Naming) {
-        self.open = (naming == Naming::Named).then(|| (role, id.clone()));
+    /// A change to this message was taken; see [`on_applied`](Namer::took).
+    pub fn on_message_applied(&mut self, role: Role, id: &MessageId, naming: IdSource) {
+        self.open = (naming == IdSource::Assigned).then(|| (role, id.clone()));
     }
 
     /// A turn began or ended.
@@ -85,8 +85,9 @@ mod tests {
     use Step::{Chunk, ToolCall, ToolCallStarts, Turn};
 
     fn names(steps: &[Step]) -> Vec<String> {
-        let (mut namer, mut transcript, mut count) = (Namer::default(), Transcript::default(), 0);
-        let mut fresh = || {
+        let (mut namer, mut transcript, mut count) =
+            (ImplicitMessageIds::default(), Transcript::default(), 0);
+        let mut new_id = || {
             count += 1;
             MessageId::from(format!("new{count}").as_str())
         };
@@ -94,7 +95,7 @@ mod tests {
         for step in steps {
             let entry = match step {
                 Chunk(role, given) => {
-                    let id = given.map_or_else(|| namer.name(*role, &mut fresh), MessageId::from);
+                    let id = given.map_or_else(|| namer.name(*role, &mut new_id), MessageId::from);
                     names.push(id.to_string());
                     EntryId::Message(*role, id)
                 }
@@ -105,12 +106,12 @@ mod tests {
                 }
             };
             let naming = match step {
-                Chunk(_, None) => Naming::Named,
-                ToolCallStarts(_) => Naming::StartsToolCall,
-                Chunk(_, Some(_)) | ToolCall(_) | Turn => Naming::Silent,
+                Chunk(_, None) => IdSource::Assigned,
+                ToolCallStarts(_) => IdSource::StartsToolCall,
+                Chunk(_, Some(_)) | ToolCall(_) | Turn => IdSource::Given,
             };
             let upsert = Update::Upsert { target: Target::Entry(entry), upsert: Upsert::default() };
-            namer.took(&transcript.push(upsert).unwrap(), naming);
+            namer.on_applied(&transcript.push(upsert).unwrap(), naming);
         }
         names
     }
