@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parlor_server::config::{AgentConfig, Agents, Local};
+use parlor_server::config::{AgentConfig, Agents, EmbeddedAgent};
 use parlor_server::data_dir::Tokens;
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
-use parlor_server::process::Watcher;
+use parlor_server::process::Reaper;
 use parlor_server::transport::{self, HttpOptions, Limits, Port, streams};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
@@ -74,11 +74,11 @@ impl<A: Agent> Builder<A> {
         let info = Arc::new(agent.info());
         let local = {
             let place = Arc::clone(&place);
-            Local::new(move |stream| Host::start(&agent, &info, &place, stream))
+            EmbeddedAgent::new(move |stream| Host::start(&agent, &info, &place, stream))
         };
-        let agents = Agents::only(AgentConfig::local(NAME, local));
-        let (watcher, live_sessions) = (Watcher::nobody(), LIVE_SESSIONS);
-        let options = Options { store, agents, watcher, idle: IDLE, live_sessions, private: Vec::new() };
+        let agents = Agents::only(AgentConfig::embedded(NAME, local));
+        let (reaper, live_sessions) = (Reaper::disabled(), LIVE_SESSIONS);
+        let options = Options { store, agents, reaper, idle: IDLE, live_sessions, private: Vec::new() };
         let hub = Hub::new(options).await.map_err(|error| ServeError(error.to_string()))?;
         let _ = place.set(Arc::downgrade(&hub));
         Ok(Server { hub, stopped: watch::Sender::new(false), _lock: lock })

@@ -1,84 +1,89 @@
-//! One connected client, as sessions and agents see it.
+//! A connected client, as sessions and agents see it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
 use parlor_engine::ClientInfo;
 use parlor_json::{JsonStr, Object};
+use parlor_session::SessionId;
 use parlor_session::session::{ClientId, PeerRequestId};
 use parlor_wire::{Asked, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
 use crate::hub::{Peer, Role, TransportKind};
+use crate::lock;
 use crate::send_queue::SendQueue;
 use crate::session::Inbox;
 
-/// How many requests to one client may be without an answer.
-const MAX_ASKED: usize = 1000;
+/// How many requests to one client may be in flight.
+const MAX_REQUESTS: usize = 1000;
 
 /// A connected client.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
-    pub(crate) peer: Peer,
+    pub(crate) peer: Arc<Peer>,
     pub(crate) queue: SendQueue,
-    /// What it said of itself, once it has.
+    /// Set by `initialize`.
     info: OnceLock<Arc<ClientInfo>>,
-    asked: Mutex<Asked<Asker>>,
-    /// Why its agent could not be started for `initialize`, and when: its first session need not try that again.
-    failed_start: Mutex<Option<(Instant, RpcError)>>,
-    /// The MCP servers that it serves over its connection: the ids under which agents know them, with its own.
+    requests: Mutex<Asked<Requester>>,
+    /// The time and error of a failed start of its agent during `initialize`, for its first session, which need not try again.
+    start_error: Mutex<Option<(Instant, RpcError)>>,
+    /// The client's ids of the MCP servers that it serves over its connection, by the agents' ids.
     mcp_servers: Mutex<HashMap<JsonStr, JsonStr>>,
+    /// The live sessions that it has called, which are notified when it disconnects.
+    sessions: Mutex<HashSet<SessionId>>,
 }
 
-/// What a client was asked, and who wants to know the answer.
+/// A request of a session to a client.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct SessionRequest {
     pub(crate) session: Inbox,
-    pub(crate) about: PeerRequestId,
+    pub(crate) peer_request: PeerRequestId,
 }
 
-/// Who wants to know the answer of a client.
+/// The sender of a request to a client, which gets the response.
 #[derive(Debug)]
-pub(crate) enum Asker {
-    /// A session, for its agent or for itself.
-    Session(Question),
-    /// An agent, about no session.
+pub(crate) enum Requester {
+    /// A session, for its agent or on its own behalf.
+    Session(SessionRequest),
+    /// An agent, outside of sessions.
     Agent(AgentRequest),
 }
 
-/// How many MCP servers of one client are known.
+/// How many MCP servers one client may serve.
 const MAX_MCP_SERVERS: usize = 1000;
 
 impl Client {
-    pub(crate) fn new(id: ClientId, peer: Peer, queue: SendQueue) -> Self {
-        let asked = Mutex::new(Asked::new(MAX_ASKED));
+    pub(crate) fn new(id: ClientId, peer: Arc<Peer>, queue: SendQueue) -> Self {
+        let requests = Mutex::new(Asked::new(MAX_REQUESTS));
         Self {
             id,
             peer,
             queue,
             info: OnceLock::new(),
-            asked,
-            failed_start: Mutex::default(),
+            requests,
+            start_error: Mutex::default(),
             mcp_servers: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 
-    /// Its agent could not be started, which it was not told.
-    pub(crate) fn start_failed(&self, error: RpcError) {
-        *self.failed_start.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), error));
+    /// Keeps the error of a failed start, which the response to `initialize` does not report.
+    pub(crate) fn set_start_error(&self, error: RpcError) {
+        *lock(&self.start_error) = Some((Instant::now(), error));
     }
 
-    /// Why its agent could not be started a short time ago, once.
-    pub(crate) fn take_failed_start(&self, within: Duration) -> Option<RpcError> {
-        let failed = self.failed_start.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// Takes the error of a failed start that is not older than `within`.
+    pub(crate) fn take_start_error(&self, within: Duration) -> Option<RpcError> {
+        let failed = lock(&self.start_error).take();
         failed.filter(|(at, _)| at.elapsed() < within).map(|(_, error)| error)
     }
 
-    /// The client sent `initialize`. Doing so twice changes nothing.
-    pub(crate) fn begins(&self, dialect: Dialect, initialize: Object) -> bool {
+    /// Sets the negotiated dialect and capabilities; `false` if the client has sent `initialize` before.
+    pub(crate) fn on_initialize(&self, dialect: Dialect, initialize: Object) -> bool {
         self.info.set(Arc::new(self.info_for(dialect, initialize))).is_ok()
     }
 
@@ -88,12 +93,12 @@ impl Client {
         ClientInfo::new(self.id, dialect, initialize, is_driver, is_local)
     }
 
-    /// What it said of itself, once it has.
-    pub(crate) fn terms(&self) -> Option<&ClientInfo> {
+    /// The negotiated dialect and capabilities; `None` before `initialize`.
+    pub(crate) fn negotiated(&self) -> Option<&ClientInfo> {
         self.info.get().map(|info| &**info)
     }
 
-    /// What sessions have to know of it.
+    /// The negotiated dialect and capabilities, or defaults before `initialize`.
     pub(crate) fn info(&self) -> Arc<ClientInfo> {
         match self.info.get() {
             Some(info) => Arc::clone(info),
@@ -102,72 +107,86 @@ impl Client {
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
-        self.terms().map_or(Dialect::V2, |terms| terms.dialect)
+        self.negotiated().map_or(Dialect::V2, |info| info.dialect)
     }
 
-    pub(crate) fn drives(&self) -> bool {
+    pub(crate) fn is_driver(&self) -> bool {
         self.peer.role == Role::Driver
     }
 
-    /// Whether it can show elicitations of a mode (a form, a link), or of any.
-    pub(crate) fn elicits(&self, mode: Option<&str>) -> bool {
-        self.terms().is_some_and(|terms| terms.elicits(mode))
+    /// Whether it can show elicitations of a mode (`form`, `url`), or of any.
+    pub(crate) fn can_elicit(&self, mode: Option<&str>) -> bool {
+        self.negotiated().is_some_and(|info| info.elicits(mode))
     }
 
-    /// The id for a question that is about to be put to it.
-    pub(crate) fn ask(&self, peer_request: Question) -> Option<RequestId> {
-        self.asked().ask(Asker::Session(peer_request)).ok()
+    /// Registers a request of a session and returns its id; `None` if too many are in flight.
+    pub(crate) fn add_session_request(&self, peer_request: SessionRequest) -> Option<RequestId> {
+        lock(&self.requests).ask(Requester::Session(peer_request)).ok()
     }
 
-    /// The id for a request of an agent's that concerns no session; the request comes back if too many are open.
-    pub(crate) fn ask_for_agent(&self, request: AgentRequest) -> Result<RequestId, AgentRequest> {
-        self.asked().ask(Asker::Agent(request)).map_err(|full| match full.refused {
-            Asker::Agent(request) => request,
-            Asker::Session(_) => unreachable!("it is the one that was handed in"),
+    /// Registers a request of an agent and returns its id, or the request if too many are in flight.
+    pub(crate) fn add_agent_request(&self, request: AgentRequest) -> Result<RequestId, AgentRequest> {
+        lock(&self.requests).ask(Requester::Agent(request)).map_err(|full| match full.refused {
+            Requester::Agent(request) => request,
+            Requester::Session(_) => unreachable!("the request was passed as one of an agent"),
         })
     }
 
-    pub(crate) fn answered(&self, id: &RequestId) -> Option<Asker> {
-        self.asked().answered(id)
+    /// Takes the request that a response is for.
+    pub(crate) fn take_request(&self, id: &RequestId) -> Option<Requester> {
+        lock(&self.requests).answered(id)
     }
 
-    /// The requests that it will not answer any more.
-    pub(crate) fn unanswered(&self) -> Vec<Asker> {
-        self.asked().drain().map(|(_, asker)| asker).collect()
+    /// Takes all requests in flight.
+    pub(crate) fn take_requests(&self) -> Vec<Requester> {
+        lock(&self.requests).drain().map(|(_, requester)| requester).collect()
     }
 
-    /// The open request of an agent's to which an MCP notification of this client belongs.
+    /// Finds the request in flight to which an MCP notification of this client belongs.
     pub(crate) fn mcp_request<T>(
         &self,
         server: &JsonStr,
         request: &JsonStr,
         found: impl Fn(&AgentRequest) -> T,
     ) -> Option<T> {
-        let mut asked = self.asked();
-        let is_it = |request_id: &JsonStr, own: &JsonStr| own == server && request_id == request;
-        asked.iter_mut().find_map(|(_, asker)| match asker {
-            Asker::Agent(open) if open.mcp().is_some_and(|(own, id)| is_it(id, own)) => Some(found(open)),
-            Asker::Agent(_) | Asker::Session(_) => None,
+        let mut requests = lock(&self.requests);
+        let is_match = |request_id: &JsonStr, own: &JsonStr| own == server && request_id == request;
+        requests.iter_mut().find_map(|(_, requester)| match requester {
+            Requester::Agent(open) if open.mcp().is_some_and(|(own, id)| is_match(id, own)) => {
+                Some(found(open))
+            }
+            Requester::Agent(_) | Requester::Session(_) => None,
         })
     }
 
-    /// Notes that it serves an MCP server, which agents know under an id. Who only watches serves none.
-    pub(crate) fn serves_mcp(&self, agents_id: JsonStr, own: JsonStr) {
-        if !self.drives() {
+    /// Registers an MCP server that the client serves. Observers serve none.
+    pub(crate) fn add_mcp_server(&self, agents_id: JsonStr, own: JsonStr) {
+        if !self.is_driver() {
             return;
         }
-        let mut servers = self.mcp_servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = lock(&self.mcp_servers);
         if servers.len() < MAX_MCP_SERVERS {
             servers.insert(agents_id, own);
         }
     }
 
-    /// Its own id for an MCP server that agents know under this one.
+    /// The client's id for an MCP server, by the agents' id.
     pub(crate) fn mcp_server(&self, agents_id: &JsonStr) -> Option<JsonStr> {
-        self.mcp_servers.lock().unwrap_or_else(PoisonError::into_inner).get(agents_id).cloned()
+        lock(&self.mcp_servers).get(agents_id).cloned()
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked<Asker>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Records that a live session knows this client.
+    pub(crate) fn add_session(&self, session: &SessionId) {
+        lock(&self.sessions).insert(session.clone());
+    }
+
+    /// Records that a session is not live any more.
+    pub(crate) fn remove_session(&self, session: &SessionId) {
+        lock(&self.sessions).remove(session);
+    }
+
+    /// Takes the live sessions that know this client.
+    pub(crate) fn take_sessions(&self) -> HashSet<SessionId> {
+        std::mem::take(&mut lock(&self.sessions))
     }
 }

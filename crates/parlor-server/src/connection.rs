@@ -1,13 +1,18 @@
-//! What a client asks, and who answers.
+//! Handles the messages of one client.
+//!
+//! Requests that may take long run in tasks of their own, so that the client's next messages are read. A *lane* keeps the order
+//! of those that are for the same session, or for the agent.
 
 mod adopt;
-mod begin;
+mod agent_call;
+mod create;
+mod initialize;
 mod list;
 mod search;
 mod title;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom};
@@ -21,35 +26,37 @@ use parlor_wire::{
 
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::agent::{Cancel, note_mcp_servers};
-use crate::client::{Asker, Client};
+use self::agent_call::AgentCall;
+use crate::agent::{CancelToken, register_mcp_servers};
+use crate::client::{Client, Requester};
 use crate::hub::Shared;
 use crate::json;
+use crate::lock;
 use crate::send_queue::SendQueue;
-use crate::session::{Message, Refusable};
+use crate::session::{Message, RejectableRequest};
 
-/// How many sessions one connection may take part in.
+/// How many sessions one connection may use.
 const MAX_SESSIONS: usize = 10_000;
 
-/// How many requests of one connection may be answered aside, while it says more.
-const MAX_ASIDE: usize = 256;
+/// How many requests of one connection may run in tasks of their own.
+const MAX_CONCURRENT_REQUESTS: usize = 256;
 
-/// How many sessions are waited for before something is sent to the agent about none.
-const MAX_TOUCHED: usize = 64;
+/// How many sessions a message to the agent is ordered after.
+const MAX_RECENT_SESSIONS: usize = 64;
 
-/// A client that is connected.
+/// The connection of one client.
 pub(crate) struct Connection {
     hub: Arc<Shared>,
     client: Arc<Client>,
-    /// The sessions that it asked something of.
+    /// The sessions that it has sent messages to.
     sessions: Arc<Mutex<HashSet<SessionId>>>,
-    aside: Arc<Semaphore>,
-    /// The requests that are answered aside, to be cancelled.
-    open: Arc<Mutex<HashMap<RequestId, watch::Sender<bool>>>>,
-    /// The end of what waits for a session that has to be opened, and of what waits for the agent; `None` is the agent's.
+    request_permits: Arc<Semaphore>,
+    /// Cancels the requests that run in tasks.
+    cancel_senders: Arc<Mutex<HashMap<RequestId, watch::Sender<bool>>>>,
+    /// The lanes in use, by session or `None` for the agent: each receiver completes when the last job of the lane has ended.
     lanes: HashMap<Option<SessionId>, oneshot::Receiver<()>>,
-    /// The sessions that something was sent to since something was sent to the agent about none.
-    touched: Vec<SessionId>,
+    /// The sessions that were sent messages since the last message to the agent outside of sessions.
+    recent_sessions: Vec<SessionId>,
 }
 
 impl Connection {
@@ -58,157 +65,161 @@ impl Connection {
             hub,
             client,
             sessions: Arc::default(),
-            aside: Arc::new(Semaphore::new(MAX_ASIDE)),
-            open: Arc::default(),
+            request_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
+            cancel_senders: Arc::default(),
             lanes: HashMap::new(),
-            touched: Vec::new(),
+            recent_sessions: Vec::new(),
         }
     }
 
-    /// Answers what may take long, such as an agent's answer, while the client says more.
-    fn aside<F: Future<Output = ()> + Send + 'static>(
+    /// Runs a request in a task of its own, while the client's next messages are read.
+    fn spawn_request<F: Future<Output = ()> + Send + 'static>(
         &self,
         id: Option<&RequestId>,
-        answer: impl FnOnce(Cancel) -> F,
+        run: impl FnOnce(CancelToken) -> F,
     ) -> Result<(), RpcError> {
-        let place = Arc::clone(&self.aside).try_acquire_owned().map_err(|_| {
-            let message = format!("{MAX_ASIDE} requests wait for their answers already: try again later");
+        let permit = Arc::clone(&self.request_permits).try_acquire_owned().map_err(|_| {
+            let message = format!(
+                "{MAX_CONCURRENT_REQUESTS} requests of this connection are in flight: try again later"
+            );
             RpcError::new(code::INTERNAL_ERROR, message)
         })?;
-        let (sender, cancel) = Cancel::new();
-        let (open, id) = (Arc::clone(&self.open), id.cloned());
+        let (sender, cancel) = CancelToken::new();
+        let (senders, id) = (Arc::clone(&self.cancel_senders), id.cloned());
         if let Some(id) = &id {
-            lock(&open).insert(id.clone(), sender);
+            lock(&senders).insert(id.clone(), sender);
         }
-        let answer = answer(cancel);
+        let running = run(cancel);
         tokio::spawn(async move {
-            answer.await;
+            running.await;
             if let Some(id) = id {
-                lock(&open).remove(&id);
+                lock(&senders).remove(&id);
             }
-            drop(place);
+            drop(permit);
         });
         Ok(())
     }
 
-    /// Does something for a session that may have to be opened first, after all that waits for it already, while the
-    /// client says more. What fails is answered.
-    fn in_lane<F: Future<Output = Result<(), RpcError>> + Send + 'static>(
+    /// Runs a job for a session that may have to be opened, after the jobs in the session's lane. Rejects the request if the
+    /// job fails.
+    fn run_in_lane<F: Future<Output = Result<(), RpcError>> + Send + 'static>(
         &mut self,
         session: &SessionId,
-        request: Option<Refusable>,
-        job: impl FnOnce(Cancel) -> F,
+        request: Option<RejectableRequest>,
+        job: impl FnOnce(CancelToken) -> F,
     ) -> Result<(), RpcError> {
-        self.touch(session)?;
-        let (before, done) = self.lane(Some(session.clone()));
+        self.track_session(session)?;
+        let (before, done) = self.enter_lane(Some(session.clone()));
         let (hub, sessions, session) = (Arc::clone(&self.hub), Arc::clone(&self.sessions), session.clone());
         let id = request.as_ref().map(|request| request.id.clone());
-        self.aside(id.as_ref(), |mut cancel| {
+        self.spawn_request(id.as_ref(), |mut cancel| {
             let job = job(cancel.clone());
             async move {
-                let waited = cancel.unless(async {
-                    if let Some(before) = before {
-                        let _ = before.await;
-                    }
-                });
-                let has_room = match waited.await {
-                    Ok(()) => hub.make_room().await,
-                    Err(cancelled) => Err(cancelled),
+                let finished = async {
+                    let earlier = async {
+                        if let Some(before) = before {
+                            let _ = before.await;
+                        }
+                    };
+                    cancel.or_cancelled(earlier).await?;
+                    hub.make_room().await?;
+                    job.await
                 };
-                let finished = match has_room {
-                    Ok(()) => job.await,
-                    Err(error) => Err(error),
-                };
+                let finished = finished.await;
                 drop(done);
                 if let Err(error) = finished {
                     lock(&sessions).remove(&session);
                     match request {
-                        Some(request) => request.refuse(&error),
-                        None => {
-                            tracing::debug!(%session, "a notification reaches nobody: {}", error.message());
-                        }
+                        Some(request) => request.reject(&error),
+                        None => tracing::debug!(%session, "dropping a notification: {}", error.message()),
                     }
                 }
             }
         })
     }
 
-    /// A place at the end of a lane, and the one before it.
-    fn lane(&mut self, lane: Option<SessionId>) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
-        self.drop_lanes();
+    /// Adds a job to a lane: returns the end of the job before it, and the sender whose drop ends the new job.
+    fn enter_lane(
+        &mut self,
+        lane: Option<SessionId>,
+    ) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
+        self.drop_empty_lanes();
         let (done, end) = oneshot::channel();
         (self.lanes.insert(lane, end), done)
     }
 
-    /// Forgets the lanes in which nothing waits.
-    fn drop_lanes(&mut self) {
+    /// Removes the lanes without jobs.
+    fn drop_empty_lanes(&mut self) {
         self.lanes.retain(|_, end| matches!(end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
     }
 
-    pub(crate) async fn said(&mut self, frame: InputLine<'_>) {
-        let batches = self.client.terms().map_or(Batches::Accept, |terms| terms.dialect.batches());
+    pub(crate) async fn on_frame(&mut self, frame: InputLine<'_>) {
+        let batches = self.client.negotiated().map_or(Batches::Accept, |info| info.dialect.batches());
         if frame == InputLine::Blank {
             return;
         }
         match frame.line().and_then(|line| parse(line, batches)) {
-            Ok(Incoming::One(message)) => self.message(&message).await,
+            Ok(Incoming::One(message)) => self.on_message(&message).await,
             Ok(Incoming::Batch(messages)) => {
-                if batch(&self.client.queue, &messages) {
+                if register_batch(&self.client.queue, &messages) {
                     for message in messages.iter().flatten() {
-                        self.message(message).await;
+                        self.on_message(message).await;
                     }
                 }
             }
-            Err(malformed) => self.malformed(&malformed),
+            Err(malformed) => self.on_malformed(&malformed),
         }
     }
 
-    fn malformed(&self, malformed: &parlor_wire::Malformed) {
+    fn on_malformed(&self, malformed: &parlor_wire::Malformed) {
         if let Some(answer) = Frame::malformed(malformed) {
             self.client.queue.push(answer);
         }
     }
 
-    async fn message(&mut self, message: &Rpc<'_>) {
+    async fn on_message(&mut self, message: &Rpc<'_>) {
         match &message.body {
             Body::Request { id, method, params } => {
                 let params = json::object(*params);
-                if let Err(error) = self.request(id, method, params).await {
-                    self.refuse(id, method, &error);
+                if let Err(error) = self.on_request(id, method, params).await {
+                    self.reject(id, method, &error);
                 }
             }
-            Body::Notification { method, params } => self.notification(method, *params).await,
+            Body::Notification { method, params } => self.on_notification(method, *params).await,
             Body::Response { id, outcome } => {
-                let Some(asker) = self.client.answered(id) else { return };
+                let Some(requester) = self.client.take_request(id) else { return };
                 let answer = match outcome {
                     Outcome::Result(result) => Answer::Result(Json::from(*result)),
                     Outcome::Error(error) => Answer::Error(Json::from(*error)),
                 };
-                match asker {
-                    Asker::Session(peer_request) => {
+                match requester {
+                    Requester::Session(request) => {
                         let by = self.client.id;
-                        let answered =
-                            Message::Event(Event::Answered { peer_request: peer_request.about, by, answer });
-                        let _ = peer_request.session.send(answered).await;
+                        let answered = Message::Event(Event::Answered {
+                            peer_request: request.peer_request,
+                            by,
+                            answer,
+                        });
+                        let _ = request.session.send(answered).await;
                     }
-                    Asker::Agent(request) => request.answered(&self.client, answer),
+                    Requester::Agent(request) => request.respond(&self.client, answer),
                 }
             }
         }
     }
 
-    fn refuse(&self, id: &RequestId, method: &str, error: &RpcError) {
+    fn reject(&self, id: &RequestId, method: &str, error: &RpcError) {
         let ends = matches!(method, "session/close" | "session/delete");
-        Refusable { client: Arc::clone(&self.client), id: id.clone(), ends }.refuse(error);
+        RejectableRequest { client: Arc::clone(&self.client), id: id.clone(), ends }.reject(error);
     }
 
-    async fn notification(&mut self, method: &str, params: Option<&serde_json::value::RawValue>) {
+    async fn on_notification(&mut self, method: &str, params: Option<&serde_json::value::RawValue>) {
         if method == CANCEL_REQUEST {
             let Some(id) = cancel_target(params) else { return };
-            if let Some(open) = lock(&self.open).get(&id) {
-                open.send_replace(true);
+            if let Some(sender) = lock(&self.cancel_senders).get(&id) {
+                sender.send_replace(true);
             }
-            // One that is not in memory has nothing that could be taken back.
+            // A session that is not live has no requests in flight.
             let sessions: Vec<_> = lock(&self.sessions).iter().cloned().collect();
             for session in sessions.into_iter().filter(|session| self.hub.is_live(session)) {
                 let message = Event::CancelRequest { client: self.client.id, id: id.clone() };
@@ -217,12 +228,12 @@ impl Connection {
             return;
         }
         let params = json::object(params);
-        if !self.client.drives() || self.client.terms().is_none() {
+        if !self.client.is_driver() || self.client.negotiated().is_none() {
             return;
         }
         let Some(session) = json::session_of(&params) else {
-            if let Err(error) = self.for_agent(None, method.to_owned(), params).await {
-                tracing::debug!(method, "a notification reaches nobody: {}", error.message());
+            if let Err(error) = self.call_agent(None, method.to_owned(), params).await {
+                tracing::debug!(method, "dropping a notification: {}", error.message());
             }
             return;
         };
@@ -238,16 +249,16 @@ impl Connection {
                 Message::Call(Arc::clone(&self.client), forward)
             }
         };
-        if let Err(error) = self.reach(&session, message).await {
-            tracing::debug!(%session, "a notification reaches nobody: {}", error.message());
+        if let Err(error) = self.send_to_session(&session, message).await {
+            tracing::debug!(%session, "dropping a notification: {}", error.message());
         }
     }
 
-    async fn request(&mut self, id: &RequestId, method: &str, params: Object) -> Result<(), RpcError> {
+    async fn on_request(&mut self, id: &RequestId, method: &str, params: Object) -> Result<(), RpcError> {
         if method == "initialize" {
-            return self.initialize(id, &params).await;
+            return self.on_initialize(id, &params).await;
         }
-        // Who only wants to know how the server is need not begin, which may start an agent.
+        // These need no `initialize`, which may start an agent.
         match method {
             "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
             "_parlor/losses" => return list::losses(&self.hub, &self.client, id, &session(&params)?).await,
@@ -258,10 +269,10 @@ impl Connection {
             }
             _ => {}
         }
-        let Some(terms) = self.client.terms() else {
-            return Err(RpcError::new(code::INVALID_REQUEST, "`initialize` comes first"));
+        let Some(info) = self.client.negotiated() else {
+            return Err(RpcError::new(code::INVALID_REQUEST, "the first request must be `initialize`"));
         };
-        let dialect = terms.dialect;
+        let dialect = info.dialect;
         let client = || Arc::clone(&self.client);
         if matches!(method, "session/new" | "session/load" | "session/resume" | "session/fork") {
             check_directories(&params)?;
@@ -269,49 +280,50 @@ impl Connection {
         match method {
             "session/list" => {
                 let (hub, client, request) = (Arc::clone(&self.hub), client(), id.clone());
-                return self
-                    .aside(Some(id), |_| async move { list::list(&hub, &client, &request, &params).await });
+                return self.spawn_request(Some(id), |_| async move {
+                    list::list(&hub, &client, &request, &params).await;
+                });
             }
             "session/status" => {
                 let session = session(&params)?;
                 return list::session_status(&self.hub, &self.client, id, &session).await;
             }
             "session/load" | "session/resume" => {
-                let from = from(method, &params, dialect)?;
+                let from = replay_from(method, &params, dialect)?;
                 let session = session(&params)?;
                 let client = client();
                 let cwd = json::absolute(&params, "cwd");
                 let attach = ClientCall::Attach { id: id.clone(), from, cwd };
                 let join = Message::Call(Arc::clone(&client), attach);
-                note_mcp_servers(&self.client, &params);
+                register_mcp_servers(&self.client, &params);
                 if self.is_ready(&session) {
-                    return self.reach(&session, join).await;
+                    return self.send_to_session(&session, join).await;
                 }
-                // Opening one may take long, and is not waited for here.
-                let (hub, may_act) = (Arc::clone(&self.hub), self.may_act());
+                // Opening a session may take long.
+                let (hub, require_driver) = (Arc::clone(&self.hub), self.require_driver());
                 let target = session.clone();
-                return self.in_lane(&session, join.refusable(), |cancel| async move {
-                    if hub.is_here(&target).await? {
+                return self.run_in_lane(&session, join.as_rejectable(), |cancel| async move {
+                    if hub.exists(&target).await? {
                         return hub.send(&target, join).await;
                     }
-                    may_act?;
-                    adopt::hand_over(&hub, &client, &params, &target, join, cancel).await
+                    require_driver?;
+                    adopt::adopt_and_send(&hub, &client, &params, &target, join, cancel).await
                 });
             }
             _ => {}
         }
-        self.may_act()?;
+        self.require_driver()?;
         if method == "session/fork" {
-            note_mcp_servers(&self.client, &params);
+            register_mcp_servers(&self.client, &params);
         }
         match method {
             "session/new" => {
                 let (hub, client, request) = (Arc::clone(&self.hub), client(), id.clone());
                 let sid = SessionId::from(uuid::Uuid::new_v4().to_string().as_str());
                 self.hub.make_room().await?;
-                self.touch(&sid)?;
-                self.aside(Some(id), |cancel| async move {
-                    begin::new_session(&hub, &client, &request, params, sid, cancel).await;
+                self.track_session(&sid)?;
+                self.spawn_request(Some(id), |cancel| async move {
+                    create::new_session(&hub, &client, &request, params, sid, cancel).await;
                 })
             }
             _ => match (json::session_of(&params), to_call(method, params.clone(), id)?) {
@@ -320,37 +332,40 @@ impl Connection {
                     call @ (ClientCall::Close { .. }
                     | ClientCall::WithdrawPrompt { .. }
                     | ClientCall::Forward { .. }),
-                ) => self.reach(&session, Message::Call(client(), call)).await,
-                (Some(session), call) => self.reach_any(&session, Message::Call(client(), call)).await,
-                (None, ClientCall::Forward { method, .. }) => self.for_agent(Some(id), method, params).await,
+                ) => self.send_to_session(&session, Message::Call(client(), call)).await,
+                (Some(session), call) => self.send_or_adopt(&session, Message::Call(client(), call)).await,
+                (None, ClientCall::Forward { method, .. }) => self.call_agent(Some(id), method, params).await,
                 (None, _) => session(&params).map(drop),
             },
         }
     }
 
-    /// An observer may watch and nothing else.
-    fn may_act(&self) -> Result<(), RpcError> {
-        if self.client.drives() {
+    /// Rejects requests of observers.
+    fn require_driver(&self) -> Result<(), RpcError> {
+        if self.client.is_driver() {
             return Ok(());
         }
         let mut data = Object::default();
         data.set("reason", json::string("observer"));
-        let error = RpcError::new(code::INVALID_REQUEST, "this token may watch and nothing else");
+        let error = RpcError::new(
+            code::INVALID_REQUEST,
+            "this connection is an observer: it may only watch (connect with the driver's token to act)",
+        );
         Err(error.with_data(data.to_json()))
     }
 
-    /// Passes on what concerns the agent and no session, after all that the client said before. What it says later about
-    /// sessions comes after it, unless the agent has to be started first.
-    async fn for_agent(
+    /// Sends a message outside of sessions to the agent, after the client's earlier messages. Its later messages to sessions
+    /// follow, unless the agent has to be started first.
+    async fn call_agent(
         &mut self,
         id: Option<&RequestId>,
         method: String,
         params: Object,
     ) -> Result<(), RpcError> {
-        let touched = std::mem::take(&mut self.touched);
+        let recent_sessions = std::mem::take(&mut self.recent_sessions);
         let (hub, client, request) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.cloned());
-        let said = async move || {
-            for session in touched.into_iter().filter(|session| hub.is_live(session)) {
+        let wait_for_earlier = async move || {
+            for session in recent_sessions.into_iter().filter(|session| hub.is_live(session)) {
                 let (sent, waiting) = oneshot::channel();
                 let relay = Message::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
                 if hub.send(&session, relay).await.is_ok() {
@@ -358,63 +373,66 @@ impl Connection {
                 }
             }
         };
-        let (hub, call) = (Arc::clone(&self.hub), begin::Call { client, id: request, method, params });
-        self.drop_lanes();
+        let (hub, call) = (Arc::clone(&self.hub), AgentCall { client, id: request, method, params });
+        self.drop_empty_lanes();
         if !self.lanes.contains_key(&None)
-            && let Some(agent) = begin::running(&hub, &call).await?
+            && let Some(agent) = agent_call::running(&hub, &call).await?
         {
-            said().await;
-            // Until it is asked, nothing else is read of the client.
+            wait_for_earlier().await;
+            // The client's next message is read when the agent has been sent this one.
             let (sent, is_sent) = oneshot::channel();
-            self.aside(id, |cancel| call.pass_on(agent, cancel, sent))?;
+            self.spawn_request(id, |cancel| call.forward(agent, cancel, sent))?;
             let _ = is_sent.await;
             return Ok(());
         }
-        let (before, sent) = self.lane(None);
-        self.aside(id, |mut cancel| async move {
+        let (before, sent) = self.enter_lane(None);
+        self.spawn_request(id, |mut cancel| async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
-            said().await;
-            match cancel.unless(begin::agent_of(&hub, &call)).await.flatten() {
-                Ok(agent) => call.pass_on(agent, cancel, sent).await,
+            wait_for_earlier().await;
+            match cancel.or_cancelled(agent_call::agent_of(&hub, &call)).await.flatten() {
+                Ok(agent) => call.forward(agent, cancel, sent).await,
                 Err(error) => call.answer(Err(error)),
             }
         })
     }
 
-    /// Hands a message to a session; one that is known to be an agent's alone is taken over first.
-    async fn reach_any(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
+    /// Sends a message to a session, which is adopted first if only an agent has it.
+    async fn send_or_adopt(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
         if self.is_ready(session) {
-            return self.reach(session, message).await;
+            return self.send_to_session(session, message).await;
         }
         let (hub, client, target) = (Arc::clone(&self.hub), Arc::clone(&self.client), session.clone());
-        self.in_lane(session, message.refusable(), |cancel| async move {
-            if adopt::is_foreign(&hub, &target).await? {
-                return adopt::hand_over(&hub, &client, &Object::default(), &target, message, cancel).await;
+        self.run_in_lane(session, message.as_rejectable(), |cancel| async move {
+            if adopt::is_agent_only(&hub, &target).await? {
+                return adopt::adopt_and_send(&hub, &client, &Object::default(), &target, message, cancel)
+                    .await;
             }
             hub.send(&target, message).await
         })
     }
 
-    /// Whether a session can be sent something at once: it is open, and nothing waits for it.
+    /// Whether a session is live and its lane is empty.
     fn is_ready(&mut self, session: &SessionId) -> bool {
-        self.drop_lanes();
+        self.drop_empty_lanes();
         !self.lanes.contains_key(&Some(session.clone())) && self.hub.is_live(session)
     }
 
-    async fn reach(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
+    /// Sends a message to a session, in its lane if it is not ready.
+    async fn send_to_session(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
         if !self.is_ready(session) {
             let (hub, target) = (Arc::clone(&self.hub), session.clone());
-            return self
-                .in_lane(session, message.refusable(), |_| async move { hub.send(&target, message).await });
+            return self.run_in_lane(session, message.as_rejectable(), |_| async move {
+                hub.send(&target, message).await
+            });
         }
         if matches!(message, Message::Call(_, ClientCall::Fork(_))) {
             self.hub.make_room().await?;
         }
-        self.touch(session)?;
-        if !self.touched.contains(session) && self.touched.len() < MAX_TOUCHED {
-            self.touched.push(session.clone());
+        self.track_session(session)?;
+        if !self.recent_sessions.contains(session) && self.recent_sessions.len() < MAX_RECENT_SESSIONS {
+            self.recent_sessions.push(session.clone());
         }
         let sent = self.hub.send(session, message).await;
         if sent.is_err() {
@@ -423,71 +441,71 @@ impl Connection {
         sent
     }
 
-    fn touch(&self, session: &SessionId) -> Result<(), RpcError> {
+    /// Counts a session as used by this connection.
+    fn track_session(&self, session: &SessionId) -> Result<(), RpcError> {
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= MAX_SESSIONS && !sessions.contains(session) {
-            let message = format!("one connection takes part in at most {MAX_SESSIONS} sessions");
+            let message =
+                format!("one connection may use at most {MAX_SESSIONS} sessions: open another connection");
             return Err(RpcError::new(code::INVALID_REQUEST, message));
         }
         sessions.insert(session.clone());
         Ok(())
     }
 
-    async fn initialize(&mut self, id: &RequestId, params: &Object) -> Result<(), RpcError> {
+    async fn on_initialize(&mut self, id: &RequestId, params: &Object) -> Result<(), RpcError> {
         let dialect = Dialect::negotiate(params.to_json().raw())
             .map_err(parlor_dialect::UnsupportedVersion::to_error)?;
         let dialect = match (dialect, self.client.peer.dialect) {
             (Dialect::V2, Some(Dialect::Draft)) => Dialect::Draft,
             (dialect, _) => dialect,
         };
-        if !self.client.begins(dialect, params.clone()) {
-            return Err(RpcError::new(code::INVALID_REQUEST, "`initialize` comes once"));
+        if !self.client.on_initialize(dialect, params.clone()) {
+            return Err(RpcError::new(
+                code::INVALID_REQUEST,
+                "`initialize` was already sent on this connection",
+            ));
         }
-        let mut result = begin::initialized(&self.hub, &self.client, dialect).await?;
-        // Who sent or withdrew a prompt is named by this number.
+        let mut result = initialize::initialized(&self.hub, &self.client, dialect).await?;
+        // Identifies the client that sent or withdrew a prompt.
         json::note(&mut result, "parlor/client", json::json(self.client.id.0.to_string()));
         self.client.queue.push(Frame::response(id, &result));
         Ok(())
     }
 }
 
-/// Has the answers to the requests of a batch written together; whether there was room for that. If not, they are refused.
-pub(crate) fn batch(queue: &SendQueue, messages: &[Result<Rpc<'_>, Malformed>]) -> bool {
+/// Has the responses to a batch written together. Rejects the requests and returns `false` if too many batches are in flight.
+pub(crate) fn register_batch(queue: &SendQueue, messages: &[Result<Rpc<'_>, Malformed>]) -> bool {
     let requests = messages.iter().flatten().filter_map(|message| match &message.body {
         Body::Request { id, .. } => Some(id.clone()),
         Body::Notification { .. } | Body::Response { .. } => None,
     });
     let requests: Vec<_> = requests.collect();
     let bad = messages.iter().filter_map(|message| message.as_ref().err()).filter_map(Frame::malformed);
-    let taken = queue.batch(requests.clone(), bad.collect());
-    if taken.is_err() {
-        let error =
-            RpcError::new(code::INTERNAL_ERROR, "too many batches wait for their answers: try again later");
-        let refused: Vec<_> = requests.iter().map(|id| Frame::error(id, &error)).collect();
-        queue.push(Frame::batch(&refused));
+    let registered = queue.batch(requests.clone(), bad.collect());
+    if registered.is_err() {
+        let error = RpcError::new(code::INTERNAL_ERROR, "too many batches are in flight: try again later");
+        let errors: Vec<_> = requests.iter().map(|id| Frame::error(id, &error)).collect();
+        queue.push(Frame::batch(&errors));
     }
-    taken.is_ok()
+    registered.is_ok()
 }
 
-/// A client that is gone leaves all its sessions. They go on.
+/// Disconnects the client. Its sessions continue.
 impl Drop for Connection {
     fn drop(&mut self) {
         self.client.queue.close();
-        for asker in self.client.unanswered() {
-            if let Asker::Agent(request) = asker {
-                request.abandoned();
+        for requester in self.client.take_requests() {
+            if let Requester::Agent(request) = requester {
+                request.on_client_gone();
             }
         }
-        self.hub.disconnected();
-        let (hub, client) = (Arc::clone(&self.hub), self.client.id);
+        self.hub.on_disconnected();
+        let (hub, client) = (Arc::clone(&self.hub), Arc::clone(&self.client));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { hub.left(client).await });
+            runtime.spawn(async move { hub.disconnect(&client).await });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn session(params: &Object) -> Result<SessionId, RpcError> {
@@ -495,7 +513,7 @@ fn session(params: &Object) -> Result<SessionId, RpcError> {
         .ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`sessionId` must be a string"))
 }
 
-/// A relative directory would be relative to where the server runs, which is the root as a rule.
+/// Rejects relative directories, which would be relative to the server's working directory.
 fn check_directories(params: &Object) -> Result<(), RpcError> {
     let Some(list) = params.get("additionalDirectories").filter(|list| !list.is_null()) else {
         return Ok(());
@@ -508,7 +526,7 @@ fn check_directories(params: &Object) -> Result<(), RpcError> {
     Err(RpcError::new(code::INVALID_PARAMS, "`additionalDirectories` must be a list of absolute paths"))
 }
 
-/// The call to a session that a request of a driver is.
+/// Decodes a driver's request to a session.
 fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, RpcError> {
     let id = id.clone();
     let fork =
@@ -528,18 +546,20 @@ fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, R
         }
         "_parlor/withdraw" => {
             let prompt = params.get("id").and_then(|id| id.as_str().trim_matches('"').parse().ok());
-            let prompt = prompt.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`id` names a prompt"))?;
+            let prompt = prompt.ok_or_else(|| {
+                RpcError::new(code::INVALID_PARAMS, "`id` must be the id of a queued prompt")
+            })?;
             ClientCall::WithdrawPrompt { id, prompt: PromptId(prompt) }
         }
         _ if method.starts_with("_parlor/") => {
-            return Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")));
+            return Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}")));
         }
         _ => ClientCall::Forward { id: Some(id), method: method.to_owned(), params },
     })
 }
 
-/// From where a client wants to be told of a session.
-fn from(method: &str, params: &Object, dialect: Dialect) -> Result<ReplayFrom, RpcError> {
+/// Decodes the point from which a client wants a session to be replayed.
+fn replay_from(method: &str, params: &Object, dialect: Dialect) -> Result<ReplayFrom, RpcError> {
     if method == "session/load" {
         return Ok(ReplayFrom::Start);
     }
@@ -549,7 +569,7 @@ fn from(method: &str, params: &Object, dialect: Dialect) -> Result<ReplayFrom, R
     let unsupported = || {
         let mut data = Object::default();
         data.set("replayFrom", cursor.clone());
-        let known = "`replayFrom` is one of start, _parlor_after, _parlor_message";
+        let known = "the type of `replayFrom` must be start, _parlor_after or _parlor_message";
         RpcError::new(code::INVALID_PARAMS, known).with_data(data.to_json())
     };
     if dialect == Dialect::V1 {

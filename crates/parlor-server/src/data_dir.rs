@@ -1,4 +1,4 @@
-//! The directory that holds all that a server keeps, and the lock that makes it belong to one server.
+//! The data directory of a server, and the lock that reserves it for one server.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy;
 
-/// A data directory that exists, is ours, and is closed to others.
+/// An existing data directory that belongs to this user and that others cannot enter.
 #[derive(Debug, Clone)]
 pub struct DataDir(PathBuf);
 
-/// As long as it or a clone of it lives, no other server uses the directory.
+/// Reserves a data directory for this server, until the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Lock {
     file: Arc<File>,
@@ -24,73 +24,80 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Whether the directory is still there, with this lock in it. If it was deleted, what is written is lost, and another
-    /// server may use its name.
+    /// Whether the directory still contains this lock. If it was deleted, writes are lost, and another server may use its path.
     pub fn is_in_place(&self) -> bool {
-        let places = self.file.metadata().and_then(|ours| Ok((ours, fs::metadata(&self.path)?)));
-        match places {
-            Ok((ours, there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-            // Trouble with the disk does not mean that it is gone.
+        let files = self.file.metadata().and_then(|locked| Ok((locked, fs::metadata(&self.path)?)));
+        match files {
+            Ok((locked, found)) => (locked.dev(), locked.ino()) == (found.dev(), found.ino()),
+            // Other errors of the disk do not mean that it was deleted.
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
     }
 }
 
-/// What clients show over HTTP to be let in.
+/// The tokens with which clients authenticate over HTTP.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tokens {
-    /// Lets a client do everything.
+    /// The token of drivers.
     pub driver: String,
-    /// Lets a client watch; nobody only watches if there is none.
+    /// The token of observers, if there are any.
     pub observer: Option<String>,
 }
 
 impl Tokens {
-    /// One that lets a client do everything. `None` if it holds what cannot be sent.
+    /// Accepts only this token, for drivers. `None` if it contains characters that cannot be sent.
     pub fn only(driver: &str) -> Option<Self> {
         is_token(driver).then(|| Self { driver: driver.to_owned(), observer: None })
     }
 }
 
-/// How many characters a token has at least.
+/// The minimal number of characters of a token.
 const MIN_TOKEN: usize = 16;
 
 /// Why a data directory cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// The system said no.
+    /// A file operation failed.
+    #[error("cannot {operation} {}: {error}", path.display())]
     Io {
-        /// What was to be done.
-        doing: &'static str,
-        /// With what.
+        /// The operation, as a verb.
+        operation: &'static str,
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
+        #[source]
         error: io::Error,
     },
-    /// It belongs to another user, who could read and change what is in it.
+    /// The file or directory belongs to another user, who could read and change it.
+    #[error("{} belongs to another user: choose another directory with --data", .0.display())]
     NotOurs(PathBuf),
-    /// Another server uses it.
+    /// Another server uses the directory.
+    #[error("another server{} uses {}", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(), path.display())]
     Locked {
         /// The directory.
         path: PathBuf,
-        /// The process of the other server, if it has said so yet.
+        /// The process of the other server, if it has written its id yet.
         pid: Option<u32>,
     },
-    /// A token holds what cannot be sent in a header.
+    /// A token contains characters that cannot be sent in a header.
+    #[error("the token in {} may only contain letters, digits and -._~", .0.display())]
     BadToken(PathBuf),
     /// A token is so short that it could be guessed.
+    #[error("the token in {} is shorter than {MIN_TOKEN} characters", .0.display())]
     ShortToken(PathBuf),
-    /// No directory is short enough for a socket.
+    /// The data directory and the temporary directory are both too long for the path of a socket.
+    #[error("cannot place the socket: {} is longer than {SOCKET_PATH_LIMIT} bytes (choose a shorter directory with --data)", .0.display())]
     SocketTooLong(PathBuf),
-    /// There is no home directory to put it in.
+    /// There is no home directory for the default data directory.
+    #[error("there is no home directory: choose a data directory with --data")]
     NoHome,
 }
 
-/// The longest path of a socket. The system's own limit is 104 bytes or 108, and its error for longer ones helps nobody.
+/// The maximal length of the path of a socket. The limit of the system is 104 or 108 bytes.
 const SOCKET_PATH_LIMIT: usize = 100;
 
-/// The data directory's path: as the command line says, else the environment (`PARLOR_DATA_DIR`), else where programs
-/// keep their data.
+/// The path of the data directory: that of the command line, else of `PARLOR_DATA_DIR`, else `parlor` in the user's data
+/// directory.
 pub fn path(flag: Option<PathBuf>, env: Option<OsString>) -> Result<PathBuf, DataDirError> {
     let named = flag.or_else(|| env.filter(|value| !value.is_empty()).map(PathBuf::from));
     let chosen = match named {
@@ -99,20 +106,20 @@ pub fn path(flag: Option<PathBuf>, env: Option<OsString>) -> Result<PathBuf, Dat
             etcetera::base_strategy::Xdg::new().map_err(|_| DataDirError::NoHome)?.data_dir().join("parlor")
         }
     };
-    std::path::absolute(&chosen).map_err(io_error("find", &chosen))
+    std::path::absolute(&chosen).map_err(io_error("resolve", &chosen))
 }
 
 impl DataDir {
-    /// Makes the directory if it is not there, and closes it to others.
+    /// Creates the directory if it does not exist, and restricts access to this user.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
-        let path = std::path::absolute(path).map_err(io_error("find", path))?;
-        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io_error("make", &path))?;
-        close_to_others(&path)?;
+        let path = std::path::absolute(path).map_err(io_error("resolve", path))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io_error("create", &path))?;
+        restrict_access(&path)?;
         Ok(Self(path))
     }
 
-    /// The directory as it is, for who only wants to look; nothing if it is not there, and an error if it cannot be read.
-    pub fn look(path: &Path) -> Result<Option<Self>, DataDirError> {
+    /// Opens the directory for reading, without changing it; `None` if it does not exist.
+    pub fn open_existing(path: &Path) -> Result<Option<Self>, DataDirError> {
         match fs::read_dir(path) {
             Ok(_) => Ok(Some(Self(path.to_owned()))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -120,29 +127,29 @@ impl DataDir {
         }
     }
 
-    /// The directory itself.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The database.
+    /// The path of the database.
     pub fn database(&self) -> PathBuf {
         self.0.join("parlor.db")
     }
 
-    /// The file that holds the port of the HTTP listener while a server runs.
+    /// The path of the file with the port of the HTTP listener, which exists while a server runs.
     pub fn port_file(&self) -> PathBuf {
         self.0.join("port")
     }
 
-    /// The directory for logs, which is made if it is not there.
+    /// The directory for logs, which is created if it does not exist.
     pub fn log(&self) -> Result<PathBuf, DataDirError> {
         let path = self.0.join("log");
-        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io_error("make", &path))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io_error("create", &path))?;
         Ok(path)
     }
 
-    /// Takes the directory for this process.
+    /// Reserves the directory for this process.
     pub fn lock(&self) -> Result<Lock, DataDirError> {
         let path = self.0.join("lock");
         let mut file = OpenOptions::new()
@@ -157,7 +164,7 @@ impl DataDir {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
-                // The other server may not have written it yet, and the answer is the same without.
+                // The other server may not have written its pid yet.
                 let _ = file.read_to_string(&mut pid);
                 return Err(DataDirError::Locked { path: self.0.clone(), pid: pid.trim().parse().ok() });
             }
@@ -170,17 +177,17 @@ impl DataDir {
         Ok(Lock { file: Arc::new(file), path })
     }
 
-    /// The tokens, which are made when they are not there. `PARLOR_TOKEN` stands for the driver's, if it is given.
+    /// Reads the tokens, or creates them. `env` (`PARLOR_TOKEN`) replaces the driver's token.
     pub fn tokens(&self, _lock: &Lock, env: Option<String>) -> Result<Tokens, DataDirError> {
         let driver = match env.filter(|token| !token.is_empty()) {
-            Some(token) => checked(&token, Path::new("PARLOR_TOKEN")).map(|()| token)?,
+            Some(token) => check_token(&token, Path::new("PARLOR_TOKEN")).map(|()| token)?,
             None => token_in(&self.0.join("token"))?,
         };
         Ok(Tokens { driver, observer: Some(token_in(&self.0.join("token.read"))?) })
     }
 
-    /// Notes which configuration file the server of this directory uses.
-    pub fn note_config(&self, _lock: &Lock, config: Option<&Path>) -> Result<(), DataDirError> {
+    /// Stores the path of the configuration file that the server of this directory uses.
+    pub fn write_config_path(&self, _lock: &Lock, config: Option<&Path>) -> Result<(), DataDirError> {
         let path = config.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
         let path = path.unwrap_or_default();
         replace(&self.0.join("config"), path.as_os_str().as_encoded_bytes())
@@ -192,7 +199,7 @@ impl DataDir {
         fs::canonicalize(config).is_ok_and(|path| path.as_os_str().as_encoded_bytes() == used)
     }
 
-    /// Where the socket of this directory's server is, for who wants to join it.
+    /// The path of the socket of this directory's server.
     pub fn socket(&self) -> PathBuf {
         match fs::read(self.0.join("socket")) {
             Ok(elsewhere) => PathBuf::from(OsString::from_vec(elsewhere)),
@@ -200,19 +207,19 @@ impl DataDir {
         }
     }
 
-    /// Chooses where the socket goes and leaves word of it: in the directory, or, where that path is too long, in
-    /// `runtime` (`XDG_RUNTIME_DIR`) or a directory of ours in `temp`.
+    /// Chooses the path of the socket: in the directory or, if that path is too long, in `runtime` (`XDG_RUNTIME_DIR`) or a
+    /// private directory in `temp`. A path outside is stored in the directory.
     pub fn place_socket(
         &self,
         _lock: &Lock,
         runtime: Option<PathBuf>,
         temp: &Path,
     ) -> Result<PathBuf, DataDirError> {
-        let word = self.0.join("socket");
-        let here = self.0.join("parlor.sock");
-        if fits(&here) {
-            remove(&word)?;
-            return Ok(here);
+        let pointer = self.0.join("socket");
+        let inside = self.0.join("parlor.sock");
+        if fits(&inside) {
+            remove(&pointer)?;
+            return Ok(inside);
         }
         let mut hasher = DefaultHasher::new();
         self.0.hash(&mut hasher);
@@ -234,12 +241,12 @@ impl DataDir {
                 socket
             }
         };
-        replace(&word, socket.as_os_str().as_bytes())?;
+        replace(&pointer, socket.as_os_str().as_bytes())?;
         Ok(socket)
     }
 }
 
-/// Writes a file that only we may read, so that nobody ever sees half of it.
+/// Replaces a file, which only this user may read, atomically.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), DataDirError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -255,7 +262,7 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), DataDirError> {
     fs::rename(&new, path).map_err(io_error("replace", path))
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), DataDirError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
@@ -263,39 +270,40 @@ pub(crate) fn remove(path: &Path) -> Result<(), DataDirError> {
     }
 }
 
-/// Whether a directory was made for nothing but a socket.
-pub(crate) fn is_for_a_socket(path: &Path) -> bool {
+/// Whether a directory was created for a socket.
+pub(crate) fn is_socket_dir(path: &Path) -> bool {
     let uid = rustix::process::geteuid().as_raw();
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("parlor-{uid}-")))
 }
 
-pub(crate) fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
+pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
     let path = path.to_owned();
-    move |error| DataDirError::Io { doing, path, error }
+    move |error| DataDirError::Io { operation, path, error }
 }
 
-fn close_to_others(path: &Path) -> Result<(), DataDirError> {
-    let metadata = fs::metadata(path).map_err(io_error("look at", path))?;
+fn restrict_access(path: &Path) -> Result<(), DataDirError> {
+    let metadata = fs::metadata(path).map_err(io_error("inspect", path))?;
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(DataDirError::NotOurs(path.to_owned()));
     }
     if metadata.mode() & 0o777 != 0o700 {
-        fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(io_error("close", path))?;
+        fs::set_permissions(path, Permissions::from_mode(0o700))
+            .map_err(io_error("restrict access to", path))?;
     }
     Ok(())
 }
 
-/// Makes a directory where everybody may: what stands there already may be a trap, so links are not followed.
+/// Creates a directory in a shared one, where another user may have placed a link, which is not followed.
 fn make_private(path: &Path) -> Result<(), DataDirError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        made => made.map_err(io_error("make", path))?,
+        created => created.map_err(io_error("create", path))?,
     }
-    let metadata = fs::symlink_metadata(path).map_err(io_error("look at", path))?;
+    let metadata = fs::symlink_metadata(path).map_err(io_error("inspect", path))?;
     if !metadata.is_dir() {
         return Err(DataDirError::NotOurs(path.to_owned()));
     }
-    close_to_others(path)
+    restrict_access(path)
 }
 
 fn is_private(path: &Path) -> bool {
@@ -312,37 +320,37 @@ fn token_in(path: &Path) -> Result<String, DataDirError> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let token = random_token().map_err(io_error("make", path))?;
+            let token = random_token().map_err(io_error("create", path))?;
             replace(path, format!("{token}\n").as_bytes())?;
             return Ok(token);
         }
         Err(error) => return Err(io_error("read", path)(error)),
     };
-    // Whoever owns the file knows the token, and can change it.
-    let owner = file.metadata().map_err(io_error("look at", path))?.uid();
+    // The owner of the file knows the token and can change it.
+    let owner = file.metadata().map_err(io_error("inspect", path))?.uid();
     if owner != rustix::process::geteuid().as_raw() {
         return Err(DataDirError::NotOurs(path.to_owned()));
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(io_error("read", path))?;
     let token = text.trim();
-    checked(token, path)?;
-    file.set_permissions(Permissions::from_mode(0o600)).map_err(io_error("close", path))?;
+    check_token(token, path)?;
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(io_error("restrict access to", path))?;
     Ok(token.to_owned())
 }
 
-/// Whether a token can be used. `place` is where it is.
-fn checked(token: &str, place: &Path) -> Result<(), DataDirError> {
+/// Checks a token; `source` is the file or variable that it comes from.
+fn check_token(token: &str, source: &Path) -> Result<(), DataDirError> {
     if !is_token(token) {
-        return Err(DataDirError::BadToken(place.to_owned()));
+        return Err(DataDirError::BadToken(source.to_owned()));
     }
     if token.len() < MIN_TOKEN {
-        return Err(DataDirError::ShortToken(place.to_owned()));
+        return Err(DataDirError::ShortToken(source.to_owned()));
     }
     Ok(())
 }
 
-/// What may stand in a header and in the name of a WebSocket subprotocol alike.
+/// Whether a token can be sent in a header and in the name of a WebSocket subprotocol.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
 }
@@ -356,46 +364,9 @@ fn random_token() -> io::Result<String> {
     }))
 }
 
-/// A token is not for logs.
+/// Keeps tokens out of logs.
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tokens")
-    }
-}
-
-impl fmt::Display for DataDirError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { doing, path, error } => write!(f, "cannot {doing} {}: {error}", path.display()),
-            Self::NotOurs(path) => write!(f, "{} belongs to another user", path.display()),
-            Self::Locked { path, pid: Some(pid) } => {
-                write!(f, "another server (process {pid}) uses {}", path.display())
-            }
-            Self::Locked { path, pid: None } => write!(f, "another server uses {}", path.display()),
-            Self::BadToken(path) => {
-                write!(f, "the token in {} may only hold letters, digits and -._~", path.display())
-            }
-            Self::ShortToken(path) => {
-                write!(f, "the token in {} is shorter than {MIN_TOKEN} characters", path.display())
-            }
-            Self::SocketTooLong(path) => {
-                write!(f, "no place for a socket: {} is too long as well", path.display())
-            }
-            Self::NoHome => f.write_str("there is no home directory: name a data directory with --data"),
-        }
-    }
-}
-
-impl std::error::Error for DataDirError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { error, .. } => Some(error),
-            Self::NotOurs(_)
-            | Self::Locked { .. }
-            | Self::BadToken(_)
-            | Self::ShortToken(_)
-            | Self::SocketTooLong(_)
-            | Self::NoHome => None,
-        }
     }
 }

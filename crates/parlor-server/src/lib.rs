@@ -1,16 +1,16 @@
-//! Live sessions: any number of clients, agents as processes, and a history that outlives both.
+//! The server: runs sessions with any number of clients, starts agents, and persists everything.
 
 mod agent;
+pub mod agent_sessions;
 mod client;
 pub mod config;
 mod connection;
 pub mod data_dir;
 pub mod hub;
-pub mod known;
 mod losses;
+mod memory;
 pub mod probe;
 pub mod process;
-mod resident;
 pub mod search;
 pub mod send_queue;
 pub mod services;
@@ -21,3 +21,10 @@ pub mod stored;
 pub mod transport;
 
 pub(crate) use parlor_engine::json;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex. Its data is valid also after a panic: no update of it can panic halfway.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

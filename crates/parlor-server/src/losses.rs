@@ -1,30 +1,31 @@
-//! What could not be told to clients, counted by session and kind since the server started.
+//! Counts losses, by session and kind, since the server started.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use parlor_dialect::{LossKind, Losses};
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
 
 use crate::json;
+use crate::lock;
 
-/// How many sessions have counts. The one whose last loss is the oldest goes for one more.
+/// How many sessions have counts; the one whose last loss is the oldest is dropped for one more.
 const MAX_SESSIONS: usize = 1000;
 
-/// The counts of all sessions.
+/// The losses of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct LossCounts(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    sessions: HashMap<SessionId, Session>,
-    /// Grows with each report.
+    sessions: HashMap<SessionId, SessionLosses>,
+    /// Incremented with each report.
     reports: u64,
 }
 
 #[derive(Debug, Default)]
-struct Session {
+struct SessionLosses {
     kinds: BTreeMap<LossKind, u64>,
     last_report: u64,
 }
@@ -36,7 +37,7 @@ impl LossCounts {
         if losses.is_empty() {
             return;
         }
-        let mut counts = self.lock();
+        let mut counts = lock(&self.0);
         counts.make_room(session);
         counts.reports += 1;
         let last_report = counts.reports;
@@ -51,19 +52,19 @@ impl LossCounts {
         }
     }
 
-    /// Forgets a session that was deleted.
-    pub(crate) fn forget(&self, session: &SessionId) {
-        self.lock().sessions.remove(session);
+    /// Removes the counts of a deleted session.
+    pub(crate) fn remove(&self, session: &SessionId) {
+        lock(&self.0).sessions.remove(session);
     }
 
-    /// The counts of one session, as a list.
+    /// The counts of one session, as a JSON array.
     pub(crate) fn of(&self, session: &SessionId) -> Json {
-        self.lock().sessions.get(session).map_or_else(|| json::json("[]"), Session::to_json)
+        lock(&self.0).sessions.get(session).map_or_else(|| json::json("[]"), SessionLosses::to_json)
     }
 
-    /// The counts of all sessions that have any, the latest first.
+    /// The counts of all sessions, the latest loss first, as a JSON array.
     pub(crate) fn all(&self) -> Json {
-        let counts = self.lock();
+        let counts = lock(&self.0);
         let mut sessions: Vec<_> = counts.sessions.iter().collect();
         sessions.sort_by_key(|(_, session)| std::cmp::Reverse(session.last_report));
         list(sessions.into_iter().map(|(id, session)| {
@@ -72,10 +73,6 @@ impl LossCounts {
             entry.set("losses", session.to_json());
             entry
         }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,7 +88,7 @@ impl Counts {
     }
 }
 
-impl Session {
+impl SessionLosses {
     fn to_json(&self) -> Json {
         list(self.kinds.iter().map(|(kind, count)| {
             let mut entry = Object::default();
@@ -129,12 +126,12 @@ mod tests {
         assert!(of("b").contains(r#""count":1"#));
         assert_eq!(of("c"), "[]");
         assert!(counts.all().as_str().starts_with(r#"[{"sessionId":"b""#));
-        counts.forget(&"b".into());
+        counts.remove(&"b".into());
         assert_eq!(of("b"), "[]");
     }
 
     #[test]
-    fn the_session_with_the_oldest_loss_goes_for_one_more() {
+    fn the_session_with_the_oldest_loss_is_dropped_for_one_more() {
         let counts = LossCounts::default();
         let id = |n: usize| SessionId::from(format!("s{n}").as_str());
         for n in 0..MAX_SESSIONS {
@@ -144,6 +141,6 @@ mod tests {
         counts.count(&"new".into(), losses(&[LossKind::Notice]));
         assert_eq!(counts.of(&id(1)).as_str(), "[]");
         assert!(counts.of(&id(0)).as_str().contains(r#""count":2"#));
-        assert_eq!(counts.lock().sessions.len(), MAX_SESSIONS);
+        assert_eq!(lock(&counts.0).sessions.len(), MAX_SESSIONS);
     }
 }

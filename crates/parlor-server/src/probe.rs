@@ -1,4 +1,4 @@
-//! Finding out whether an agent works.
+//! Checks whether an agent can be started.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use parlor_wire::RpcError;
 
 use crate::agent::{self, Startup};
 use crate::config::{AgentConfig, chosen_env};
-use crate::process::Watcher;
+use crate::process::Reaper;
 
-/// An agent that answered.
+/// An agent that answered `initialize`.
 #[derive(Debug, Clone)]
-pub struct Answered {
-    /// What it speaks.
+pub struct ProbedAgent {
+    /// The dialect that it speaks.
     pub dialect: Dialect,
-    /// What it said of itself.
+    /// The result of `initialize`.
     pub info: Object,
 }
 
-/// Starts an agent, asks it who it is and ends it. `env` is the environment that a client would bring along.
+/// Starts an agent, waits for its response to `initialize`, and stops it. `env` stands for the environment of a client.
 pub async fn probe(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,
-    watcher: &Watcher,
+    reaper: &Reaper,
     timeout: Duration,
-) -> Result<Answered, RpcError> {
+) -> Result<ProbedAgent, RpcError> {
     let env = chosen_env(config, env);
-    let agent = agent::start(config, &env, cwd, None, watcher, Startup::new(timeout)).await?;
-    let answered = Answered { dialect: agent.about.dialect, info: agent.about.initialize.clone() };
+    let agent = agent::start(config, &env, cwd, None, reaper, Startup::new(timeout)).await?;
+    let probed = ProbedAgent { dialect: agent.info.dialect, info: agent.info.initialize.clone() };
     agent.stop().await;
-    Ok(answered)
+    Ok(probed)
 }

@@ -1,7 +1,7 @@
 //! Frames that wait to be written to one peer.
 //!
-//! A transport takes them out with a [`SendQueueReader`]. A transport over a socket hands the socket over instead
-//! (`SendQueueReader::write_to`): whoever pushes then writes to it, and no task has to be woken.
+//! A transport reads them with a [`SendQueueReader`]. A transport over a socket passes its socket to the queue instead
+//! (`SendQueueReader::write_to`): then pushing writes to the socket, and no task has to be woken.
 
 mod socket;
 
@@ -18,8 +18,8 @@ pub(crate) use self::socket::{Encoded, RawSender, SocketHalf, SocketWriter};
 
 /// Frames for a peer that reads at its own pace.
 ///
-/// Pushing never waits. Whoever pushes much looks at [`has_room`](SendQueue::has_room) first, and goes on when
-/// [`drained`](SendQueue::drained) says so; responses and the like are few and are pushed in any case.
+/// Pushing never waits. Callers that push much check [`has_room`](SendQueue::has_room) first, and continue when
+/// [`drained`](SendQueue::drained) completes; responses and the like are few and are always pushed.
 #[derive(Debug, Clone)]
 pub struct SendQueue(Arc<Shared>);
 
@@ -46,7 +46,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
-    /// Bytes in `frames`, in what a reader has taken and not yet written, and in what is encoded for a socket.
+    /// Bytes of frames that are queued, that a reader is writing, and that are encoded for a socket.
     bytes: usize,
     /// Bytes that a reader has taken.
     writing: usize,
@@ -61,9 +61,9 @@ struct Queue {
 enum State {
     #[default]
     Open,
-    /// What waits is written, nothing is added.
+    /// Queued frames are written, and none are added.
     Closing,
-    /// What waits is dropped.
+    /// Queued frames are dropped.
     Aborted,
 }
 
@@ -104,7 +104,7 @@ impl SendQueue {
         }
     }
 
-    /// From here on the responses to these requests are written together, as one array, with those that are there already.
+    /// Has the responses to these requests written as one array, with the `responses` that exist already.
     pub fn batch(&self, waiting: Vec<RequestId>, responses: Vec<Frame>) -> Result<(), TooManyBatches> {
         let mut queue = self.0.lock();
         if queue.batches.len() >= MAX_BATCHES && !waiting.is_empty() {
@@ -138,7 +138,7 @@ impl SendQueue {
         }
     }
 
-    /// Ends the connection when what waits has been written.
+    /// Ends the connection when the queued frames have been written.
     pub fn close(&self) {
         let mut queue = self.0.lock();
         if queue.state == State::Open {
@@ -158,7 +158,7 @@ impl SendQueue {
 impl SendQueueReader {
     /// All frames that are ready, once there are any; `None` when the queue was closed and is empty.
     ///
-    /// What was handed out before counts as written.
+    /// The frames that were returned before count as written.
     pub async fn next(&mut self) -> Option<Vec<Frame>> {
         loop {
             let ready = {
@@ -182,7 +182,7 @@ impl SendQueueReader {
     }
 }
 
-/// A transport that is gone writes nothing more.
+/// Drops the queued frames of a transport that has ended.
 impl Drop for SendQueueReader {
     fn drop(&mut self) {
         self.0.end();
@@ -190,7 +190,7 @@ impl Drop for SendQueueReader {
 }
 
 impl Queue {
-    /// Drops what waits, except what the socket has the beginning of.
+    /// Drops the queued frames, except one that the socket has received in part.
     fn abort(&mut self) {
         let socket = self.socket.take();
         let bytes = socket.as_ref().map_or(0, SocketOutput::len);
@@ -242,7 +242,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what was pushed if nothing waits before it, or wakes the transport's task.
+    /// Writes pushed frames if no others wait before them, or wakes the transport's task.
     fn on_pushed(&self, mut queue: MutexGuard<'_, Queue>) {
         let needs_transport = queue.write_pushed();
         drop(queue);
@@ -251,7 +251,7 @@ impl Shared {
         }
     }
 
-    /// Drops what waits: the transport is gone.
+    /// Drops the queued frames when the transport has ended.
     fn end(&self) {
         let mut queue = self.lock();
         queue.socket = None;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_counts_what_is_being_written() {
+    async fn frames_that_are_being_written_count_against_the_room() {
         let (queue, mut reader) = send_queue();
         queue.push(update(&"x".repeat(ROOM)));
         assert!(!queue.has_room());

@@ -1,10 +1,10 @@
-//! The thread on which sessions run and agents are read and written.
+//! The thread that runs the tasks of sessions and the pipes of agents.
 //!
-//! A session commits its changes inline: the thread may wait for the disk. Everything else of the server (connections, lists,
-//! reads of the store) runs on the workers of the caller's runtime and goes on meanwhile.
+//! Sessions commit their changes inline, so this thread may block on the disk. Everything else of the server (connections,
+//! lists, reads of the store) runs on the caller's runtime and is not delayed by that.
 
 use std::io;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -12,20 +12,22 @@ use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::lock;
+
 /// Runs sessions and agents.
 #[derive(Debug)]
 pub(crate) struct SessionThread {
     handle: Handle,
-    /// None if it was stopped, or if the caller's runtime has one thread, as tests with paused time have it: that runs
-    /// sessions itself.
+    /// `None` after `stop`, or if the caller's runtime has one thread (as in tests with paused time), which then runs the
+    /// sessions.
     running: Mutex<Option<Running>>,
 }
 
 #[derive(Debug)]
 struct Running {
-    /// Its end ends the thread.
+    /// Dropping it ends the thread.
     stop: oneshot::Sender<()>,
-    /// Ends when all tasks are dropped.
+    /// Closed when all tasks are dropped.
     stopped: mpsc::Receiver<()>,
     thread: ThreadId,
 }
@@ -58,13 +60,13 @@ impl SessionThread {
         self.handle.spawn(task)
     }
 
-    /// Drops all tasks, and with them the processes that they run, and waits for that as long as `limit`. Returns whether it
-    /// is done. This blocks.
+    /// Drops all tasks, and with them the processes that they own. Blocks until that is done, up to `limit`, and returns whether
+    /// it is.
     pub(crate) fn stop(&self, limit: Duration) -> bool {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = lock(&self.running).take();
         let Some(Running { stop, stopped, thread }) = running else { return true };
         drop(stop);
-        // The last task that holds the server may be one of those that are dropped.
+        // A task of this thread may drop the last handle to the server; the thread cannot wait for itself.
         thread::current().id() == thread
             || stopped.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_task_of_its_own_may_stop_it() {
+    async fn a_task_of_the_thread_may_stop_the_thread() {
         let sessions = Arc::new(SessionThread::start().unwrap());
         let own = Arc::clone(&sessions);
         let is_stopped = sessions.spawn(async move { own.stop(Duration::from_secs(10)) }).await;
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_thread_that_is_stalled_does_not_keep_the_caller_waiting() {
+    async fn stopping_a_stalled_thread_returns_after_the_limit() {
         let sessions = SessionThread::start().unwrap();
         let (release, stall) = mpsc::channel::<()>();
         let (sender, began) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! The store for async code: no call waits for a disk on a worker of the runtime.
+//! The store for async code: its calls run on blocking threads.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use parlor_store::{Batch, ErrorKind, Store, StoreError};
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 
-/// How many reads run at a time. Searches are fewer, so that other reads do not wait for them.
+/// How many reads run at a time. The limit of searches is lower, so that other reads do not wait for them.
 const READERS: usize = 8;
 
 type Read<T> = dyn FnOnce(&dyn Store) -> Result<T, StoreError> + Send;
 
-/// Reads from a store and writes to it on threads that may block.
+/// Runs the calls of a store on blocking threads.
 ///
-/// A [`Store`] blocks for as long as its disk does. Async code uses this handle instead; threads that may block, such as
-/// those of sessions, use [`inner`](StoreHandle::inner).
+/// A [`Store`] blocks for as long as its disk does. Async code uses this handle instead. Only the session thread, which may
+/// block, writes inline.
 pub(crate) struct StoreHandle {
     store: Arc<dyn Store>,
     readers: Arc<Semaphore>,
-    /// Held by the thread that hands a batch to the store: batches get there in the order of the calls.
+    /// Held while a batch is passed to the store, so that batches keep the order of the calls.
     writer: Arc<Mutex<()>>,
 }
 
@@ -27,27 +27,27 @@ impl StoreHandle {
         Self { store, readers: Arc::new(Semaphore::new(READERS)), writer: Arc::default() }
     }
 
-    /// The store itself. All of its calls may block.
+    #[cfg(test)]
     pub(crate) fn inner(&self) -> &dyn Store {
         &*self.store
     }
 
-    /// Reads on a thread that may block. A read whose caller gives up goes on to its end.
+    /// Reads on a blocking thread. Dropping the future does not interrupt the read.
     pub(crate) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> impl Future<Output = Result<T, StoreError>> + Send {
-        // In a box, so that futures do not have the size of all that they read with.
+        // Boxed, so that the futures stay small.
         let read: Box<Read<T>> = Box::new(read);
         let (store, readers) = (Arc::clone(&self.store), Arc::clone(&self.readers));
         async move {
-            let reader = readers.acquire_owned().await.map_err(|_| failed())?;
+            let reader = readers.acquire_owned().await.map_err(|_| closed())?;
             let done = spawn_blocking(move || {
                 let result = read(&*store);
                 drop(reader);
                 result
             });
-            done.await.unwrap_or_else(|_| Err(failed()))
+            done.await.unwrap_or_else(|_| Err(closed()))
         }
     }
 
@@ -56,22 +56,32 @@ impl StoreHandle {
         let writer = Arc::clone(&self.writer).lock_owned().await;
         let store = Arc::clone(&self.store);
         let (sender, done) = oneshot::channel();
-        // It may wait for a disk, and for room among the batches that wait.
+        // Blocks while the disk is slow or too many batches wait.
         let handed_over = spawn_blocking(move || {
             store.write(batch, Box::new(move |result| drop(sender.send(result))));
             drop(writer);
         });
-        handed_over.await.map_err(|_| failed())?;
-        done.await.unwrap_or_else(|_| Err(failed()))
+        handed_over.await.map_err(|_| closed())?;
+        done.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Waits until all that was handed in is written, and lets others have the data.
+    /// Writes a batch on the calling thread, which may block, and waits until it is committed or has failed.
+    pub(crate) async fn write_inline(&self, batch: Batch) -> Result<(), StoreError> {
+        if batch.writes.is_empty() {
+            return Ok(());
+        }
+        let (sender, done) = oneshot::channel();
+        self.store.write(batch, Box::new(move |result| drop(sender.send(result))));
+        done.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Waits until all batches are written, and closes the store.
     pub(crate) async fn close(&self) {
         let store = Arc::clone(&self.store);
         let _ = spawn_blocking(move || store.close()).await;
     }
 }
 
-fn failed() -> StoreError {
-    StoreError { kind: ErrorKind::Closed, message: "the store failed".to_owned() }
+fn closed() -> StoreError {
+    StoreError { kind: ErrorKind::Closed, message: "the store is closed".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Sessions as they are in the store, for servers and for those who only look.
+//! Reads sessions and agent information from the store, for servers and for commands that work offline.
 
 use parlor_dialect::Dialect;
 pub use parlor_engine::stored::StoredSession;
@@ -10,18 +10,18 @@ use parlor_store::{ErrorKind, Store, StoreError};
 use crate::config::AgentConfig;
 use crate::json;
 
-/// The slot that has a session's title and metadata.
+/// The slot with a session's title and metadata.
 const INFO: &str = "info";
 
-/// How much of a session is read at once.
+/// How many bytes of a session are read at once.
 const PAGE: usize = 4 << 20;
 
-/// What is remembered of an agent from its last start.
+/// An agent's last response to `initialize`.
 #[derive(Debug, Clone)]
-pub struct Remembered {
-    /// What it speaks.
+pub struct CachedAgentInfo {
+    /// The dialect that the agent speaks.
     pub dialect: Dialect,
-    /// What it said of itself.
+    /// The result of `initialize`.
     pub info: Object,
 }
 
@@ -48,43 +48,68 @@ pub fn open(store: &dyn Store, id: &str) -> Result<Option<StoredSession>, StoreE
     Ok(Some(session))
 }
 
-/// The metadata of a session.
+/// Reads the metadata of a session.
 pub fn meta(store: &dyn Store, id: &str) -> Result<Option<Object>, StoreError> {
     let mut transcript = Transcript::default();
     for slot in store.slots(id, 0)?.iter().filter(|slot| slot.name == INFO) {
-        // What cannot be read is missed when the session is opened, and not before.
+        // A damaged slot is reported when the session is opened.
         let _ = transcript.restore_slot(&slot.name, slot.seq, &slot.body);
     }
     Ok(transcript.slot(Slot::Info).and_then(|info| info.meta.clone()))
 }
 
-/// A time as JSON, from milliseconds since 1970.
+/// Encodes a time, in milliseconds since 1970, as JSON.
 pub(crate) fn time(millis: i64) -> Option<Json> {
     Some(json::string(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
 }
 
-/// What an agent said of itself when it was last started.
-pub fn remembered(store: &dyn Store, config: &AgentConfig) -> Result<Option<Remembered>, StoreError> {
-    remembered_by(store, &key_of(config))
+/// Reads an agent's last response to `initialize`.
+pub fn cached_agent_info(
+    store: &dyn Store,
+    config: &AgentConfig,
+) -> Result<Option<CachedAgentInfo>, StoreError> {
+    cached_agent_info_by_key(store, &agent_key(config))
 }
 
-/// The same by the [key](key_of) of the agent.
-pub(crate) fn remembered_by(store: &dyn Store, key: &str) -> Result<Option<Remembered>, StoreError> {
-    Ok(store.value(key)?.and_then(decode_remembered))
+/// Reads an agent's last response to `initialize` by the agent's [key](agent_key).
+pub(crate) fn cached_agent_info_by_key(
+    store: &dyn Store,
+    key: &str,
+) -> Result<Option<CachedAgentInfo>, StoreError> {
+    Ok(store.value(key)?.and_then(decode_agent_info))
 }
 
-fn decode_remembered(kept: String) -> Option<Remembered> {
-    let kept = json::object(Some(Json::parse(kept).ok()?.raw()));
-    let dialect = json::text(&kept, "dialect")?.parse().ok()?;
-    Some(Remembered { dialect, info: json::member(&kept, "info")? })
+fn decode_agent_info(stored: String) -> Option<CachedAgentInfo> {
+    let stored = json::object(Some(Json::parse(stored).ok()?.raw()));
+    let dialect = json::text(&stored, "dialect")?.parse().ok()?;
+    Some(CachedAgentInfo { dialect, info: json::member(&stored, "info")? })
 }
 
-/// Under which name it is remembered what an agent said of itself. One that is told how to speak says other things.
-pub(crate) fn key_of(config: &AgentConfig) -> String {
+/// The key of an agent in the store. The configured dialect and version are part of it, because they change the response to
+/// `initialize`.
+pub(crate) fn agent_key(config: &AgentConfig) -> String {
     let command = config.command.join(" ");
     match (config.dialect, config.version) {
         (Some(dialect), _) => format!("agent {} {command}", dialect.name()),
         (None, Some(version)) => format!("agent {version} {command}"),
         (None, None) => format!("agent {command}"),
     }
+}
+
+/// An empty session of the agent `a`.
+#[cfg(test)]
+pub(crate) fn session_for_tests(id: &str) -> StoredSession {
+    StoredSession::new(parlor_store::SessionRow {
+        id: json::string(id).as_str().to_owned(),
+        agent: "a".to_owned(),
+        agent_session: None,
+        cwd: "/".to_owned(),
+        title: None,
+        parent: None,
+        created_at: 1,
+        active_at: 1,
+        archived: false,
+        busy: false,
+        data: "{}".to_owned(),
+    })
 }

@@ -1,4 +1,4 @@
-//! A store that fails: nothing is acknowledged that is not stored, and everybody is told.
+//! A store that fails: nothing is acknowledged that is not stored, and clients get errors.
 
 mod common;
 mod processes;
@@ -57,9 +57,9 @@ done
 "#;
 
 #[test]
-#[ignore = "the helper of the tests here"]
-fn as_watcher() {
-    processes::watch();
+#[ignore = "runs the reaper process of these tests"]
+fn as_reaper() {
+    processes::run_reaper();
 }
 
 /// A client of a hub in the same process.
@@ -91,7 +91,7 @@ async fn hub_with(script: &str, version: u16) -> (Arc<Hub>, Arc<FaultyStore<Memo
     let options = Options {
         store: Arc::clone(&store) as Arc<dyn Store>,
         agents: Agents::new(vec![agent], &Config::default()).unwrap(),
-        watcher: processes::watcher(),
+        reaper: processes::reaper(),
         idle: Duration::from_secs(60),
         live_sessions: LIVE_SESSIONS,
         private: Vec::new(),
@@ -118,7 +118,7 @@ async fn join(client: &mut AsyncClient, session: &Value) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// The texts of the messages of a session, as somebody is told who was not there.
+/// The texts of the messages of a session, read by a new client.
 async fn texts(hub: &Arc<Hub>, session: &Value) -> Vec<String> {
     join(&mut connect(hub, V2).await, session).await
 }
@@ -154,7 +154,7 @@ async fn the_answer_of_an_agent_that_cannot_be_stored_ends_the_turn() {
     let mut client = connect(&hub, V1).await;
     let session = client.call("session/new", new()).await.unwrap()["sessionId"].clone();
     prompt(&mut client, &session, "one").await.unwrap();
-    // Everything fails, so that it does not matter how the writes are gathered.
+    // All writes fail, so that it does not matter how they are batched.
     store.fail_next(usize::MAX, ErrorKind::Io);
     is_about_the_store(&prompt(&mut client, &session, "two").await.unwrap_err());
     is_about_the_store(&prompt(&mut client, &session, "three").await.unwrap_err());
@@ -166,7 +166,7 @@ async fn the_answer_of_an_agent_that_cannot_be_stored_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_stored_does_not_begin() {
+async fn a_session_that_cannot_be_stored_is_not_created() {
     let (hub, store) = hub().await;
     let mut client = connect(&hub, V2).await;
     store.fail_next(usize::MAX, ErrorKind::Full);
@@ -180,7 +180,7 @@ async fn a_session_that_cannot_be_stored_does_not_begin() {
 }
 
 #[tokio::test]
-async fn a_fork_that_cannot_be_stored_is_not_made() {
+async fn a_fork_that_cannot_be_stored_is_not_created() {
     let (hub, store) = hub().await;
     let mut client = connect(&hub, V2).await;
     let session = client.call("session/new", new()).await.unwrap()["sessionId"].clone();
@@ -203,7 +203,7 @@ async fn a_title_that_cannot_be_stored_is_not_acknowledged_or_shown() {
     prompt(&mut alice, &session, "one").await.unwrap();
     assert_eq!(wait_for_idle(&mut alice).await["stopReason"], "end_turn");
     let title = json!({ "sessionId": session, "title": "Mine" });
-    // One who takes part, and one who does not.
+    // One client is attached to the session, and one is not.
     for client in [&mut alice, &mut bob] {
         for method in ["session/set_title", "session/archive"] {
             store.fail_next(usize::MAX, ErrorKind::Full);
@@ -228,7 +228,7 @@ async fn an_alias_that_cannot_be_stored_is_not_sent() {
     let session = alice.call("session/new", new()).await.unwrap()["sessionId"].clone();
     let load = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
     bob.call("session/load", load).await.unwrap();
-    // Bob reads nothing, so that he has received a part of the message and falls behind.
+    // Bob reads nothing, so that he has received a part of the message and is catching up.
     prompt(&mut alice, &session, "one").await.unwrap();
     assert_eq!(wait_for_idle(&mut alice).await["stopReason"], "end_turn");
 

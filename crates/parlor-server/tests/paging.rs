@@ -1,33 +1,33 @@
-//! Lists that are read page by page while things happen.
+//! Lists that are read page by page while sessions change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parlor_server::known;
+use parlor_server::agent_sessions;
 use parlor_store::{Batch, Cursor, Filter, MemoryStore, SessionRow, Store, Write};
 use proptest::prelude::*;
 
-/// Something that happens between two pages.
+/// A change between two pages.
 #[derive(Debug, Clone)]
-enum Happens {
-    /// Something is done in a session that is kept here.
+enum Change {
+    /// A session of the server has activity.
     Touched(usize),
-    /// A session begins.
+    /// A session is created.
     Begun,
     /// A session is deleted.
     Deleted(usize),
-    /// A session that only its agent knows is taken over.
+    /// A session that only its agent has is adopted.
     Adopted(usize),
     /// The clock is set back.
     Clock(i64),
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn changes() -> impl Strategy<Value = Change> {
     prop_oneof![
-        4 => (0..40_usize).prop_map(Happens::Touched),
-        2 => Just(Happens::Begun),
-        1 => (0..40_usize).prop_map(Happens::Deleted),
-        1 => (0..40_usize).prop_map(Happens::Adopted),
-        1 => (-50..50_i64).prop_map(Happens::Clock),
+        4 => (0..40_usize).prop_map(Change::Touched),
+        2 => Just(Change::Begun),
+        1 => (0..40_usize).prop_map(Change::Deleted),
+        1 => (0..40_usize).prop_map(Change::Adopted),
+        1 => (-50..50_i64).prop_map(Change::Clock),
     ]
 }
 
@@ -53,7 +53,7 @@ struct World {
     known: Vec<SessionRow>,
     now: i64,
     begun: usize,
-    /// The sessions in which something happened since the first page.
+    /// The sessions that changed since the first page.
     touched: BTreeSet<String>,
 }
 
@@ -85,51 +85,51 @@ impl World {
         self.own.push(row);
     }
 
-    fn happen(&mut self, happens: &Happens) {
+    fn apply(&mut self, change: &Change) {
         self.now += 1;
-        match happens {
-            Happens::Touched(n) => {
+        match change {
+            Change::Touched(n) => {
                 let Some(mut row) = self.own.get(*n % self.own.len().max(1)).cloned() else { return };
                 // As a session's task does it.
                 row.active_at = self.now.max(row.active_at);
                 self.touched.insert(row.id.clone());
                 self.put(row);
             }
-            Happens::Begun => {
+            Change::Begun => {
                 self.begun += 1;
                 let row = row(&format!("new{}", self.begun), self.now);
                 self.touched.insert(row.id.clone());
                 self.put(row);
             }
-            Happens::Deleted(n) => {
+            Change::Deleted(n) => {
                 if self.own.is_empty() {
                     return;
                 }
                 let row = self.own.remove(*n % self.own.len());
                 self.touched.insert(row.id.clone());
-                // As a session's task does it: its agent may list it still.
-                known::deleted_agent_session(&row).into_iter().for_each(|write| self.write(write));
+                // As a session's task does it: its agent may still list it.
+                agent_sessions::deleted_agent_session(&row).into_iter().for_each(|write| self.write(write));
                 self.write(Write::Delete { session: row.id });
             }
-            Happens::Adopted(n) => {
+            Change::Adopted(n) => {
                 let Some(mut row) = self.known.get(*n % self.known.len().max(1)).cloned() else { return };
                 row.agent_session = Some(row.id.clone());
                 row.active_at = self.now.max(row.active_at);
                 self.touched.insert(row.id.clone());
                 self.put(row);
             }
-            Happens::Clock(by) => self.now += by,
+            Change::Clock(by) => self.now += by,
         }
     }
 }
 
 proptest! {
     #[test]
-    fn a_session_in_which_nothing_happens_is_listed_once_and_any_other_at_most_once(
+    fn an_unchanged_session_is_listed_once_and_any_other_at_most_once(
         own in prop::collection::vec(0..60_i64, 0..20),
         known in prop::collection::vec(0..60_i64, 0..20),
         size in 1..7_usize,
-        pages in prop::collection::vec(prop::collection::vec(happens(), 0..4), 0..20),
+        pages in prop::collection::vec(prop::collection::vec(changes(), 0..4), 0..20),
     ) {
         let mut world = World::new(&own, &known);
         let there: BTreeSet<String> =
@@ -138,7 +138,7 @@ proptest! {
         let mut after = None;
         let mut last_place = None;
         for n in 0.. {
-            let page = known::page(&world.store, &world.known, &Filter::default(), after.as_ref(), size).unwrap();
+            let page = agent_sessions::page(&world.store, &world.known, &Filter::default(), after.as_ref(), size).unwrap();
             for row in &page {
                 *seen.entry(row.id.clone()).or_default() += 1;
                 let place = (std::cmp::Reverse(row.active_at), row.id.clone());
@@ -149,7 +149,7 @@ proptest! {
                 break;
             }
             after = page.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
-            pages.get(n).into_iter().flatten().for_each(|happens| world.happen(happens));
+            pages.get(n).into_iter().flatten().for_each(|happens| world.apply(happens));
         }
         for id in there.difference(&world.touched) {
             prop_assert_eq!(seen.get(id), Some(&1), "{} was there all the time", id);

@@ -1,4 +1,4 @@
-//! Files and terminals, as agents ask for them.
+//! Files and terminals that the server provides to agents.
 
 mod processes;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use parlor_json::{Json, Object};
-use parlor_server::process::Watcher;
+use parlor_server::process::Reaper;
 use parlor_server::services::access::{FileAccess, FileScope};
 use parlor_server::services::files;
 use parlor_server::services::terminals::{MAX_TERMINALS, TerminalEvent, Terminals};
@@ -18,12 +18,12 @@ use parlor_wire::{RpcError, code};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use processes::{environment, watcher};
+use processes::{environment, reaper};
 
 #[test]
 #[ignore = "the helper process of the other tests"]
-fn as_watcher() {
-    processes::watch();
+fn as_reaper() {
+    processes::run_reaper();
 }
 
 fn object(value: &Value) -> Object {
@@ -38,7 +38,7 @@ fn data(error: &RpcError) -> Value {
     error.data().map(value).unwrap_or_default()
 }
 
-/// All files that are served at all.
+/// Allows all files that are not private.
 fn all() -> FileScope {
     FileScope::new(FileAccess::All, Vec::new(), Vec::new())
 }
@@ -94,7 +94,7 @@ fn files_are_read_whole_or_by_lines() {
 }
 
 #[test]
-fn what_cannot_be_read_says_why() {
+fn the_error_for_an_unreadable_file_gives_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
     fs::write(place("binary"), b"ab\xffc").unwrap();
@@ -131,7 +131,7 @@ fn what_cannot_be_read_says_why() {
 }
 
 #[test]
-fn files_are_created_but_folders_are_not() {
+fn files_are_created_but_directories_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new");
     assert_eq!(write(&path, "text\r\n").unwrap(), json!({}));
@@ -176,7 +176,7 @@ fn a_file_is_replaced_at_once_and_keeps_its_mode() {
 }
 
 #[test]
-fn links_stay_links() {
+fn writing_to_a_link_writes_to_its_target() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
     fs::create_dir(place("other")).unwrap();
@@ -193,14 +193,14 @@ fn links_stay_links() {
     assert_eq!(names(folder.path()), ["also", "dangling", "hard", "link", "other"]);
 }
 
-/// Why a file is not served.
+/// The reason for which a file is refused.
 fn reason(refused: &RpcError) -> String {
     assert_eq!(refused.code(), code::INVALID_PARAMS, "{refused}");
     data(refused)["reason"].as_str().unwrap_or_else(|| panic!("{refused}")).to_owned()
 }
 
 #[test]
-fn only_files_of_the_session_are_served() {
+fn only_files_in_the_directories_of_the_session_are_served() {
     let home = tempfile::tempdir().unwrap();
     let place = |name: &str| home.path().join(name);
     for folder in ["work/sub", "more", "other", "work/data/log"] {
@@ -271,7 +271,7 @@ fn only_files_of_the_session_are_served() {
 }
 
 #[test]
-fn an_editor_is_asked_only_for_files_that_are_inside_however_it_resolves_them() {
+fn a_client_is_sent_only_paths_that_are_inside_however_it_resolves_them() {
     let home = tempfile::tempdir().unwrap();
     let place = |name: &str| home.path().join(name);
     for folder in ["work/sub/deep/er", "work/sub/other", "other"] {
@@ -315,7 +315,7 @@ fn an_editor_is_asked_only_for_files_that_are_inside_however_it_resolves_them() 
         ("work/round", "unresolved"),
         ("work/round/x", "unresolved"),
         ("work/short/../../../../other/out", "outside"),
-        // On the disk this is in the workspace; who drops names before `..` comes out elsewhere.
+        // The system resolves this into the workspace; removing the name before `..` leads elsewhere.
         ("work/short/../../other/out", "outside"),
     ] {
         assert_eq!(reason(&check(&workspace, name).unwrap_err()), why, "{name}");
@@ -334,7 +334,7 @@ fn an_editor_is_asked_only_for_files_that_are_inside_however_it_resolves_them() 
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_processes_and_devices_show_is_never_served() {
+fn files_of_processes_and_devices_are_never_served() {
     let folder = tempfile::tempdir().unwrap();
     symlink("/proc/self", folder.path().join("me")).unwrap();
     for scope in
@@ -366,7 +366,7 @@ fn a_link_that_appears_meanwhile_is_not_followed() {
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            // What is a directory at one moment is a link at the next.
+            // The name alternates between a directory and a link.
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 fs::rename(place("work/real"), place("work/aside")).unwrap();
                 fs::rename(place("work/link"), place("work/real")).unwrap();
@@ -391,7 +391,7 @@ fn a_link_that_appears_meanwhile_is_not_followed() {
 struct Session {
     terminals: Terminals,
     events: mpsc::Receiver<TerminalEvent>,
-    _watcher: Watcher,
+    _watcher: Reaper,
 }
 
 impl Session {
@@ -400,10 +400,10 @@ impl Session {
     }
 
     fn with_room(room: usize) -> Self {
-        let watcher = watcher();
+        let reaper = reaper();
         let (sender, events) = mpsc::channel(room);
-        let terminals = Terminals::new(watcher.clone(), environment(), "/".into(), sender);
-        Self { terminals, events, _watcher: watcher }
+        let terminals = Terminals::new(reaper.clone(), environment(), "/".into(), sender);
+        Self { terminals, events, _watcher: reaper }
     }
 
     async fn ask(&self, method: &str, params: Value) -> Result<Value, RpcError> {
@@ -440,7 +440,7 @@ impl Session {
 }
 
 #[tokio::test]
-async fn a_command_is_run_and_told_of() {
+async fn a_command_is_run_and_its_events_are_reported() {
     let mut session = Session::new();
     let folder = tempfile::tempdir().unwrap();
     let cwd = folder.path().canonicalize().unwrap();
@@ -482,7 +482,7 @@ async fn a_command_is_run_and_told_of() {
 }
 
 #[tokio::test]
-async fn a_line_for_a_shell_is_given_to_one() {
+async fn a_command_line_without_arguments_is_run_by_a_shell() {
     let session = Session::new();
     let id = session.create(json!({ "command": "echo a && echo b | tr b c" })).await;
     session.of("terminal/wait_for_exit", &id).await.unwrap();
@@ -490,7 +490,7 @@ async fn a_line_for_a_shell_is_given_to_one() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_named() {
+async fn the_error_names_the_program_that_cannot_be_started() {
     let session = Session::new();
     for (params, code, words) in [
         (json!({ "command": "no-such-command" }), code::RESOURCE_NOT_FOUND, "no-such-command"),
@@ -531,7 +531,7 @@ async fn a_killed_command_stays_until_it_is_released() {
 }
 
 #[tokio::test]
-async fn a_command_that_ignores_the_kill_is_ended_all_the_same() {
+async fn a_command_that_ignores_sigterm_is_killed() {
     let session = Session::new();
     let id = session.shell("trap '' TERM; echo $$; while :; do sleep 1000; done").await;
     session.pid(&id).await;
@@ -563,7 +563,7 @@ async fn release_and_drop_end_commands_and_their_children() {
 }
 
 #[tokio::test]
-async fn children_left_behind_do_not_keep_a_terminal_open() {
+async fn children_that_outlive_their_command_do_not_keep_a_terminal_open() {
     let session = Session::new();
     let id = session.shell("sleep 1000 & echo $!").await;
     let exit = session.of("terminal/wait_for_exit", &id).await.unwrap();
@@ -573,7 +573,7 @@ async fn children_left_behind_do_not_keep_a_terminal_open() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn one_who_hides_does_not_keep_a_terminal_open() {
+async fn a_process_that_cannot_be_found_does_not_keep_a_terminal_open() {
     let session = Session::new();
     let folder = tempfile::tempdir().unwrap();
     let script = format!("{}; echo said", processes::HIDE.trim());
@@ -604,7 +604,7 @@ async fn output_is_kept_up_to_the_limit() {
 }
 
 #[tokio::test]
-async fn output_that_is_no_text_is_told_as_it_came() {
+async fn output_that_is_not_text_is_reported_unchanged() {
     let mut session = Session::new();
     let id = session.shell("printf 'a\\377\\342\\202'").await;
     session.of("terminal/wait_for_exit", &id).await.unwrap();
@@ -628,7 +628,7 @@ async fn a_slow_reader_of_events_slows_the_command_and_loses_nothing() {
     let done = folder.path().join("done");
     let script = format!("head -c {LENGTH} /dev/zero; : > {}", done.display());
     let id = session.shell(&script).await;
-    // Nobody reads, so the output stops growing long before its end.
+    // The events are not read, so the output stops growing long before its end.
     let mut length = 0;
     wait_until_async("the output stands still", async || {
         let before = length;
@@ -653,7 +653,7 @@ async fn a_slow_reader_of_events_slows_the_command_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_has_so_many_terminals() {
+async fn the_number_of_terminals_of_a_session_is_limited() {
     let session = Session::new();
     let mut ids = Vec::new();
     for _ in 0..MAX_TERMINALS {

@@ -1,4 +1,4 @@
-//! A disk that hangs: a read or a write that does not return keeps no worker of the runtime from other work.
+//! A disk that hangs: a read or write that does not return blocks no worker of the runtime.
 
 mod processes;
 
@@ -30,19 +30,19 @@ done
 "#;
 
 #[test]
-#[ignore = "the helper of the tests here"]
-fn as_watcher() {
-    processes::watch();
+#[ignore = "runs the reaper process of these tests"]
+fn as_reaper() {
+    processes::run_reaper();
 }
 
-/// A server whose disk can hang, with its sessions in the store and not in memory.
+/// A server whose disk can hang, with sessions that are stored and not live.
 struct Place {
     server: Server,
     store: Arc<FaultyStore<MemoryStore>>,
     sessions: Vec<Value>,
 }
 
-/// A hub that runs in a runtime of its own: that of the clients goes on whatever happens there.
+/// A hub in a runtime of its own, so that the runtime of the clients is not affected.
 #[derive(Clone)]
 struct Server {
     runtime: Handle,
@@ -58,7 +58,7 @@ impl Server {
             let options = Options {
                 store,
                 agents: Agents::new(vec![agent], &Config::default()).unwrap(),
-                watcher: processes::watcher(),
+                reaper: processes::reaper(),
                 idle: Duration::from_secs(60),
                 live_sessions: LIVE_SESSIONS,
                 private: Vec::new(),
@@ -93,12 +93,12 @@ impl Place {
         Self { server: Server::start(runtime, &store).await, store, sessions }
     }
 
-    /// A client that is connected before anything hangs.
+    /// Connects a client before the disk hangs.
     async fn client(&self) -> Client {
         Client::connect(&self.server).await
     }
 
-    /// Waits until as many calls hang as are to.
+    /// Waits until all calls of a hold hang.
     async fn hangs(hold: Hold) -> Hold {
         let waiting = tokio::task::spawn_blocking(move || {
             hold.wait();
@@ -107,7 +107,7 @@ impl Place {
         within_timeout(waiting).await.unwrap()
     }
 
-    /// Checks that the server works, apart from what hangs: for a client that is there and for one that connects.
+    /// Checks that the server serves a connected client and a new one.
     async fn works(&self, client: &mut Client) {
         let mut other = self.client().await;
         for client in [client, &mut other] {
@@ -117,7 +117,7 @@ impl Place {
             let found = client.call("_parlor/search", json!({ "query": "word3" })).await.unwrap();
             assert_eq!(found["hits"].as_array().map(Vec::len), Some(1), "{found}");
         }
-        // Each worker is free, whichever one a task is given to.
+        // Each worker is free, whichever runs a task.
         for _ in 0..100 {
             within_timeout(self.server.runtime.spawn(tokio::task::yield_now())).await.unwrap();
         }
@@ -198,7 +198,7 @@ fn with_few_workers(test: &impl AsyncFn(&Handle, usize)) {
 }
 
 #[test]
-fn reads_that_hang_hold_up_only_those_who_need_them() {
+fn reads_that_hang_delay_only_their_callers() {
     with_few_workers(&async |runtime, workers| {
         let place = Place::new(runtime).await;
         let mut client = place.client().await;
@@ -206,7 +206,7 @@ fn reads_that_hang_hold_up_only_those_who_need_them() {
         let hold = place.store.hold_reads(workers + 1);
         let mut hanging = Vec::new();
         for session in &place.sessions[..=workers] {
-            // Those who connect do not read: the agent is known.
+            // Connecting reads nothing: the agent's information is cached.
             let mut reader = place.client().await;
             let id = reader.send("session/load", &load(session)).await;
             hanging.push((reader, id));
@@ -226,11 +226,11 @@ fn reads_that_hang_hold_up_only_those_who_need_them() {
 }
 
 #[test]
-fn a_write_that_hangs_and_is_of_no_session_holds_up_nobody() {
+fn a_write_outside_of_sessions_that_hangs_delays_no_client() {
     with_few_workers(&async |runtime, _| {
         let store = Arc::new(FaultyStore::new(MemoryStore::default()));
         let server = Server::start(runtime, &store).await;
-        // When the agent starts, the server stores what it says of itself.
+        // The server stores the response to `initialize` when the agent starts.
         let hold = store.hold_writes(1);
         let mut first = Client::connect(&server).await;
         let hold = Place::hangs(hold).await;
@@ -246,7 +246,7 @@ fn a_write_that_hangs_and_is_of_no_session_holds_up_nobody() {
 }
 
 #[test]
-fn a_write_of_a_session_that_hangs_holds_up_only_sessions() {
+fn a_write_of_a_session_that_hangs_delays_only_sessions() {
     with_few_workers(&async |runtime, _| {
         let place = Place::new(runtime).await;
         let mut client = place.client().await;
@@ -258,7 +258,7 @@ fn a_write_of_a_session_that_hangs_holds_up_only_sessions() {
         let id = writer.send("session/prompt", &params).await;
         let hold = Place::hangs(hold).await;
         place.works(&mut client).await;
-        // The connection of the session is read as well.
+        // The connection of the session's client is read as well.
         writer.call("_parlor/status", json!({})).await.unwrap();
         drop(hold);
         assert_eq!(writer.answer(id).await.unwrap()["stopReason"], "end_turn");

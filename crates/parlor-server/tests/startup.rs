@@ -1,18 +1,18 @@
-//! What a server does with what the last one left.
+//! A server ends the turns that the previous one left running.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::config::{AgentConfig, Agents, Config};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
-use parlor_server::process::Watcher;
+use parlor_server::process::Reaper;
 use parlor_store::{Batch, Filter, MemoryStore, SessionRow, Store, Write};
 
-/// One more than was once read at startup.
+/// One more than is read at once at startup.
 const BUSY: usize = 10_001;
 
 #[tokio::test]
-async fn every_session_that_was_left_busy_is_closed_however_many_there_are() {
+async fn the_interrupted_turns_of_any_number_of_sessions_are_ended() {
     let store = Arc::new(MemoryStore::default());
     let row = |n: usize| SessionRow {
         id: format!("\"s{n}\""),
@@ -22,7 +22,7 @@ async fn every_session_that_was_left_busy_is_closed_however_many_there_are() {
         title: None,
         parent: None,
         created_at: 1,
-        // Many are as old as each other.
+        // Many have the same time of activity.
         active_at: 1 + i64::try_from(n / 100).unwrap(),
         archived: false,
         busy: true,
@@ -39,7 +39,7 @@ async fn every_session_that_was_left_busy_is_closed_however_many_there_are() {
     let options = Options {
         store: Arc::clone(&store) as Arc<dyn Store>,
         agents: Agents::new(vec![agent], &Config::default()).unwrap(),
-        watcher: Watcher::nobody(),
+        reaper: Reaper::disabled(),
         idle: Duration::from_secs(600),
         live_sessions: LIVE_SESSIONS,
         private: Vec::new(),

@@ -10,7 +10,7 @@ use parlor_json::JsonStr;
 use parlor_server::config::{AgentConfig, Agents, Config, PRESETS, program_at};
 use parlor_server::data_dir::DataDir;
 use parlor_server::probe::probe;
-use parlor_server::process::Watcher;
+use parlor_server::process::Reaper;
 use parlor_server::stored;
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
@@ -38,7 +38,7 @@ pub(crate) fn all(common: &Common, full: bool) -> Result<Vec<Check>, Failure> {
     let path = common.data_dir()?;
     checks.push(directory(&path));
     // What cannot be read has failed already.
-    if let Ok(Some(data)) = DataDir::look(&path) {
+    if let Ok(Some(data)) = DataDir::open_existing(&path) {
         checks.extend(database(&data, full));
         checks.extend(["token", "token.read"].into_iter().filter_map(|name| token(&data, name)));
         checks.extend(running(&data));
@@ -80,7 +80,7 @@ fn home() -> Check {
 fn directory(path: &Path) -> Check {
     let name = "data directory";
     let shown = short_path(&path.display().to_string());
-    let found = match DataDir::look(path).map(|_| fs::metadata(path)) {
+    let found = match DataDir::open_existing(path).map(|_| fs::metadata(path)) {
         Ok(Ok(found)) => found,
         Ok(Err(_)) => return Check::warn(name, format!("{shown} is not there"), "the first server makes it"),
         Err(_) if path.is_file() => {
@@ -344,9 +344,9 @@ fn try_out(agent: &AgentConfig) -> Result<Check, Failure> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let runtime = setup::runtime()?;
     let answered = runtime.block_on(async {
-        let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
-        let answered = probe(agent, &acp::environment(), &cwd, &watcher, PATIENCE).await;
-        watcher.close().await;
+        let reaper = Reaper::start(&exe).map_err(Failure::failed)?;
+        let answered = probe(agent, &acp::environment(), &cwd, &reaper, PATIENCE).await;
+        reaper.close().await;
         Ok(answered)
     })?;
     Ok(match answered {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parlor_dialect::live::{self, EncodeContext, UpdateEncoder};
 use parlor_dialect::{Dialect, Fold, Losses};
 use parlor_json::{JsonStr, Object};
-use parlor_server::known;
+use parlor_server::agent_sessions;
 use parlor_server::search;
 use parlor_server::stored::{self, StoredSession};
 use parlor_session::{EntryId, ReplayCursor, Role, SessionId, Transcript, text_of};
@@ -74,13 +74,14 @@ impl Library {
     /// The sessions and those that only agents know, the latest first.
     pub(crate) fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<SessionRow>, Failure> {
         let Some(store) = self.store() else { return Ok(Vec::new()) };
-        let mut known = known::of_all(store).map_err(reading)?;
+        let mut known = agent_sessions::of_all(store).map_err(reading)?;
         known.retain(|row| filter.agent.as_ref().is_none_or(|agent| *agent == row.agent));
         let mut rows: Vec<SessionRow> = Vec::new();
         while rows.len() < limit {
             let after = rows.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
             let wanted = PAGE.min(limit - rows.len());
-            let page = known::page(store, &known, filter, after.as_ref(), wanted).map_err(reading)?;
+            let page =
+                agent_sessions::page(store, &known, filter, after.as_ref(), wanted).map_err(reading)?;
             let is_last = page.len() < wanted;
             rows.extend(page);
             if is_last {
@@ -111,7 +112,7 @@ impl Library {
             (None, 1) => found.pop(),
             (None, _) => None,
         };
-        Ok(one.filter(known::is_foreign))
+        Ok(one.filter(agent_sessions::is_agent_only))
     }
 
     /// The archived session that is meant, as in [`find`](Self::find): `latest` is the latest that is archived.
@@ -175,7 +176,7 @@ impl Library {
     pub(crate) fn id_length(&self) -> Result<usize, Failure> {
         let mut rows = self.sessions(&Filter::default(), usize::MAX)?;
         if let Some(store) = self.store() {
-            rows.extend(known::of_all(store).map_err(reading)?);
+            rows.extend(agent_sessions::of_all(store).map_err(reading)?);
         }
         let mut ids: Vec<String> = rows.iter().map(id_of).collect();
         ids.sort_unstable();

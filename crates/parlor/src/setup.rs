@@ -31,7 +31,7 @@ impl Common {
 
     /// The data directory as it is, if it is there.
     pub(crate) fn look(&self) -> Result<Option<DataDir>, Failure> {
-        DataDir::look(&self.data_dir()?).map_err(|error| {
+        DataDir::open_existing(&self.data_dir()?).map_err(|error| {
             Failure::failed(error)
                 .hint("`parlor doctor` looks for what is wrong; --data names another directory")
         })

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use parlor_server::process::{Command as Agent, Process, Watcher};
+use parlor_server::process::{Command as Agent, Process, Reaper};
 use parlor_testkit::process::{is_alive, send_signal, to_pid};
 use parlor_testkit::wait::wait_until;
 use rustix::process::{Signal, kill_process_group};
@@ -34,7 +34,7 @@ fn killed_server() {
         return;
     }
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let watcher = Watcher::start(Path::new(env!("CARGO_BIN_EXE_parlor"))).unwrap();
+        let reaper = Reaper::start(Path::new(env!("CARGO_BIN_EXE_parlor"))).unwrap();
         let agent = Agent {
             program: "sh".into(),
             args: vec!["-c".into(), SCRIPT.into()],
@@ -43,7 +43,7 @@ fn killed_server() {
         };
         let mut agents = Vec::new();
         for _ in 0..2 {
-            let mut agent = Process::start(&agent, &watcher).unwrap();
+            let mut agent = Process::start(&agent, &reaper).unwrap();
             let mut stdout = agent.take_stdout().unwrap();
             tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::stdout()).await });
             agents.push(agent);

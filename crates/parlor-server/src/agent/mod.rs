@@ -1,16 +1,16 @@
-//! One running agent, as sessions see it.
+//! A running agent: sends it requests, routes its messages, and tracks which of its sessions are in use.
 
-mod lists;
 mod open;
 mod opened;
 mod reader;
 mod registry;
+mod session_cache;
 mod sessionless;
 mod start;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
@@ -24,204 +24,204 @@ use tokio::sync::{oneshot, watch};
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
+use crate::lock;
 use crate::process::Process;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
-use crate::session::{AgentCall, AgentMessage, Link, Message};
+use crate::session::{AgentMessage, Link, Message, SessionCall};
 
-pub(crate) use self::lists::{Beginnings, Lists};
 pub(crate) use self::open::Opener;
-pub(crate) use self::opened::{BoundAgent, Rest, Tie};
+pub(crate) use self::opened::{AgentSessionGuard, BoundAgent, EarlyMessages};
 pub(crate) use self::registry::Registry;
-pub(crate) use self::sessionless::{AgentRequest, Cancel, note_mcp_servers};
+pub(crate) use self::session_cache::{AgentSessionCache, PendingCreates};
+pub(crate) use self::sessionless::{AgentRequest, CancelToken, register_mcp_servers};
 pub(crate) use self::start::start;
 pub(crate) use parlor_engine::opening::History;
 
-/// How many requests to one agent may be without an answer.
-const MAX_ASKED: usize = 10_000;
+/// How many calls of one agent may be in flight.
+const MAX_CALLS: usize = 10_000;
 
-/// How many bytes of updates are kept for sessions that nobody here knows yet.
-const MAX_ORPHANS: usize = 1 << 20;
+/// How many bytes of early updates are kept.
+const MAX_EARLY_UPDATES: usize = 1 << 20;
 
-/// How many sessions are remembered that an agent was let go of. What it says of others is not heard until they need it
-/// again.
+/// How many unloaded sessions are known per agent. Updates for others count as early updates.
 const MAX_RELEASED: usize = 10_000;
 
-/// How long it is waited for that an agent answers `session/close`.
-const CLOSING: Duration = Duration::from_secs(10);
+/// How long a session that is restored waits for the response to an earlier `session/close`.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an agent that closed its standard output may take until it is called one that did so, and not one that ended.
-const EXIT: Duration = Duration::from_secs(1);
+/// How long an agent that closed its standard output may take to exit before that is reported as the error.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What an agent answered: a result, or an error as it said it.
+/// A response: the result, or the error object.
 pub(crate) type Reply = Result<Json, Json>;
 
 /// A running agent.
 #[derive(Debug)]
 pub(crate) struct Agent {
-    /// What sessions have to know of it.
-    pub(crate) about: Arc<AgentInfo>,
+    pub(crate) info: Arc<AgentInfo>,
     stdin: SendQueue,
-    /// What the files that it reads and writes may take.
+    /// Bounds the memory of its file requests.
     pub(crate) files: FileBudget,
-    asked: Mutex<Asked<Waiting>>,
+    calls: Mutex<Asked<PendingCall>>,
     links: Mutex<Links>,
-    /// The sessions that are being begun.
-    pub(crate) beginnings: Beginnings,
-    /// The clients that asked for this agent and may say something to it.
+    /// Sessions that it is creating.
+    pub(crate) pending_creates: PendingCreates,
+    /// The drivers that use this agent, the longest connected first.
     clients: Mutex<Vec<Weak<Client>>>,
-    /// Its open requests that concern no session: who was asked, and under which id.
+    /// Its requests outside of sessions that are in flight, with the client that was sent each and the id for that client.
     requests: Mutex<HashMap<RequestId, (Weak<Client>, RequestId)>>,
-    /// Why it is gone, once it is.
+    /// The reason, once it is gone.
     gone: watch::Sender<Option<RpcError>>,
-    /// Whether it is given no more sessions, and ends when those that it has have left it.
+    /// Whether it gets no more sessions and is stopped when none uses it.
     retired: AtomicBool,
     process: Option<Process>,
 }
 
-/// Who waits for an answer.
+/// A call in flight, with the receiver of its response.
 #[derive(Debug)]
-enum Waiting {
-    /// Somebody who does nothing else meanwhile, perhaps for a request of a client's.
+enum PendingCall {
+    /// A task that waits for it, perhaps for the request of a client.
     Caller(oneshot::Sender<Reply>, Option<Origin>),
-    /// A session, which hears of it in the order of all else that the agent says.
-    Session(Link, AgentCall),
-    /// The opening of a session, perhaps for a client's request.
+    /// A session, which gets the response in order with the agent's other messages.
+    Session(Link, SessionCall),
+    /// An [`Opener`], perhaps for the request of a client.
     Opening(Link, Option<Origin>),
 }
 
-/// The request of a client's for which an agent is asked.
+/// The request of a client that caused a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) client: Arc<Client>,
     pub(crate) id: RequestId,
 }
 
-/// Which session is whose.
+/// The sessions of an agent.
 #[derive(Debug, Default)]
 struct Links {
+    /// The receivers of messages, by agent session.
     sessions: HashMap<SessionId, Link>,
-    /// Sessions whose `session/close` has no answer yet. Who waits for it learns by the end of the channel.
+    /// Sessions whose `session/close` has no response yet. The channel closes when it has.
     closing: HashMap<SessionId, watch::Receiver<()>>,
-    /// What was said about sessions before the answer that names them.
-    orphans: HashMap<SessionId, String>,
-    orphan_bytes: usize,
-    /// Sessions that the agent was let go of, which it may still speak of.
-    released: HashMap<SessionId, Home>,
-    /// Our ids of the sessions that it has, by its own.
+    /// Updates for sessions whose creating response has not arrived yet.
+    early_updates: HashMap<SessionId, String>,
+    early_bytes: usize,
+    /// Sessions that were unloaded here and for which the agent may still send updates.
+    released: HashMap<SessionId, UnloadedSession>,
+    /// The server's session ids by the agent's.
     ours: HashMap<SessionId, SessionId>,
 }
 
-/// A session that is not at work with the agent.
+/// A session that was unloaded and has released its agent session.
 #[derive(Debug, Clone)]
-pub(crate) struct Home {
+pub(crate) struct UnloadedSession {
     pub(crate) hub: Weak<Shared>,
     pub(crate) session: SessionId,
-    /// The incarnation in which the session let go of the agent.
+    /// The epoch of the released agent session.
     pub(crate) epoch: AgentEpoch,
-    /// Whether the agent has the session open still.
+    /// Whether the agent still has the session open.
     pub(crate) is_open: bool,
 }
 
 impl Links {
-    /// Takes what was said about a session that nobody here knew.
-    fn take_orphans(&mut self, session: &SessionId) -> Option<String> {
-        let lines = self.orphans.remove(session)?;
-        self.orphan_bytes -= lines.len();
+    /// Takes the early updates of a session.
+    fn take_early_updates(&mut self, session: &SessionId) -> Option<String> {
+        let lines = self.early_updates.remove(session)?;
+        self.early_bytes -= lines.len();
         Some(lines)
     }
 }
 
-impl Home {
-    /// Says in the session what the agent said, for which it is taken out of the store if it has to be.
+impl UnloadedSession {
+    /// Sends updates to the session, which is loaded from the store if necessary.
     async fn deliver(&self, lines: String) {
         let Some(hub) = self.hub.upgrade() else { return };
-        let message = Message::Agent(self.epoch, AgentMessage::Lines(lines, None));
+        let message = Message::Agent(self.epoch, AgentMessage::Updates(lines, None));
         if let Err(error) = hub.send(&self.session, message).await {
-            tracing::info!(session = %self.session, "what the agent said is lost: {}", error.message());
+            tracing::info!(session = %self.session, "dropping updates for an unloaded session: {}", error.message());
         }
     }
 }
 
 impl Agent {
-    /// An agent behind any two streams. Whoever makes it says who it is later.
-    fn over<R, W>(
+    /// Creates the agent at the other end of two streams, which has answered `initialize`.
+    fn new<R, W>(
         name: &str,
         label: &str,
         read: R,
         write: W,
         process: Option<Process>,
-        begin: impl FnOnce(SendQueue) -> (Dialect, Object),
+        dialect: Dialect,
+        initialize: Object,
     ) -> Arc<Self>
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (stdin, reader) = send_queue();
-        let (dialect, info) = begin(stdin.clone());
         let agent = Arc::new(Self {
-            about: Arc::new(AgentInfo {
+            info: Arc::new(AgentInfo {
                 name: name.to_owned(),
                 label: label.to_owned(),
                 dialect,
-                initialize: info,
+                initialize,
                 is_embedded: process.is_none(),
             }),
             stdin,
             files: FileBudget::default(),
-            asked: Mutex::new(Asked::new(MAX_ASKED)),
+            calls: Mutex::new(Asked::new(MAX_CALLS)),
             links: Mutex::default(),
-            beginnings: Beginnings::default(),
+            pending_creates: PendingCreates::default(),
             clients: Mutex::default(),
             requests: Mutex::default(),
             gone: watch::Sender::new(None),
             retired: AtomicBool::new(false),
             process,
         });
-        tokio::spawn(write_all(Arc::downgrade(&agent), reader, write));
+        tokio::spawn(write_frames(Arc::downgrade(&agent), reader, write));
         tokio::spawn(reader::read(Arc::clone(&agent), read));
         agent
     }
 
-    /// Asks the agent and waits for its answer. Who waits no more wants no answer any more.
+    /// Calls the agent and waits for its response. Dropping the future cancels the request.
     pub(crate) async fn call(&self, method: &str, params: &Object) -> Reply {
         let (sender, answer) = oneshot::channel();
-        let id = self.ask(method, params, Waiting::Caller(sender, None))?;
-        let _open = Open { agent: self, id };
+        let id = self.send_request(method, params, PendingCall::Caller(sender, None))?;
+        let _guard = CallGuard { agent: self, id };
         match answer.await {
             Ok(reply) => reply,
             Err(_) => Err(json::error_object(&self.error())),
         }
     }
 
-    /// The same, up to a time.
+    /// Calls the agent and waits for its response until a deadline.
     pub(crate) async fn call_until(&self, method: &str, params: &Object, until: Instant) -> Reply {
         let answer = tokio::time::timeout_at(until.into(), self.call(method, params)).await;
         answer.unwrap_or_else(|_| {
-            let message = format!("the agent '{}' took too long", self.about.label);
+            let message = format!("agent '{}' did not answer {method} in time", self.info.label);
             Err(json::error_object(&RpcError::new(code::INTERNAL_ERROR, message)))
         })
     }
 
-    /// Asks the agent at once, before anything else is said to it. Whoever waits may do so later.
+    /// Calls the agent; the request is queued before this returns.
     pub(crate) fn call_now(&self, method: &str, params: &Object) -> Result<oneshot::Receiver<Reply>, Json> {
         let (sender, answer) = oneshot::channel();
-        self.ask(method, params, Waiting::Caller(sender, None))?;
+        self.send_request(method, params, PendingCall::Caller(sender, None))?;
         Ok(answer)
     }
 
-    /// Asks the agent; the answer goes to a session. Fails if too much was asked already.
+    /// Calls the agent for a session, which gets the response. Fails if too many calls are in flight.
     pub(crate) fn call_for(
         &self,
         session: &Link,
-        call: AgentCall,
+        call: SessionCall,
         method: &str,
         params: &Object,
     ) -> Result<RequestId, Json> {
-        self.ask(method, params, Waiting::Session(session.clone(), call))
+        self.send_request(method, params, PendingCall::Session(session.clone(), call))
     }
 
-    /// Sends a request that opens a session. The response comes to the link as one to [`AgentCall::Restore`].
+    /// Sends a request that opens a session. The link gets the response as one to [`SessionCall::Restore`].
     pub(crate) fn call_to_open(
         &self,
         link: &Link,
@@ -229,26 +229,26 @@ impl Agent {
         method: &str,
         params: &Object,
     ) -> Result<RequestId, Json> {
-        self.ask(method, params, Waiting::Opening(link.clone(), origin))
+        self.send_request(method, params, PendingCall::Opening(link.clone(), origin))
     }
 
-    /// The error of an agent that did not answer in time. One that no session uses is ended: it may hang.
-    pub(crate) fn late(&self, method: &str, timeout: Duration) -> RpcError {
+    /// The error for a call without a response in time. Retires an agent that no session uses: it may hang.
+    pub(crate) fn timeout_error(&self, method: &str, timeout: Duration) -> RpcError {
         let is_unused = lock(&self.links).sessions.is_empty();
         if is_unused {
             self.retire();
         }
         let stderr = self.process.as_ref().map(Process::stderr_tail).unwrap_or_default();
-        late(&self.about.label, method, timeout, &stderr)
+        timeout_error(&self.info.label, method, timeout, &stderr)
     }
 
-    /// Gives the agent no more sessions: who needs it gets another process. It ends when no session has it.
+    /// Gives the agent no more sessions, and stops it when none uses it: new ones get another process.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
-        self.end_if_retired(&lock(&self.links));
+        self.stop_if_retired(&lock(&self.links));
     }
 
-    fn end_if_retired(&self, links: &Links) {
+    fn stop_if_retired(&self, links: &Links) {
         if links.sessions.is_empty()
             && self.retired.load(Ordering::Relaxed)
             && let Some(process) = &self.process
@@ -257,37 +257,37 @@ impl Agent {
         }
     }
 
-    /// Whether it can be given sessions.
+    /// Whether it can get more sessions.
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_gone() && !self.retired.load(Ordering::Relaxed)
     }
 
-    fn ask(&self, method: &str, params: &Object, waiting: Waiting) -> Result<RequestId, Json> {
-        // Looked up under the lock: `ended` fails the open requests after it says that the agent is gone.
-        let mut asked = lock(&self.asked);
+    fn send_request(&self, method: &str, params: &Object, call: PendingCall) -> Result<RequestId, Json> {
+        // Checked under the lock: `on_ended` sets `gone` before it fails the calls in flight.
+        let mut calls = lock(&self.calls);
         if self.is_gone() {
             return Err(json::error_object(&self.error()));
         }
-        let id = asked.ask(waiting).map_err(|full| {
+        let id = calls.ask(call).map_err(|full| {
             json::error_object(&RpcError::new(
                 code::INTERNAL_ERROR,
-                format!("the agent is overloaded: {full}"),
+                format!("agent '{}' is overloaded: {full}", self.info.label),
             ))
         })?;
         self.stdin.push(Frame::request(&id, method, params));
         Ok(id)
     }
 
-    /// Tells the agent that an answer is not wanted any more, which nobody waits for then.
-    pub(crate) fn forget_call(&self, id: &RequestId) {
-        if lock(&self.asked).answered(id).is_some() {
+    /// Cancels a call and drops its response.
+    pub(crate) fn abandon_call(&self, id: &RequestId) {
+        if lock(&self.calls).answered(id).is_some() {
             self.stdin.push(Frame::cancel(id));
         }
     }
 
-    /// Tells the agent that an answer is not wanted any more.
-    pub(crate) fn take_back(&self, id: &RequestId) {
-        if lock(&self.asked).cancel(id).is_some() {
+    /// Cancels a call. The agent still responds to it.
+    pub(crate) fn cancel_call(&self, id: &RequestId) {
+        if lock(&self.calls).cancel(id).is_some() {
             self.stdin.push(Frame::cancel(id));
         }
     }
@@ -303,24 +303,25 @@ impl Agent {
         });
     }
 
-    /// What waits to be written to it.
+    /// The frames that wait to be written to the agent.
     pub(crate) fn send_queue(&self) -> SendQueue {
         self.stdin.clone()
     }
 
-    /// From here on, what the agent says about its session goes there, first what it has said already. Fails if the session
-    /// belongs to another of ours.
+    /// Routes the messages of an agent session to a link, starting with its early updates. Fails if another session of the
+    /// server uses the agent session.
     pub(crate) fn link(&self, session: &SessionId, link: &Link) -> Result<(), RpcError> {
         let mut links = lock(&self.links);
         if links.sessions.get(session).is_some_and(|other| !other.inbox.is_closed()) {
-            let name = &self.about.label;
-            let message =
-                format!("agent '{name}' gave a session the id of another one that is in use: {session}");
+            let name = &self.info.label;
+            let message = format!(
+                "agent '{name}' gave a new session the id of another session that is in use: {session}"
+            );
             return Err(RpcError::new(code::INTERNAL_ERROR, message));
         }
-        if let Some(lines) = links.take_orphans(session) {
-            // Whoever links has an inbox that is empty.
-            let _ = link.inbox.try_send(Message::Agent(link.epoch, AgentMessage::Lines(lines, None)));
+        if let Some(lines) = links.take_early_updates(session) {
+            // The inbox of a new link is empty.
+            let _ = link.inbox.try_send(Message::Agent(link.epoch, AgentMessage::Updates(lines, None)));
         }
         links.released.remove(session);
         links.sessions.insert(session.clone(), link.clone());
@@ -332,7 +333,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The session itself receives what the agent says. Fails if the agent is gone.
+    /// Routes the messages of an agent session to the session itself. Fails if the agent is gone.
     pub(crate) fn relink(&self, session: &SessionId, link: &Link) -> Result<(), RpcError> {
         match lock(&self.links).sessions.get_mut(session).filter(|old| old.epoch == link.epoch) {
             Some(old) => old.clone_from(link),
@@ -341,60 +342,64 @@ impl Agent {
         Ok(())
     }
 
-    /// Forgets what was said about a session that nobody here knew: it is about to be said again.
-    pub(crate) fn forget_orphans(&self, session: &SessionId) {
-        lock(&self.links).take_orphans(session);
+    /// Drops the early updates of a session that the agent is about to replay.
+    pub(crate) fn drop_early_updates(&self, session: &SessionId) {
+        lock(&self.links).take_early_updates(session);
     }
 
-    /// A session has no use for the agent's session any more, unless another one has it by now.
+    /// Stops routing messages of an agent session, unless it has another epoch by now.
     pub(crate) fn unlink(&self, session: &SessionId, epoch: AgentEpoch) {
         let mut links = lock(&self.links);
         if links.sessions.get(session).is_some_and(|link| link.epoch == epoch) {
             links.sessions.remove(session);
             links.ours.remove(session);
-            self.end_if_retired(&links);
+            self.stop_if_retired(&links);
         }
     }
 
-    /// Notes which of our sessions the agent has under an id of its own.
-    pub(crate) fn serves(&self, session: &SessionId, ours: &SessionId) {
+    /// Records the server's id for an agent session.
+    pub(crate) fn set_our_session(&self, session: &SessionId, ours: &SessionId) {
         let mut links = lock(&self.links);
         if links.ours.len() < MAX_RELEASED || links.ours.contains_key(session) {
             links.ours.insert(session.clone(), ours.clone());
         }
     }
 
-    /// Our id of a session that the agent names.
+    /// The server's id for an agent session.
     pub(crate) fn our_session(&self, session: &SessionId) -> Option<SessionId> {
         lock(&self.links).ours.get(session).cloned()
     }
 
-    /// A session needs the agent no more, for now. What is said of it goes where it is at home. `false`, and nothing is
-    /// released, if the agent session is not of this epoch any more.
-    pub(crate) fn release(&self, session: &SessionId, home: Home) -> bool {
+    /// Releases an agent session; later updates reload the session. Returns `false`, and releases nothing, if the agent
+    /// session has another epoch by now.
+    pub(crate) fn release(&self, session: &SessionId, unloaded: UnloadedSession) -> bool {
         let mut links = lock(&self.links);
-        if links.sessions.get(session).is_none_or(|link| link.epoch != home.epoch) {
+        if links.sessions.get(session).is_none_or(|link| link.epoch != unloaded.epoch) {
             return false;
         }
         links.sessions.remove(session);
-        let lines = links.take_orphans(session);
+        let lines = links.take_early_updates(session);
         if let Some(lines) = lines {
-            let home = home.clone();
-            tokio::spawn(async move { home.deliver(lines).await });
+            let unloaded = unloaded.clone();
+            tokio::spawn(async move { unloaded.deliver(lines).await });
         }
         if links.released.len() < MAX_RELEASED {
-            links.released.insert(session.clone(), home);
+            links.released.insert(session.clone(), unloaded);
         }
-        self.end_if_retired(&links);
+        self.stop_if_retired(&links);
         true
     }
 
-    /// Whether the agent still has a session open that was let go of, and since when.
+    /// The epoch of a released session that the agent still has open.
     pub(crate) fn open_since(&self, session: &SessionId) -> Option<AgentEpoch> {
-        lock(&self.links).released.get(session).filter(|home| home.is_open).map(|home| home.epoch)
+        lock(&self.links)
+            .released
+            .get(session)
+            .filter(|unloaded| unloaded.is_open)
+            .map(|unloaded| unloaded.epoch)
     }
 
-    /// Has the agent close a session. Nobody waits for its answer but those who want the session again.
+    /// Has the agent close a session. Only a restore of the session waits for the response.
     pub(crate) fn close_session(&self, session: &SessionId) {
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
@@ -403,16 +408,16 @@ impl Agent {
         links.closing.retain(|_, closing| closing.has_changed().is_ok());
         links.closing.insert(session.clone(), closed);
         drop(links);
-        // It is asked at once, before it can be asked for the session again.
+        // Queued at once, before a request that restores the session.
         let Ok(answer) = self.call_now("session/close", &params) else { return };
         tokio::spawn(async move {
-            let _ = tokio::time::timeout(CLOSING, answer).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, answer).await;
             drop(sender);
         });
     }
 
-    /// Waits until a session is closed that was to be.
-    pub(crate) async fn closed(&self, session: &SessionId) {
+    /// Waits until the agent has closed a session that it was sent `session/close` for.
+    pub(crate) async fn wait_closed(&self, session: &SessionId) {
         let closing = lock(&self.links).closing.get(session).cloned();
         if let Some(mut closing) = closing {
             while closing.changed().await.is_ok() {}
@@ -420,12 +425,12 @@ impl Agent {
         }
     }
 
-    /// An agent without a process, and its end of the connection.
+    /// Creates an agent without a process, and the agent's end of the connection.
     #[cfg(test)]
     pub(crate) fn for_tests(dialect: Dialect) -> (Arc<Self>, tokio::io::DuplexStream) {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (read, write) = tokio::io::split(ours);
-        (Self::over("a", "a", read, write, None, |_| (dialect, Object::default())), theirs)
+        (Self::new("a", "a", read, write, None, dialect, Object::default()), theirs)
     }
 
     #[cfg(test)]
@@ -438,14 +443,14 @@ impl Agent {
         lock(&self.links).closing.len()
     }
 
-    /// The sessions that it has for ours, as JSON writes their ids.
-    pub(crate) fn linked(&self) -> HashSet<String> {
+    /// The ids of its sessions that are in use, as JSON literals.
+    pub(crate) fn session_ids(&self) -> HashSet<String> {
         lock(&self.links).sessions.keys().map(|id| id.as_json().as_literal().to_owned()).collect()
     }
 
-    /// Whether no session uses it.
+    /// Whether no session uses it and no call is in flight.
     pub(crate) fn is_unused(&self) -> bool {
-        lock(&self.links).sessions.is_empty() && lock(&self.asked).is_empty()
+        lock(&self.links).sessions.is_empty() && lock(&self.calls).is_empty()
     }
 
     /// How many sessions use it.
@@ -461,15 +466,15 @@ impl Agent {
         self.gone.borrow().is_some()
     }
 
-    /// Why it cannot be asked.
+    /// The error for calls of an agent that is gone.
     pub(crate) fn error(&self) -> RpcError {
-        let gone = || RpcError::new(code::INTERNAL_ERROR, "the agent is gone");
+        let gone = || RpcError::new(code::INTERNAL_ERROR, format!("agent '{}' has ended", self.info.label));
         self.gone.borrow().clone().unwrap_or_else(gone)
     }
 
-    /// A client that is told what the agent says to nobody in particular, and may be asked: it is no observer.
+    /// Adds a client to those that get the agent's notifications and requests outside of sessions. Observers are ignored.
     pub(crate) fn add_client(&self, client: &Arc<Client>) {
-        if !client.drives() {
+        if !client.is_driver() {
             return;
         }
         let mut clients = lock(&self.clients);
@@ -479,18 +484,17 @@ impl Agent {
         }
     }
 
-    /// Says in the params of a request for a new session what it is called here. Only an agent inside this process is
-    /// told: its sessions have the same names.
+    /// Adds the server's session id to the params of `session/new`, for an embedded agent, whose sessions have the same ids.
     pub(crate) fn name_session(&self, params: &mut Object, session: &SessionId) {
-        opening::name_session(&self.about, params, session);
+        opening::name_session(&self.info, params, session);
     }
 
-    /// All sessions that it lists; `None` if it does not say.
-    pub(crate) async fn lists(&self, until: Instant) -> Option<Vec<parlor_store::SessionRow>> {
-        lists::ask(self, until).await
+    /// All sessions that it lists; `None` if it cannot list them.
+    pub(crate) async fn list_sessions(&self, until: Instant) -> Option<Vec<parlor_store::SessionRow>> {
+        session_cache::list(self, until).await
     }
 
-    /// Ends the process and waits until nothing of it is left.
+    /// Stops the process and its descendants, and waits until they have ended.
     pub(crate) async fn stop(&self) {
         self.stdin.close();
         if let Some(process) = &self.process {
@@ -498,36 +502,36 @@ impl Agent {
         }
     }
 
-    /// The agent says nothing more: it has ended, or it ends now.
-    async fn ended(&self) {
+    /// Handles the end of the agent's output: stops it, and fails its calls and sessions.
+    async fn on_ended(&self) {
         self.stdin.close();
         let error = match &self.process {
             Some(process) => {
                 process.end(start::GRACE, start::GRACE);
-                let what = match tokio::time::timeout(EXIT, process.wait()).await {
+                let event = match tokio::time::timeout(EXIT_TIMEOUT, process.wait()).await {
                     Ok(status) => format!("ended ({status})"),
                     Err(_) => "closed its standard output".to_owned(),
                 };
-                failure(&self.about.label, &what, &process.stderr_tail())
+                agent_error(&self.info.label, &event, &process.stderr_tail())
             }
-            None => failure(&self.about.label, "ended", ""),
+            None => agent_error(&self.info.label, "ended", ""),
         };
         self.gone.send_replace(Some(error.clone()));
-        let waiting: Vec<_> = lock(&self.asked).drain().collect();
-        // Who waits alone learns of it by the end of the channel; a session that has a prompt here, by the message below.
-        for (_, waiting) in waiting {
-            match waiting {
-                Waiting::Session(link, call @ AgentCall::Forwarded { .. }) => {
+        let calls: Vec<_> = lock(&self.calls).drain().collect();
+        // Callers see that their channel is closed; sessions with a prompt get the message below.
+        for (_, call) in calls {
+            match call {
+                PendingCall::Session(link, call @ SessionCall::Forwarded { .. }) => {
                     let reply = Err(json::error_object(&error));
-                    if let Err(answer) = link.send(AgentMessage::Answered(call, reply)).await {
-                        answer.refuse(&error);
+                    if let Err(answer) = link.send(AgentMessage::Response(call, reply)).await {
+                        answer.reject(&error);
                     }
                 }
-                Waiting::Opening(link, _) => drop(link.send(AgentMessage::Gone(error.clone())).await),
-                Waiting::Session(..) | Waiting::Caller(..) => {}
+                PendingCall::Opening(link, _) => drop(link.send(AgentMessage::Gone(error.clone())).await),
+                PendingCall::Session(..) | PendingCall::Caller(..) => {}
             }
         }
-        self.withdraw_requests();
+        self.cancel_requests();
         let sessions: Vec<_> = lock(&self.links).sessions.drain().collect();
         for (_, link) in sessions {
             let _ = link.send(AgentMessage::Gone(error.clone())).await;
@@ -535,7 +539,7 @@ impl Agent {
     }
 }
 
-/// How long an agent may take in all until it can be prompted.
+/// The time in which an agent has to start and open a session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Startup {
     pub(crate) timeout: Duration,
@@ -543,25 +547,25 @@ pub(crate) struct Startup {
 }
 
 impl Startup {
-    /// A start that begins now.
+    /// Starts the timeout now.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { timeout, until: Instant::now() + timeout }
     }
 }
 
-/// The error of an agent that did not answer in time, with the last line of its standard error.
-fn late(agent: &str, method: &str, timeout: Duration, stderr: &str) -> RpcError {
-    let what = format!("did not answer {method} within {} s", timeout.as_secs_f64());
-    let error = failure(agent, &what, stderr);
+/// The error for a call without a response in time, with the last line of the agent's standard error.
+fn timeout_error(agent: &str, method: &str, timeout: Duration, stderr: &str) -> RpcError {
+    let event = format!("did not answer {method} within {} s", timeout.as_secs_f64());
+    let error = agent_error(agent, &event, stderr);
     let mut data = json::object(error.data().map(Json::raw));
     let hint = "`parlor agents` shows its command; `startup_timeout` in the configuration gives it more time";
     data.set("hint", json::string(hint));
     error.with_data(data.to_json())
 }
 
-/// The error of an agent, with the last line of its standard error.
-pub(crate) fn failure(agent: &str, what: &str, stderr: &str) -> RpcError {
-    let mut message = format!("agent '{agent}' {what}");
+/// The error for an event of an agent, with the last line of its standard error.
+pub(crate) fn agent_error(agent: &str, event: &str, stderr: &str) -> RpcError {
+    let mut message = format!("agent '{agent}' {event}");
     if let Some(last) = stderr.lines().rev().find(|line| !line.trim().is_empty()) {
         message.push_str(": ");
         message.push_str(last.trim());
@@ -575,27 +579,20 @@ pub(crate) fn failure(agent: &str, what: &str, stderr: &str) -> RpcError {
     error.with_data(data.to_json())
 }
 
-/// A request that somebody waits for.
-struct Open<'a> {
+/// Cancels a call when it is dropped before the response.
+struct CallGuard<'a> {
     agent: &'a Agent,
     id: RequestId,
 }
 
-impl Drop for Open<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
-        let waiting = lock(&self.agent.asked).answered(&self.id);
-        if waiting.is_some() {
-            self.agent.stdin.push(Frame::cancel(&self.id));
-        }
+        self.agent.abandon_call(&self.id);
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Writes what is ready, all of it at once. An agent that reads no more cannot be told anything, and ends.
-async fn write_all(agent: Weak<Agent>, mut reader: SendQueueReader, mut write: impl AsyncWrite + Unpin) {
+/// Writes queued frames, all that are ready at once. Stops an agent that does not read any more.
+async fn write_frames(agent: Weak<Agent>, mut reader: SendQueueReader, mut write: impl AsyncWrite + Unpin) {
     while let Some(frames) = reader.next().await {
         let done = match &frames[..] {
             [one] => write.write_all(one.bytes()).await,
@@ -611,6 +608,6 @@ async fn write_all(agent: Weak<Agent>, mut reader: SendQueueReader, mut write: i
             return;
         }
     }
-    // The other half of a stream may be in use still.
+    // The reading half of the stream may still be in use.
     let _ = write.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! Opens agent sessions: does what an [`Opening`] says, and tells it what happens.
+//! Opens agent sessions: performs the actions of an [`Opening`], and passes events to it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use parlor_session::UnixMillis;
 use parlor_wire::{RequestId, RpcError, code};
 use tokio::sync::mpsc;
 
-use super::lists::Beginning;
-use super::opened::{BoundAgent, Tie, channel, event_of};
-use super::{Agent, Cancel, Origin, Startup};
+use super::opened::{AgentSessionGuard, BoundAgent, channel, event_of};
+use super::session_cache::PendingCreate;
+use super::{Agent, CancelToken, Origin, Startup};
 use crate::json;
 use crate::session::{AgentMessage, Link, Message, next_epoch, now};
 
@@ -25,23 +25,23 @@ pub(crate) struct Opener {
     agent: Arc<Agent>,
     opening: Opening,
     startup: Startup,
-    /// When its time began.
+    /// The start of the opening's monotonic time.
     started: Instant,
     deadline: Option<Duration>,
     /// The client's request for which a session is created.
     origin: Option<Origin>,
     link: Link,
     messages: mpsc::Receiver<Message>,
-    tie: Option<Tie>,
+    guard: Option<AgentSessionGuard>,
     call: Option<OpenCall>,
-    /// What is waited for beside messages.
-    other: Option<Pin<Box<dyn Future<Output = OpeningEvent> + Send>>>,
-    /// The agent's lists wait while it creates a session.
-    creating: Option<Beginning>,
+    /// An action that takes time and ends with an event.
+    pending: Option<Pin<Box<dyn Future<Output = OpeningEvent> + Send>>>,
+    /// Delays lists of the agent's sessions while it creates one.
+    creating: Option<PendingCreate>,
     outcome: Option<Result<AgentSession, OpeningError>>,
 }
 
-/// A request to an agent; dropping it before its response cancels it.
+/// The call that opens the session; dropping it before the response cancels it.
 struct OpenCall {
     agent: Arc<Agent>,
     id: RequestId,
@@ -49,7 +49,7 @@ struct OpenCall {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        self.agent.forget_call(&self.id);
+        self.agent.abandon_call(&self.id);
     }
 }
 
@@ -64,7 +64,7 @@ impl Opener {
         let started = Instant::now();
         let until = startup.until.saturating_duration_since(started);
         let limit = StartupLimit { timeout: startup.timeout, until };
-        let (opening, output) = Opening::start(plan, &agent.about, limit);
+        let (opening, output) = Opening::start(plan, &agent.info, limit);
         let (link, messages) = channel(next_epoch());
         let mut opener = Self {
             agent: Arc::clone(agent),
@@ -75,9 +75,9 @@ impl Opener {
             origin,
             link,
             messages,
-            tie: None,
+            guard: None,
             call: None,
-            other: None,
+            pending: None,
             creating: None,
             outcome: None,
         };
@@ -85,34 +85,34 @@ impl Opener {
         opener
     }
 
-    /// Waits until the session is open or cannot be opened. What is waited for is dropped with this.
-    pub(crate) async fn opened(mut self, mut cancel: Option<Cancel>) -> Result<BoundAgent, RpcError> {
+    /// Waits until the session is open or cannot be opened. Dropping the future cancels the opening.
+    pub(crate) async fn opened(mut self, mut cancel: Option<CancelToken>) -> Result<BoundAgent, RpcError> {
         let outcome = loop {
             match self.outcome.take() {
                 Some(outcome) => break outcome,
                 None => self.next_event(&mut cancel).await.into_iter().for_each(|event| self.handle(event)),
             }
         };
-        // A late request is cancelled before its agent is ended.
+        // A call that timed out is cancelled before its agent is stopped.
         self.call = None;
         let session = outcome.map_err(|error| match error {
             OpeningError::Rpc(error) => error,
-            OpeningError::Late(method) => self.agent.late(method, self.startup.timeout),
+            OpeningError::Late(method) => self.agent.timeout_error(method, self.startup.timeout),
         })?;
-        let tie = self.tie.ok_or_else(|| self.agent.error())?;
-        Ok(BoundAgent::new(tie, session, self.messages))
+        let guard = self.guard.ok_or_else(|| self.agent.error())?;
+        Ok(BoundAgent::new(guard, session, self.messages))
     }
 
-    async fn next_event(&mut self, cancel: &mut Option<Cancel>) -> Option<OpeningEvent> {
+    async fn next_event(&mut self, cancel: &mut Option<CancelToken>) -> Option<OpeningEvent> {
         let deadline = self.deadline.map(|deadline| self.started + deadline);
         tokio::select! {
             biased;
             message = self.messages.recv() => event_of(message?),
-            event = wait(self.other.as_mut()) => {
-                self.other = None;
+            event = wait(self.pending.as_mut()) => {
+                self.pending = None;
                 Some(event)
             }
-            () = wait(cancel.as_mut().map(|cancel| Box::pin(cancel.wait()))) => {
+            () = wait(cancel.as_mut().map(|cancel| Box::pin(cancel.cancelled()))) => {
                 *cancel = None;
                 Some(OpeningEvent::Cancelled)
             }
@@ -137,36 +137,36 @@ impl Opener {
         }
     }
 
-    /// Does one thing; what came of it, if that is known at once.
+    /// Performs an action. Returns the event that it ends with, if it ends at once.
     fn run_action(&mut self, action: OpeningAction) -> Option<OpeningEvent> {
         let agent = Arc::clone(&self.agent);
         match action {
             OpeningAction::AwaitClosed(session) => {
-                self.other = Some(Box::pin(async move {
-                    agent.closed(&session).await;
+                self.pending = Some(Box::pin(async move {
+                    agent.wait_closed(&session).await;
                     OpeningEvent::Closed { open_since: agent.open_since(&session) }
                 }));
             }
             OpeningAction::Link { session, epoch, drops_early } => {
                 if drops_early {
-                    agent.forget_orphans(&session);
+                    agent.drop_early_updates(&session);
                 }
                 let epoch = epoch.unwrap_or_else(next_epoch);
                 (self.link, self.messages) = channel(epoch);
                 return Some(match agent.link(&session, &self.link) {
                     Ok(()) => {
-                        self.tie = Some(Tie { agent, session, epoch });
+                        self.guard = Some(AgentSessionGuard { agent, session, epoch });
                         OpeningEvent::Linked
                     }
                     Err(error) => OpeningEvent::LinkFailed(error),
                 });
             }
             OpeningAction::Unlink => {
-                self.tie = None;
+                self.guard = None;
                 self.messages.close();
                 while let Ok(message) = self.messages.try_recv() {
-                    if let Message::Agent(_, AgentMessage::Asks { id, .. }) = message {
-                        let error = RpcError::new(code::INTERNAL_ERROR, "the session could not be opened");
+                    if let Message::Agent(_, AgentMessage::Request { id, .. }) = message {
+                        let error = RpcError::new(code::INTERNAL_ERROR, "the session was not opened");
                         agent.answer(&id, &Err(json::error_object(&error)));
                     }
                 }
@@ -174,7 +174,7 @@ impl Opener {
             }
             OpeningAction::Call { method, params, creates } => {
                 if creates {
-                    self.creating = Some(agent.beginnings.begin());
+                    self.creating = Some(agent.pending_creates.start());
                 }
                 match agent.call_to_open(&self.link, self.origin.take(), method, &params) {
                     Ok(id) => self.call = Some(OpenCall { agent, id }),
@@ -182,12 +182,12 @@ impl Opener {
                 }
             }
             OpeningAction::CancelCall => {
-                self.call.as_ref().into_iter().for_each(|call| agent.take_back(&call.id));
+                self.call.as_ref().into_iter().for_each(|call| agent.cancel_call(&call.id));
             }
             OpeningAction::List => {
                 let until = self.startup.until;
-                self.other = Some(Box::pin(async move {
-                    let rows = agent.lists(until).await;
+                self.pending = Some(Box::pin(async move {
+                    let rows = agent.list_sessions(until).await;
                     let id = |row: parlor_store::SessionRow| JsonStr::from_literal(&row.id).map(Into::into);
                     OpeningEvent::Listed(rows.map(|rows| rows.into_iter().filter_map(id).collect()))
                 }));
@@ -200,7 +200,7 @@ impl Opener {
     }
 }
 
-/// Waits for something, for ever if there is nothing.
+/// Waits for a future, for ever if there is none.
 async fn wait<T>(future: Option<impl Future<Output = T> + Unpin>) -> T {
     match future {
         Some(future) => future.await,
@@ -212,19 +212,17 @@ async fn wait<T>(future: Option<impl Future<Output = T> + Unpin>) -> T {
 mod tests {
     use parlor_dialect::Dialect;
     use parlor_json::{Json, Object};
-    use parlor_session::{SessionId, Transcript};
-    use parlor_store::{MemoryStore, SessionRow};
+    use parlor_session::SessionId;
+    use parlor_store::MemoryStore;
     use tokio::io::{
         AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
     };
 
-    use super::super::Home;
+    use super::super::UnloadedSession;
     use super::*;
-    use crate::config::{AgentConfig, Agents, Config};
-    use crate::hub::{Hub, LIVE_SESSIONS, Options};
-    use crate::process::Watcher;
+    use crate::hub::Hub;
     use crate::session;
-    use crate::stored::StoredSession;
+    use crate::stored::session_for_tests;
 
     /// The agent's end of a connection.
     struct Peer {
@@ -281,11 +279,11 @@ mod tests {
         peer.send(parlor_dialect::live::update_line(&"s".into(), update, None).trim_end()).await;
         peer.respond(&request, r#""result":{"sessionId":"s","x":1}"#).await;
         let mut opened = opener.opened(None).await.unwrap();
-        assert_eq!(opened.tie.session, "s".into());
+        assert_eq!(opened.guard.session, "s".into());
         assert_eq!(opened.session.result.to_json().as_str(), r#"{"x":1}"#);
-        let first = opened.rest.messages.recv().await;
+        let first = opened.early.messages.recv().await;
         assert!(
-            matches!(&first, Some(Message::Agent(_, AgentMessage::Lines(lines, _))) if lines.contains("early"))
+            matches!(&first, Some(Message::Agent(_, AgentMessage::Updates(lines, _))) if lines.contains("early"))
         );
     }
 
@@ -312,9 +310,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_cancels_gets_what_the_agent_makes_of_it() {
+    async fn a_client_that_cancels_gets_the_response_of_the_agent() {
         let (agent, mut peer) = agent();
-        let (sender, cancel) = Cancel::new();
+        let (sender, cancel) = CancelToken::new();
         let opened = tokio::spawn(create(&agent, LONG).opened(Some(cancel)));
         let request = peer.expect("session/new").await;
         sender.send_replace(true);
@@ -325,9 +323,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_adoption_that_a_client_cancels_ends_at_once_and_rejects_what_the_agent_asks() {
+    async fn an_adoption_that_a_client_cancels_ends_at_once_and_rejects_requests_of_the_agent() {
         let (agent, mut peer) = agent();
-        let (sender, cancel) = Cancel::new();
+        let (sender, cancel) = CancelToken::new();
         let plan = OpeningPlan::Adopt { session: "s".into(), params: Object::default(), is_listed: true };
         let opened = tokio::spawn(Opener::start(&agent, plan, Startup::new(LONG), None).opened(Some(cancel)));
         let request = peer.expect("session/resume").await;
@@ -347,11 +345,16 @@ mod tests {
         let (agent, _peer) = agent();
         let opened = BoundAgent::for_tests(&agent, "s");
         let late = next_epoch();
-        let home = |epoch| Home { hub: std::sync::Weak::new(), session: "ours".into(), epoch, is_open: true };
-        assert!(!agent.release(&"s".into(), home(late)));
+        let unloaded = |epoch| UnloadedSession {
+            hub: std::sync::Weak::new(),
+            session: "ours".into(),
+            epoch,
+            is_open: true,
+        };
+        assert!(!agent.release(&"s".into(), unloaded(late)));
         assert_eq!((agent.sessions(), agent.open_since(&"s".into())), (1, None));
-        let epoch = opened.tie.epoch;
-        assert!(agent.release(&"s".into(), home(epoch)));
+        let epoch = opened.guard.epoch;
+        assert!(agent.release(&"s".into(), unloaded(epoch)));
         assert_eq!((agent.sessions(), agent.open_since(&"s".into())), (0, Some(epoch)));
     }
 
@@ -372,37 +375,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_response_for_an_older_incarnation_does_not_reach_the_newer_one() {
-        let config = AgentConfig::new("a", vec!["false".to_owned()]);
-        let hub = Hub::new(Options {
-            store: Arc::new(MemoryStore::default()),
-            agents: Agents::new(vec![config], &Config::default()).unwrap(),
-            watcher: Watcher::nobody(),
-            idle: Duration::from_secs(60),
-            live_sessions: LIVE_SESSIONS,
-            private: Vec::new(),
-        });
-        let hub = hub.await.unwrap();
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
         let (agent, mut peer) = agent();
         let old = next_epoch();
         let begun = BoundAgent::for_tests(&agent, "s");
-        let new = begun.tie.epoch;
-        let row = SessionRow {
-            id: r#""ours""#.to_owned(),
-            agent: "a".to_owned(),
-            agent_session: None,
-            cwd: "/".to_owned(),
-            title: None,
-            parent: None,
-            created_at: 1,
-            active_at: 1,
-            archived: false,
-            busy: false,
-            data: "{}".to_owned(),
-        };
-        let opened =
-            StoredSession { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None };
-        let bound = Some(begun);
-        let inbox = session::start(hub.shared(), opened, bound, None);
+        let new = begun.guard.epoch;
+        let inbox = session::start(hub.shared(), session_for_tests("ours"), Some(begun), None);
         let served = |text: &str| AgentMessage::Served(RequestId::from(7), Ok(json::string(text)), None);
         let gone = AgentMessage::Gone(RpcError::new(code::INTERNAL_ERROR, "it ended"));
         for (epoch, message) in [(old, served("late")), (old, gone), (new, served("in time"))] {

@@ -1,4 +1,4 @@
-//! Agent sessions that are open, and what an agent sent about them before.
+//! Agent sessions that are open, with their early messages.
 
 use std::sync::Arc;
 
@@ -8,60 +8,69 @@ use parlor_session::SessionId;
 use tokio::sync::mpsc;
 
 use super::Agent;
-use crate::session::{AgentCall, AgentMessage, INBOX, Link, Message};
+use crate::session::{AgentMessage, INBOX, Link, Message, SessionCall};
 
-/// An agent session that belongs to a session until this is dropped.
+/// Reserves an agent session for a session of the server; dropping it stops routing its messages.
 #[derive(Debug)]
-pub(crate) struct Tie {
+pub(crate) struct AgentSessionGuard {
     pub(crate) agent: Arc<Agent>,
     pub(crate) session: SessionId,
     pub(crate) epoch: AgentEpoch,
 }
 
-impl Drop for Tie {
+impl Drop for AgentSessionGuard {
     fn drop(&mut self) {
         self.agent.unlink(&self.session, self.epoch);
     }
 }
 
-/// What an agent sent about a session before the session receives it itself.
+/// Messages of an agent session that arrived before its messages were routed to the session.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct EarlyMessages {
+    /// Messages that the opening received.
     pub(crate) kept: Vec<Message>,
+    /// Messages that arrived since.
     pub(crate) messages: mpsc::Receiver<Message>,
 }
 
-/// An agent session that is open.
+/// An open agent session.
 #[derive(Debug)]
 pub(crate) struct BoundAgent {
-    pub(crate) tie: Tie,
+    pub(crate) guard: AgentSessionGuard,
     pub(crate) session: AgentSession,
-    pub(crate) rest: Rest,
+    pub(crate) early: EarlyMessages,
 }
 
 impl BoundAgent {
-    pub(super) fn new(tie: Tie, mut session: AgentSession, messages: mpsc::Receiver<Message>) -> Self {
-        let name = &tie.agent.about.name;
+    pub(super) fn new(
+        guard: AgentSessionGuard,
+        mut session: AgentSession,
+        messages: mpsc::Receiver<Message>,
+    ) -> Self {
+        let name = &guard.agent.info.name;
         if let Some(lost) = &session.lost {
-            tracing::info!(agent = name, "the agent session is replaced by a new one: {lost}");
+            tracing::info!(
+                agent = name,
+                "the agent session could not be restored and is replaced by a new one: {lost}"
+            );
         }
         if session.dropped > 0 {
-            tracing::warn!(agent = name, "{} early messages of the agent are dropped", session.dropped);
+            tracing::warn!(agent = name, "dropped {} early messages of the agent", session.dropped);
         }
         let kept = std::mem::take(&mut session.early).into_iter().map(|message| {
             let message = match message {
-                EarlyMessage::Updates(lines) => AgentMessage::Lines(lines, None),
-                EarlyMessage::Request { id, method, params } => AgentMessage::Asks { id, method, params },
-                EarlyMessage::RequestCancelled(id) => AgentMessage::Unasks(id),
-                EarlyMessage::Notification(line) => AgentMessage::Notes(line),
+                EarlyMessage::Updates(lines) => AgentMessage::Updates(lines, None),
+                EarlyMessage::Request { id, method, params } => AgentMessage::Request { id, method, params },
+                EarlyMessage::RequestCancelled(id) => AgentMessage::RequestCancelled(id),
+                EarlyMessage::Notification(line) => AgentMessage::Notification(line),
             };
-            Message::Agent(tie.epoch, message)
+            Message::Agent(guard.epoch, message)
         });
         let kept = kept.collect();
-        Self { tie, session, rest: Rest { kept, messages } }
+        Self { guard, session, early: EarlyMessages { kept, messages } }
     }
 
-    /// A session that the agent has just created.
+    /// Creates a session that the agent has just opened.
     #[cfg(test)]
     pub(crate) fn for_tests(agent: &Arc<Agent>, session: &str) -> Self {
         let (link, messages) = channel(crate::session::next_epoch());
@@ -78,29 +87,33 @@ impl BoundAgent {
             early: Vec::new(),
             dropped: 0,
         };
-        Self::new(Tie { agent: Arc::clone(agent), session, epoch: link.epoch }, opened, messages)
+        Self::new(
+            AgentSessionGuard { agent: Arc::clone(agent), session, epoch: link.epoch },
+            opened,
+            messages,
+        )
     }
 }
 
-/// Where messages about a session that is opened arrive.
+/// Creates the channel for messages of a session that is being opened.
 pub(super) fn channel(epoch: AgentEpoch) -> (Link, mpsc::Receiver<Message>) {
     let (inbox, messages) = mpsc::channel(INBOX);
     (Link { inbox, epoch, is_session: false }, messages)
 }
 
-/// What a message of the agent is; `None` for one that is not about a session that is opened.
+/// The event that a message of the agent is for an opening, if it is one.
 pub(super) fn event_of(message: Message) -> Option<OpeningEvent> {
     let Message::Agent(_, message) = message else { return None };
     let message = match message {
-        AgentMessage::Answered(AgentCall::Restore, reply) => return Some(OpeningEvent::Response(reply)),
+        AgentMessage::Response(SessionCall::Restore, reply) => return Some(OpeningEvent::Response(reply)),
         AgentMessage::Gone(error) => return Some(OpeningEvent::AgentGone(error)),
-        AgentMessage::Lines(lines, _) => EarlyMessage::Updates(lines),
-        AgentMessage::Asks { id, method, params } => EarlyMessage::Request { id, method, params },
-        AgentMessage::Unasks(id) => EarlyMessage::RequestCancelled(id),
-        AgentMessage::Notes(line) => EarlyMessage::Notification(line),
+        AgentMessage::Updates(lines, _) => EarlyMessage::Updates(lines),
+        AgentMessage::Request { id, method, params } => EarlyMessage::Request { id, method, params },
+        AgentMessage::RequestCancelled(id) => EarlyMessage::RequestCancelled(id),
+        AgentMessage::Notification(line) => EarlyMessage::Notification(line),
         AgentMessage::FileAllowed { .. }
-        | AgentMessage::Answered(..)
-        | AgentMessage::Failed(..)
+        | AgentMessage::Response(..)
+        | AgentMessage::CallFailed(..)
         | AgentMessage::Served(..) => return None,
     };
     Some(OpeningEvent::Message(message))

@@ -1,4 +1,4 @@
-//! What an agent says, sorted by whom it concerns.
+//! Reads the messages of an agent and routes each to its session, caller or client.
 
 use std::sync::Arc;
 
@@ -13,77 +13,75 @@ use parlor_wire::{
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Semaphore;
 
-use super::sessionless::{self, Order};
-use super::{Agent, Home, MAX_ORPHANS, Waiting, lock};
-use crate::connection::batch;
+use super::sessionless::{self, DeliveryOrder};
+use super::{Agent, MAX_EARLY_UPDATES, PendingCall, UnloadedSession};
+use crate::connection::register_batch;
 use crate::json;
-use crate::session::{AgentCall, AgentMessage, Link};
+use crate::lock;
+use crate::session::{AgentMessage, Link, SessionCall};
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const BUFFER: usize = 64 << 10;
 
-/// How many deliveries may be on their way to sessions. An agent that is faster than its sessions is read no further:
-/// what it says is then kept in its own pipe, and not here.
-const DELIVERIES: usize = 32;
+/// How many batches of updates may wait in the inboxes of sessions. An agent that is faster than its sessions is not read
+/// meanwhile, so that its output waits in its pipe.
+const MAX_BATCHES: usize = 32;
 
-/// Reads all that an agent says, until it says nothing more.
+/// Reads the output of an agent to its end.
 pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) {
     let mut lines = Lines::default();
     let mut buffer = vec![0; BUFFER];
-    let mut mail = Mail::new();
+    let mut batch = UpdateBatch::new();
     loop {
         match stream.read(&mut buffer).await {
             Ok(0) | Err(_) => break,
             Ok(count) => lines.extend(&buffer[..count]),
         }
         while let Some(frame) = lines.next_line() {
-            heard(&agent, frame, &mut mail).await;
+            on_line(&agent, frame, &mut batch).await;
         }
-        mail.send(&agent).await;
+        batch.send(&agent).await;
     }
     lines.finish();
     while let Some(frame) = lines.next_line() {
-        heard(&agent, frame, &mut mail).await;
+        on_line(&agent, frame, &mut batch).await;
     }
-    mail.send(&agent).await;
-    agent.ended().await;
+    batch.send(&agent).await;
+    agent.on_ended().await;
 }
 
-/// Updates of one session on their way to it. Most lines of an agent are about the session that the one before was
-/// about, and begin with the same characters up to its id.
-pub(super) struct Mail {
-    to: Option<Link>,
-    /// How the lines about that session begin.
+/// Consecutive updates for one session, which are sent together. Most lines of an agent are for the same session as the line
+/// before, and start with the same characters up to its id.
+pub(super) struct UpdateBatch {
+    /// The agent session and the receiver of its updates.
+    to: Option<(SessionId, Link)>,
+    /// The start of all updates for that session.
     prefix: String,
     lines: String,
-    deliveries: Arc<Semaphore>,
-    pub(super) order: Order,
+    permits: Arc<Semaphore>,
+    pub(super) order: DeliveryOrder,
 }
 
-impl Mail {
+impl UpdateBatch {
     fn new() -> Self {
-        let deliveries = Arc::new(Semaphore::new(DELIVERIES));
-        let order = Order::default();
-        Self { to: None, prefix: String::new(), lines: String::new(), deliveries, order }
+        let permits = Arc::new(Semaphore::new(MAX_BATCHES));
+        let order = DeliveryOrder::default();
+        Self { to: None, prefix: String::new(), lines: String::new(), permits, order }
     }
 
     async fn send(&mut self, agent: &Agent) {
         let lines = std::mem::take(&mut self.lines);
-        let Some(link) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
-        let place = Arc::clone(&self.deliveries).acquire_owned().await.ok();
-        self.order.sent_to(link);
-        let sent = link.send(AgentMessage::Lines(lines, place)).await;
-        let Err(AgentMessage::Lines(back, place)) = sent else { return };
-        // The session has left its place. It may have another by now, or take one later.
-        self.to = None;
-        let first = back.lines().next().and_then(AgentUpdate::read).and_then(|update| update.session());
-        let Some(session) = first else { return };
-        let other = lock(&agent.links).sessions.get(&session).filter(|link| !link.inbox.is_closed()).cloned();
-        match (other, home(agent, &session)) {
-            (Some(other), _) => drop(other.send(AgentMessage::Lines(back, place)).await),
-            (None, Some(home)) => home.deliver(back).await,
-            (None, None) => back.lines().for_each(|line| orphan(agent, session.clone(), line)),
+        let Some((session, link)) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+        self.order.on_sent_to(link);
+        let sent = link.send(AgentMessage::Updates(lines, permit)).await;
+        let Err(AgentMessage::Updates(unsent, permit)) = sent else { return };
+        // The session was evicted. It may have been loaded again, or is loaded for these updates.
+        match link_to(agent, session).filter(|link| !link.inbox.is_closed()) {
+            Some(link) => drop(link.send(AgentMessage::Updates(unsent, permit)).await),
+            None => deliver_unlinked(agent, session, unsent).await,
         }
+        self.to = None;
     }
 
     fn add(&mut self, line: &str) {
@@ -92,183 +90,194 @@ impl Mail {
     }
 }
 
-async fn heard(agent: &Arc<Agent>, frame: InputLine<'_>, mail: &mut Mail) {
+async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBatch) {
     let line = match frame.line() {
         Ok(line) => line,
         Err(malformed) => {
-            tracing::warn!(agent = agent.about.name, "a line of the agent cannot be read: {malformed}");
+            tracing::warn!(agent = agent.info.name, "skipping a line of the agent: {malformed}");
             return;
         }
     };
-    if mail.to.is_some() && line.starts_with(&mail.prefix) {
-        mail.add(line);
+    if batch.to.is_some() && line.starts_with(&batch.prefix) {
+        batch.add(line);
         return;
     }
     if let Some(update) = AgentUpdate::read(line)
         && let Some(session) = update.session()
     {
-        mail.send(agent).await;
-        let inbox = lock(&agent.links).sessions.get(&session).cloned();
-        match (inbox, home(agent, &session)) {
-            (Some(inbox), _) => {
-                mail.to = Some(inbox);
-                update.prefix(line).clone_into(&mut mail.prefix);
-                mail.add(line);
+        batch.send(agent).await;
+        batch.to = None;
+        match link_to(agent, &session) {
+            Some(link) => {
+                batch.to = Some((session, link));
+                update.prefix(line).clone_into(&mut batch.prefix);
+                batch.add(line);
             }
-            (None, home) => {
-                mail.to = None;
-                match home {
-                    Some(home) => home.deliver(format!("{line}\n")).await,
-                    None => orphan(agent, session, line),
-                }
-            }
+            None => deliver_unlinked(agent, &session, format!("{line}\n")).await,
         }
         return;
     }
-    // Everything else is in order with the updates before it.
-    mail.send(agent).await;
-    mail.to = None;
+    // Any other message stays in order with the updates before it.
+    batch.send(agent).await;
+    batch.to = None;
     match parse(line, Batches::Accept) {
-        Ok(Incoming::One(message)) => said(agent, &message, mail).await,
+        Ok(Incoming::One(message)) => on_message(agent, &message, batch).await,
         Ok(Incoming::Batch(messages)) => {
             for malformed in messages.iter().filter_map(|message| message.as_ref().err()) {
-                tracing::warn!(agent = agent.about.name, "{malformed}");
+                tracing::warn!(agent = agent.info.name, "{malformed}");
             }
-            if batch(&agent.stdin, &messages) {
+            if register_batch(&agent.stdin, &messages) {
                 for message in messages.iter().flatten() {
-                    said(agent, message, mail).await;
+                    on_message(agent, message, batch).await;
                 }
             }
         }
         Err(malformed) => {
-            tracing::warn!(agent = agent.about.name, "a line of the agent is no message: {malformed}");
+            tracing::warn!(agent = agent.info.name, "a line of the agent is not a message: {malformed}");
             Frame::malformed(&malformed).into_iter().for_each(|answer| agent.stdin.push(answer));
         }
     }
 }
 
-/// Where a session is at home that the agent was let go of.
-fn home(agent: &Agent, session: &SessionId) -> Option<Home> {
+/// The receiver of a session's messages.
+fn link_to(agent: &Agent, session: &SessionId) -> Option<Link> {
+    lock(&agent.links).sessions.get(session).cloned()
+}
+
+fn unloaded_session(agent: &Agent, session: &SessionId) -> Option<UnloadedSession> {
     lock(&agent.links).released.get(session).cloned()
 }
 
-fn orphan(agent: &Agent, session: SessionId, line: &str) {
+/// Sends updates without a receiver to the unloaded session, or keeps them as early updates.
+async fn deliver_unlinked(agent: &Agent, session: &SessionId, lines: String) {
+    match unloaded_session(agent, session) {
+        Some(unloaded) => unloaded.deliver(lines).await,
+        None => lines.lines().for_each(|line| keep_early_update(agent, session, line)),
+    }
+}
+
+fn keep_early_update(agent: &Agent, session: &SessionId, line: &str) {
     let mut links = lock(&agent.links);
-    // What was said about sessions that nobody asks for makes room.
-    while links.orphan_bytes + line.len() + 1 > MAX_ORPHANS {
-        let Some(other) = links.orphans.keys().find(|other| **other != session).cloned() else {
-            tracing::warn!(agent = agent.about.name, %session, "an update of an unknown session is dropped");
+    // Early updates of other sessions make room.
+    while links.early_bytes + line.len() + 1 > MAX_EARLY_UPDATES {
+        let Some(other) = links.early_updates.keys().find(|other| *other != session).cloned() else {
+            tracing::warn!(agent = agent.info.name, %session, "dropping an early update: too many wait for the response that creates their session");
             return;
         };
-        tracing::warn!(agent = agent.about.name, session = %other, "updates of an unknown session are dropped");
-        let dropped = links.orphans.remove(&other).map_or(0, |lines| lines.len());
-        links.orphan_bytes -= dropped;
+        tracing::warn!(agent = agent.info.name, session = %other, "dropping early updates: their session was not created");
+        let dropped = links.early_updates.remove(&other).map_or(0, |lines| lines.len());
+        links.early_bytes -= dropped;
     }
-    links.orphan_bytes += line.len() + 1;
-    let lines = links.orphans.entry(session).or_default();
+    links.early_bytes += line.len() + 1;
+    let lines = links.early_updates.entry(session.clone()).or_default();
     lines.push_str(line);
     lines.push('\n');
 }
 
-async fn said(agent: &Arc<Agent>, message: &Rpc<'_>, mail: &mut Mail) {
+async fn on_message(agent: &Arc<Agent>, message: &Rpc<'_>, batch: &mut UpdateBatch) {
     match &message.body {
         Body::Response { id, outcome } => {
             let reply = match outcome {
                 Outcome::Result(result) => Ok(Json::from(*result)),
                 Outcome::Error(error) => Err(Json::from(*error)),
             };
-            let waiting = lock(&agent.asked).answered(id);
-            match waiting {
-                Some(Waiting::Caller(caller, _)) => drop(caller.send(reply)),
-                Some(Waiting::Session(link, call)) => {
-                    if let Err(answer) = link.send(AgentMessage::Answered(call, reply)).await {
-                        answer.refuse(&RpcError::new(code::INTERNAL_ERROR, "the session was closed"));
+            let call = lock(&agent.calls).answered(id);
+            match call {
+                Some(PendingCall::Caller(caller, _)) => drop(caller.send(reply)),
+                Some(PendingCall::Session(link, call)) => {
+                    if let Err(unsent) = link.send(AgentMessage::Response(call, reply)).await {
+                        unsent.reject(&RpcError::new(code::INTERNAL_ERROR, "the session was closed"));
                     }
                 }
-                Some(Waiting::Opening(link, _)) => {
-                    let _ = link.send(AgentMessage::Answered(AgentCall::Restore, reply)).await;
+                Some(PendingCall::Opening(link, _)) => {
+                    let _ = link.send(AgentMessage::Response(SessionCall::Restore, reply)).await;
                 }
                 None => {
-                    tracing::debug!(agent = agent.about.name, "an answer to nothing: {}", id.as_literal());
+                    tracing::debug!(
+                        agent = agent.info.name,
+                        "ignoring a response without a request: {}",
+                        id.as_literal()
+                    );
                 }
             }
         }
         Body::Request { id, method, params } => {
             let params = json::object(*params);
-            request(agent, id.clone(), method.to_string(), params, mail).await;
+            on_request(agent, id.clone(), method.to_string(), params, batch).await;
         }
-        Body::Notification { method, params } => notification(agent, message, method, *params, mail).await,
+        Body::Notification { method, params } => {
+            on_notification(agent, message, method, *params, batch).await;
+        }
     }
 }
 
-async fn request(agent: &Arc<Agent>, id: RequestId, method: String, params: Object, mail: &mut Mail) {
-    let session = json::session_of(&params);
-    if session.is_none() {
-        return sessionless::request(agent, id, &method, params, &mut mail.order).await;
-    }
-    let inbox = session.and_then(|session| lock(&agent.links).sessions.get(&session).cloned());
-    let refused = |id: &RequestId| {
-        let error = RpcError::new(code::METHOD_NOT_FOUND, format!("nobody here answers {method}"));
-        agent.answer(id, &Err(json::error_object(&error)));
+async fn on_request(
+    agent: &Arc<Agent>,
+    id: RequestId,
+    method: String,
+    params: Object,
+    batch: &mut UpdateBatch,
+) {
+    let Some(session) = json::session_of(&params) else {
+        return sessionless::request(agent, id, &method, params, &mut batch.order).await;
     };
-    match inbox {
-        Some(inbox) => {
-            let asked = AgentMessage::Asks { id: id.clone(), method: method.clone(), params };
-            if inbox.send(asked).await.is_err() {
-                refused(&id);
-            }
+    let is_sent = match link_to(agent, &session) {
+        Some(link) => {
+            let request = AgentMessage::Request { id: id.clone(), method: method.clone(), params };
+            link.send(request).await.is_ok()
         }
-        None => refused(&id),
+        None => false,
+    };
+    if !is_sent {
+        let error = RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"));
+        agent.answer(&id, &Err(json::error_object(&error)));
     }
 }
 
-async fn notification(
+async fn on_notification(
     agent: &Arc<Agent>,
     message: &Rpc<'_>,
     method: &str,
     params: Option<&serde_json::value::RawValue>,
-    mail: &mut Mail,
+    batch: &mut UpdateBatch,
 ) {
     if method == CANCEL_REQUEST {
         let Some(id) = cancel_target(params) else { return };
-        if sessionless::cancel(agent, &id, &mut mail.order).await {
+        if sessionless::cancel(agent, &id, &mut batch.order).await {
             return;
         }
         let inboxes: Vec<_> = lock(&agent.links).sessions.values().cloned().collect();
         for inbox in inboxes {
-            let _ = inbox.send(AgentMessage::Unasks(id.clone())).await;
+            let _ = inbox.send(AgentMessage::RequestCancelled(id.clone())).await;
         }
         return;
     }
     if method == "session/update" {
-        // One that could not be read in one pass.
+        // An update that the fast path could not read.
         let Ok((session, _)) = live::update_of(params) else {
-            tracing::warn!(agent = agent.about.name, "an update without a session");
+            tracing::warn!(agent = agent.info.name, "ignoring an update without a session");
             return;
         };
-        let inbox = lock(&agent.links).sessions.get(&session).cloned();
-        match inbox {
-            Some(inbox) => {
-                mail.order.sent_to(&inbox);
-                let _ = inbox.send(AgentMessage::Lines(format!("{}\n", message.text()), None)).await;
+        match link_to(agent, &session) {
+            Some(link) => {
+                batch.to = Some((session, link));
+                batch.add(message.text());
+                batch.send(agent).await;
+                batch.to = None;
             }
-            None => match home(agent, &session) {
-                Some(home) => home.deliver(format!("{}\n", message.text())).await,
-                None => orphan(agent, session, message.text()),
-            },
+            None => deliver_unlinked(agent, &session, format!("{}\n", message.text())).await,
         }
         return;
     }
     let session = json::session_of(&json::object(params));
-    if session.as_ref().is_some_and(|session| home(agent, session).is_some()) {
-        tracing::debug!(agent = agent.about.name, method, "said of a session that it was let go of");
+    if session.as_ref().is_some_and(|session| unloaded_session(agent, session).is_some()) {
+        tracing::debug!(agent = agent.info.name, method, "ignoring a notification for an unloaded session");
         return;
     }
-    let inbox = session.and_then(|session| lock(&agent.links).sessions.get(&session).cloned());
-    if let Some(inbox) = inbox {
-        mail.order.sent_to(&inbox);
-        let _ = inbox.send(AgentMessage::Notes(message.text().to_owned())).await;
+    if let Some(link) = session.and_then(|session| link_to(agent, &session)) {
+        batch.order.on_sent_to(&link);
+        let _ = link.send(AgentMessage::Notification(message.text().to_owned())).await;
         return;
     }
-    sessionless::notification(agent, message, &mut mail.order).await;
+    sessionless::notification(agent, message, &mut batch.order).await;
 }

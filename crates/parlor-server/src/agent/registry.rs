@@ -1,4 +1,4 @@
-//! The agents that run, and those that could.
+//! The agents of a server: starts, shares and stops their processes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,39 +12,38 @@ use parlor_store::{Batch, Write};
 use parlor_wire::{RpcError, code};
 use tokio::sync::Mutex;
 
-use super::{Agent, Lists, Startup, lock, start};
+use super::{Agent, AgentSessionCache, Startup, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
 use crate::json;
-use crate::process::Watcher;
+use crate::lock;
+use crate::process::Reaper;
 use crate::services::access::FileAccess;
 use crate::session_thread::SessionThread;
 use crate::store::StoreHandle;
-use crate::stored::{self, Remembered};
+use crate::stored::{self, CachedAgentInfo};
 
-/// The agents of a server.
+/// Starts agents on demand and stops idle ones.
 pub(crate) struct Registry {
     pub(crate) agents: Agents,
-    watcher: Watcher,
+    reaper: Reaper,
     store: Arc<StoreHandle>,
     running: Mutex<HashMap<Key, Arc<Mutex<Slot>>>>,
-    /// What agents said of themselves, by the key under which it is stored: it is asked for by each client that connects,
-    /// who must not wait for a disk.
-    /// `None` for an agent of which the store has nothing.
-    remembered: std::sync::Mutex<HashMap<String, Option<Remembered>>>,
-    /// The sessions that only agents know.
-    pub(crate) lists: Arc<Lists>,
-    /// Where agents are read and written.
+    /// The responses of agents to `initialize`, by [agent key](stored::agent_key), so that clients that connect need not wait
+    /// for a disk; `None` if the store has none.
+    agent_info: std::sync::Mutex<HashMap<String, Option<CachedAgentInfo>>>,
+    pub(crate) session_cache: Arc<AgentSessionCache>,
+    /// Reads and writes the streams of agents.
     session_thread: Arc<SessionThread>,
 }
 
-/// What tells processes apart.
+/// Sessions with equal keys share a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     command: Vec<String>,
-    /// How it is spoken to, where that was chosen: one process speaks one way.
-    speaks: (Option<Dialect>, Option<u16>),
-    /// Whether it was told that it is served files.
+    /// The configured dialect and version.
+    protocol: (Option<Dialect>, Option<u16>),
+    /// Whether the server offers it files.
     files: bool,
     env: Vec<(String, String)>,
     session: Option<SessionId>,
@@ -54,43 +53,43 @@ impl Key {
     fn new(config: &AgentConfig, peer: Option<&Peer>, session: &SessionId) -> Self {
         let env = chosen_env(config, peer.map_or(&[][..], |peer| &peer.env));
         let session = (config.process == ProcessMode::Session).then(|| session.clone());
-        let speaks = (config.dialect, config.version);
+        let protocol = (config.dialect, config.version);
         let files = config.fs != FileAccess::Off;
-        Self { command: config.command.clone(), speaks, files, env, session }
+        Self { command: config.command.clone(), protocol, files, env, session }
     }
 }
 
-/// The place of one process. Whoever needs it waits for who starts it.
+/// One process, locked while it is being started.
 #[derive(Default)]
 struct Slot {
     agent: Option<Arc<Agent>>,
     unused_since: Option<Instant>,
     idle: std::time::Duration,
-    /// When it could last not be started, and why.
+    /// The time and error of the last start, if it failed.
     failed: Option<(Instant, RpcError)>,
 }
 
 impl Registry {
     pub(crate) fn new(
         agents: Agents,
-        watcher: Watcher,
+        reaper: Reaper,
         store: Arc<StoreHandle>,
         session_thread: Arc<SessionThread>,
     ) -> Self {
-        let lists = Arc::new(Lists::new(Arc::clone(&store)));
+        let session_cache = Arc::new(AgentSessionCache::new(Arc::clone(&store)));
         Self {
             agents,
-            watcher,
+            reaper,
             store,
             running: Mutex::default(),
-            remembered: std::sync::Mutex::default(),
-            lists,
+            agent_info: std::sync::Mutex::default(),
+            session_cache,
             session_thread,
         }
     }
 
-    pub(crate) fn watcher(&self) -> &Watcher {
-        &self.watcher
+    pub(crate) fn reaper(&self) -> &Reaper {
+        &self.reaper
     }
 
     /// The agent for a session, started if it does not run.
@@ -112,32 +111,32 @@ impl Registry {
         if let Some(agent) = slot.agent.as_ref().filter(|agent| agent.is_usable()) {
             return Ok(Arc::clone(agent));
         }
-        // Who waited while it could not be started need not try it again.
+        // Callers that waited for a failed start do not start it again.
         if let Some((_, error)) = slot.failed.as_ref().filter(|(at, _)| *at >= since) {
             return Err(error.clone());
         }
-        let known = self.recall(config).await.map(|known| known.dialect.version());
-        // The session's directory may be gone; the agent is told it with the session.
+        let known = self.load_agent_info(config).await.map(|known| known.dialect.version());
+        // The working directory may not exist any more; the agent gets it with the session, too.
         let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        let is_there = tokio::fs::metadata(cwd).await.is_ok_and(|found| found.is_dir());
-        let cwd = if is_there { cwd.to_owned() } else { home() };
-        let (agent, watcher) = (config.clone(), self.watcher.clone());
+        let exists = tokio::fs::metadata(cwd).await.is_ok_and(|found| found.is_dir());
+        let cwd = if exists { cwd.to_owned() } else { home() };
+        let (agent, reaper) = (config.clone(), self.reaper.clone());
         let started = self
             .session_thread
-            .spawn(async move { start::start(&agent, &env, &cwd, known, &watcher, startup).await });
+            .spawn(async move { start::start(&agent, &env, &cwd, known, &reaper, startup).await });
         let started = started.await.unwrap_or_else(|_| {
-            let message = format!("agent '{}' cannot be started: the server stops", config.label());
+            let message = format!("cannot start agent '{}': the server is stopping", config.label());
             Err(RpcError::new(code::INTERNAL_ERROR, message))
         });
         slot.failed = started.as_ref().err().map(|error| (Instant::now(), error.clone()));
         let agent = started?;
-        self.remember(config, &agent);
+        self.store_agent_info(config, &agent);
         slot.agent = Some(Arc::clone(&agent));
-        self.lists.refresh(&agent, &stored::key_of(config));
+        self.session_cache.refresh(&agent, &stored::agent_key(config));
         Ok(agent)
     }
 
-    /// The agent for a session, if it runs. Does not wait for one that is being started.
+    /// The agent for a session, if it is running. Does not wait for one that is being started.
     pub(crate) async fn get_running(
         &self,
         config: &AgentConfig,
@@ -151,66 +150,67 @@ impl Registry {
         slot.agent.clone().filter(|agent| agent.is_usable())
     }
 
-    /// Asks an agent that runs which sessions it has, now and then. Nobody waits for the answer.
+    /// Refreshes the cached session list of an agent that is running, in the background.
     pub(crate) async fn refresh_list(&self, config: &AgentConfig) {
-        let is_meant =
-            |key: &Key| key.command == config.command && key.speaks == (config.dialect, config.version);
+        let is_match =
+            |key: &Key| key.command == config.command && key.protocol == (config.dialect, config.version);
         let slots: Vec<_> = {
             let running = self.running.lock().await;
-            running.iter().filter(|(key, _)| is_meant(key)).map(|(_, slot)| Arc::clone(slot)).collect()
+            running.iter().filter(|(key, _)| is_match(key)).map(|(_, slot)| Arc::clone(slot)).collect()
         };
         for slot in slots {
             let agent = slot.try_lock().ok().and_then(|slot| slot.agent.clone());
             if let Some(agent) = agent.filter(|agent| agent.is_usable()) {
-                return self.lists.refresh(&agent, &stored::key_of(config));
+                return self.session_cache.refresh(&agent, &stored::agent_key(config));
             }
         }
     }
 
-    /// What an agent said of itself when it was last started, read from the store when it is asked for the first time.
-    pub(crate) async fn recall(&self, config: &AgentConfig) -> Option<Remembered> {
-        let key = stored::key_of(config);
-        if let Some(known) = lock(&self.remembered).get(&key) {
+    /// The agent's last response to `initialize`, read from the store the first time.
+    pub(crate) async fn load_agent_info(&self, config: &AgentConfig) -> Option<CachedAgentInfo> {
+        let key = stored::agent_key(config);
+        if let Some(known) = lock(&self.agent_info).get(&key) {
             return known.clone();
         }
         let wanted = key.clone();
-        // A store that cannot be read now is asked again.
-        let known = self.store.read(move |store| stored::remembered_by(store, &wanted)).await.ok()?;
-        lock(&self.remembered).entry(key).or_insert(known).clone()
+        // A failed read is repeated by the next call.
+        let known =
+            self.store.read(move |store| stored::cached_agent_info_by_key(store, &wanted)).await.ok()?;
+        lock(&self.agent_info).entry(key).or_insert(known).clone()
     }
 
-    /// The same, if it was [recalled](Self::recall) since the server started: that of a session's agent was when the
-    /// session was opened.
-    pub(crate) fn remembered(&self, config: &AgentConfig) -> Option<Remembered> {
-        lock(&self.remembered).get(&stored::key_of(config)).cloned().flatten()
+    /// The agent's last response to `initialize`, if it was [loaded](Self::load_agent_info), as that of a session's agent is
+    /// when the session is opened.
+    pub(crate) fn cached_agent_info(&self, config: &AgentConfig) -> Option<CachedAgentInfo> {
+        lock(&self.agent_info).get(&stored::agent_key(config)).cloned().flatten()
     }
 
-    fn remember(&self, config: &AgentConfig, agent: &Agent) {
-        let mut kept = Object::default();
-        kept.set("dialect", json::string(agent.about.dialect.name()));
-        kept.set("info", agent.about.initialize.to_json());
-        let value = Some(kept.to_json().as_str().to_owned());
-        let key = stored::key_of(config);
-        let known = Remembered { dialect: agent.about.dialect, info: agent.about.initialize.clone() };
-        lock(&self.remembered).insert(key.clone(), Some(known));
+    fn store_agent_info(&self, config: &AgentConfig, agent: &Agent) {
+        let mut info = Object::default();
+        info.set("dialect", json::string(agent.info.dialect.name()));
+        info.set("info", agent.info.initialize.to_json());
+        let value = Some(info.to_json().as_str().to_owned());
+        let key = stored::agent_key(config);
+        let known = CachedAgentInfo { dialect: agent.info.dialect, info: agent.info.initialize.clone() };
+        lock(&self.agent_info).insert(key.clone(), Some(known));
         let batch = Batch { writes: vec![Write::Value { key, value }], durable: false };
         let store = Arc::clone(&self.store);
-        // Nobody waits for it.
+        // Written in the background.
         tokio::spawn(async move {
             if let Err(error) = store.write(batch).await {
-                tracing::warn!(%error, "what the agent said of itself is not remembered");
+                tracing::warn!(%error, "cannot store the agent's response to initialize");
             }
         });
     }
 
-    /// The agents that run: name, process, sessions.
+    /// The running agents: name, pid, number of sessions.
     pub(crate) async fn running(&self) -> Vec<(String, Option<u32>, usize)> {
         let mut running = Vec::new();
         for slot in self.slots().await {
             if let Ok(slot) = slot.try_lock()
                 && let Some(agent) = slot.agent.as_ref().filter(|agent| !agent.is_gone())
             {
-                running.push((agent.about.name.clone(), agent.pid(), agent.sessions()));
+                running.push((agent.info.name.clone(), agent.pid(), agent.sessions()));
             }
         }
         running
@@ -220,8 +220,8 @@ impl Registry {
         self.running.lock().await.values().cloned().collect()
     }
 
-    /// Ends the agents that no session has used for a while.
-    pub(crate) async fn release_unused(&self, now: Instant) {
+    /// Stops the agents that no session has used for their idle timeout.
+    pub(crate) async fn stop_idle(&self, now: Instant) {
         for slot in self.slots().await {
             let Ok(mut slot) = slot.try_lock() else { continue };
             let Some(agent) = slot.agent.clone() else { continue };
@@ -235,14 +235,14 @@ impl Registry {
                 agent.stop().await;
             }
         }
-        // A place that is empty and that nobody waits at need not be kept.
+        // Removes slots without a process that no caller waits for.
         let is_used = |slot: &Arc<Mutex<Slot>>| {
             Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|slot| slot.agent.is_some())
         };
         self.running.lock().await.retain(|_, slot| is_used(slot));
     }
 
-    /// Ends all agents, at once.
+    /// Stops all agents in parallel.
     pub(crate) async fn stop_all(&self) {
         let mut stopping = tokio::task::JoinSet::new();
         for slot in self.slots().await {
@@ -254,6 +254,6 @@ impl Registry {
             });
         }
         while stopping.join_next().await.is_some() {}
-        self.watcher.close().await;
+        self.reaper.close().await;
     }
 }

@@ -1,4 +1,4 @@
-//! What an agent and its clients say to each other about no session.
+//! Requests and notifications between an agent and its clients that belong to no session.
 
 use std::sync::{Arc, Weak};
 
@@ -10,55 +10,56 @@ use parlor_session::{SessionId, Transcript};
 use parlor_wire::{Body, Message as Rpc, RequestId, RpcError, code};
 use tokio::sync::{oneshot, watch};
 
-use super::{Agent, Open, Origin, Reply, Waiting, lock};
-use crate::client::{Asker, Client};
+use super::{Agent, CallGuard, Origin, PendingCall, Reply};
+use crate::client::{Client, Requester};
 use crate::json;
-use crate::session::{AgentCall, AgentMessage, Inbox, Link, Message};
+use crate::lock;
+use crate::session::{AgentMessage, Inbox, Link, Message, SessionCall};
 
-/// How many requests of one agent that concern no session may be without an answer.
+/// How many requests of one agent outside of sessions may be in flight.
 const MAX_REQUESTS: usize = 1000;
 
-/// How many sessions are told apart by whether the agent said something of them.
-const MAX_TOUCHED: usize = 64;
+/// How many sessions are tracked as having received messages recently.
+const MAX_RECENT: usize = 64;
 
 const MCP_MESSAGE: &str = "mcp/message";
 const ELICITATION: &str = "elicitation/create";
 
-/// A request of an agent's that concerns no session, as a client was asked it.
+/// A request of an agent outside of sessions that a client was sent.
 #[derive(Debug)]
 pub(crate) struct AgentRequest {
     agent: Arc<Agent>,
-    /// The agent's own id.
+    /// The agent's id for the request.
     id: RequestId,
     method: String,
     mcp: Option<McpRequest>,
 }
 
-/// An inner request to an MCP server of a client's.
+/// A request to an MCP server of a client, inside of an `mcp/message`.
 #[derive(Debug, Clone)]
 struct McpRequest {
-    /// The client's id for the server, and the agent's.
+    /// The client's id for the server, the agent's id for it, and the id of the inner request.
     own: JsonStr,
     agents: JsonStr,
     id: JsonStr,
 }
 
 impl AgentRequest {
-    /// The client's id for the MCP server that is asked, and the id of the inner request.
+    /// The client's id for the MCP server, and the id of the inner request.
     pub(crate) fn mcp(&self) -> Option<(&JsonStr, &JsonStr)> {
         self.mcp.as_ref().map(|mcp| (&mcp.own, &mcp.id))
     }
 
-    /// The agent, and its id for the MCP server that is asked.
-    pub(crate) fn provider_of(&self) -> Option<(Arc<Agent>, JsonStr)> {
+    /// The agent, and its id for the MCP server.
+    pub(crate) fn agent_and_server(&self) -> Option<(Arc<Agent>, JsonStr)> {
         self.mcp.as_ref().map(|mcp| (Arc::clone(&self.agent), mcp.agents.clone()))
     }
 
-    /// Passes a client's answer on.
-    pub(crate) fn answered(self, by: &Client, answer: Answer) {
+    /// Sends the agent the response of a client.
+    pub(crate) fn respond(self, by: &Client, answer: Answer) {
         let reply = match answer {
             Answer::Result(result) => {
-                let (from, to) = (by.dialect(), self.agent.about.dialect);
+                let (from, to) = (by.dialect(), self.agent.info.dialect);
                 Ok(live::answer_to_agent(&self.method, &result, from, to, &mut Losses::default()))
             }
             Answer::Error(error) => Err(error),
@@ -66,81 +67,84 @@ impl AgentRequest {
         self.reply(&reply);
     }
 
-    /// The client will not answer any more.
-    pub(crate) fn abandoned(self) {
-        let reply = unanswered(&self.method, "the client is gone");
+    /// Responds for a client that has disconnected.
+    pub(crate) fn on_client_gone(self) {
+        let reply = undeliverable(&self.method, "the client has disconnected");
         self.reply(&reply);
     }
 
     fn reply(self, reply: &Reply) {
-        // One that was withdrawn wants no answer.
+        // A cancelled request gets no response.
         if lock(&self.agent.requests).remove(&self.id).is_some() {
             self.agent.answer(&self.id, reply);
         }
     }
 }
 
-/// What is said when nobody could be asked: a form that nobody can show is one that nobody filled in.
-fn unanswered(method: &str, why: &str) -> Reply {
+/// The response to a request that no client can answer. An elicitation counts as cancelled.
+fn undeliverable(method: &str, reason: &str) -> Reply {
     if method == ELICITATION {
         return Ok(live::cancelled_answer(method));
     }
-    Err(json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, format!("{method}: {why}"))))
+    Err(json::error_object(&RpcError::new(
+        code::METHOD_NOT_FOUND,
+        format!("cannot answer {method}: {reason}"),
+    )))
 }
 
-/// Whether a client takes back its request.
+/// Signals that a client has cancelled its request.
 #[derive(Debug, Clone)]
-pub(crate) struct Cancel(watch::Receiver<bool>);
+pub(crate) struct CancelToken(watch::Receiver<bool>);
 
-impl Cancel {
+impl CancelToken {
     pub(crate) fn new() -> (watch::Sender<bool>, Self) {
         let (sender, receiver) = watch::channel(false);
         (sender, Self(receiver))
     }
 
-    /// Waits until the client takes it back, for ever if it does not.
-    pub(crate) async fn wait(&mut self) {
+    /// Waits until the client cancels the request.
+    pub(crate) async fn cancelled(&mut self) {
         if self.0.wait_for(|is_cancelled| *is_cancelled).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Waits for something as long as it is wanted.
-    pub(crate) async fn unless<T>(&mut self, done: impl Future<Output = T>) -> Result<T, RpcError> {
+    /// Waits for a future, or fails when the request is cancelled.
+    pub(crate) async fn or_cancelled<T>(&mut self, done: impl Future<Output = T>) -> Result<T, RpcError> {
         tokio::select! {
             biased;
-            () = self.wait() => Err(cancelled()),
+            () = self.cancelled() => Err(cancelled_error()),
             done = done => Ok(done),
         }
     }
 }
 
-/// The error of a request that its client took back.
-fn cancelled() -> RpcError {
+/// The error of a cancelled request.
+fn cancelled_error() -> RpcError {
     RpcError::new(code::REQUEST_CANCELLED, "the request was cancelled")
 }
 
 impl Agent {
-    /// Asks the agent for a client. The client can take it back; then the agent decides what comes of it.
+    /// Calls the agent for a client. If the client cancels the request, the agent still decides the response.
     pub(crate) fn call_for_client(
         self: &Arc<Self>,
         origin: Origin,
         method: &str,
         params: &Object,
-        mut cancel: Cancel,
+        mut cancel: CancelToken,
     ) -> impl Future<Output = Result<Json, RpcError>> + Send + use<> {
-        let (sender, mut answer) = oneshot::channel();
-        let asked = self.ask(method, params, Waiting::Caller(sender, Some(origin)));
+        let (sender, mut response) = oneshot::channel();
+        let sent = self.send_request(method, params, PendingCall::Caller(sender, Some(origin)));
         let agent = Arc::clone(self);
         async move {
-            let id = asked.map_err(|error| RpcError::from_raw(error.raw()))?;
-            let _open = Open { agent: &agent, id: id.clone() };
+            let id = sent.map_err(|error| RpcError::from_raw(error.raw()))?;
+            let _guard = CallGuard { agent: &agent, id: id.clone() };
             let reply = tokio::select! {
                 biased;
-                reply = &mut answer => reply,
-                () = cancel.wait() => {
-                    agent.take_back(&id);
-                    answer.await
+                reply = &mut response => reply,
+                () = cancel.cancelled() => {
+                    agent.cancel_call(&id);
+                    response.await
                 }
             };
             match reply {
@@ -150,9 +154,9 @@ impl Agent {
         }
     }
 
-    /// Gives the MCP servers that a client serves over its connection ids that no other client of the agent uses.
-    pub(crate) fn declare_mcp(&self, client: &Client, params: &mut Object) {
-        // Nobody else declares one meanwhile.
+    /// Gives the MCP servers that a client serves over its connection ids that are unique among the agent's clients.
+    pub(crate) fn assign_mcp_ids(&self, client: &Client, params: &mut Object) {
+        // Locked until the ids are assigned, so that no other client is assigned the same.
         let clients = lock(&self.clients);
         let others: Vec<_> =
             clients.iter().filter_map(Weak::upgrade).filter(|other| other.id != client.id).collect();
@@ -173,24 +177,24 @@ impl Agent {
                 if is_taken(&own) { JsonStr::new(&uuid::Uuid::new_v4().to_string()) } else { own.clone() };
             server_fields.set("serverId", &agents);
             servers.push(server_fields.to_json().as_str().to_owned());
-            client.serves_mcp(agents, own);
+            client.add_mcp_server(agents, own);
         }
         let servers = json::json(format!("[{}]", servers.join(",")));
         drop(clients);
         params.set("mcpServers", servers);
     }
 
-    /// Whether it waits for the answer of a client about no session.
+    /// Whether a client has not answered one of its requests outside of sessions.
     pub(crate) fn has_requests(&self) -> bool {
         !lock(&self.requests).is_empty()
     }
 
-    /// The agent has ended: nobody waits for the answers to its requests.
-    pub(super) fn withdraw_requests(&self) {
+    /// Cancels the requests of an agent that has ended.
+    pub(super) fn cancel_requests(&self) {
         let requests: Vec<_> = lock(&self.requests).drain().collect();
         for (_, (client, id)) in requests {
             if let Some(client) = client.upgrade()
-                && client.answered(&id).is_some()
+                && client.take_request(&id).is_some()
             {
                 client.queue.push(Frame::cancel(&id));
             }
@@ -198,8 +202,8 @@ impl Agent {
     }
 }
 
-/// Notes which MCP servers a client serves over its connection, as it opens a session that an agent may have already.
-pub(crate) fn note_mcp_servers(client: &Client, params: &Object) {
+/// Registers the MCP servers that a client serves over its connection under its own ids, for a session that exists.
+pub(crate) fn register_mcp_servers(client: &Client, params: &Object) {
     let list = params.get("mcpServers").and_then(|list| parlor_json::elements(list.raw()));
     for server in list.unwrap_or_default() {
         let server = json::object(Some(server));
@@ -207,56 +211,57 @@ pub(crate) fn note_mcp_servers(client: &Client, params: &Object) {
         if let Some(id) = id.filter(|id| client.mcp_server(id).is_none())
             && json::text(&server, "type").as_deref() == Some("acp")
         {
-            client.serves_mcp(id.clone(), id);
+            client.add_mcp_server(id.clone(), id);
         }
     }
 }
 
-/// Which sessions the agent said something of, since it last said something about none. What it says about none comes
-/// after that, and before all that it says later.
+/// Keeps the order of an agent's messages: a message outside of sessions is delivered after the earlier messages of its
+/// sessions, and before the later ones.
 #[derive(Debug, Default)]
-pub(super) struct Order {
-    touched: Vec<Inbox>,
-    /// Whether there are more than can be told apart.
+pub(super) struct DeliveryOrder {
+    /// The sessions that received messages since the last message outside of sessions.
+    recent: Vec<Inbox>,
+    /// Whether there were more than [`MAX_RECENT`], so that all sessions count.
     all: bool,
 }
 
-impl Order {
-    pub(super) fn sent_to(&mut self, link: &Link) {
+impl DeliveryOrder {
+    pub(super) fn on_sent_to(&mut self, link: &Link) {
         let inbox = &link.inbox;
-        if self.all || !link.is_session || self.touched.iter().rev().any(|other| other.same_channel(inbox)) {
+        if self.all || !link.is_session || self.recent.iter().rev().any(|other| other.same_channel(inbox)) {
             return;
         }
-        if self.touched.len() >= MAX_TOUCHED {
-            self.touched.clear();
+        if self.recent.len() >= MAX_RECENT {
+            self.recent.clear();
             self.all = true;
         } else {
-            self.touched.push(inbox.clone());
+            self.recent.push(inbox.clone());
         }
     }
 
-    /// Says a line to clients. A client that takes part in one of the sessions is told in its order there, also if it
-    /// is behind.
+    /// Sends a frame to clients. A client that is attached to one of the recent sessions gets it in order with that session's
+    /// updates, also while it is catching up.
     async fn deliver(&mut self, agent: &Agent, clients: &[Arc<Client>], frame: &Frame) {
-        let mut touched = std::mem::take(&mut self.touched);
+        let mut recent = std::mem::take(&mut self.recent);
         if std::mem::take(&mut self.all) {
             let links = lock(&agent.links);
             let sessions = links.sessions.values().filter(|link| link.is_session);
-            touched = sessions.map(|link| link.inbox.clone()).collect();
+            recent = sessions.map(|link| link.inbox.clone()).collect();
         }
         let mut left: Vec<ClientId> = clients.iter().map(|client| client.id).collect();
-        if touched.len() > 1 {
-            let mut waiting = Vec::with_capacity(touched.len());
-            for inbox in &touched {
+        if recent.len() > 1 {
+            let mut waiting = Vec::with_capacity(recent.len());
+            for inbox in &recent {
                 waiting.push(relay(inbox, frame, Vec::new()).await);
             }
             for waiting in waiting {
                 let _ = waiting.await;
             }
         }
-        for inbox in &touched {
-            if let Ok(told) = relay(inbox, frame, left.clone()).await.await {
-                left.retain(|client| !told.contains(client));
+        for inbox in &recent {
+            if let Ok(sent) = relay(inbox, frame, left.clone()).await.await {
+                left.retain(|client| !sent.contains(client));
             }
         }
         for client in clients.iter().filter(|client| left.contains(&client.id)) {
@@ -265,15 +270,15 @@ impl Order {
     }
 }
 
-/// Has a session say a line to those of the clients that take part in it; which they were is said when they were told.
+/// Has a session send a frame to those of the clients that are attached to it; the receiver gets these clients.
 async fn relay(inbox: &Inbox, frame: &Frame, clients: Vec<ClientId>) -> oneshot::Receiver<Vec<ClientId>> {
     let (sent, waiting) = oneshot::channel();
     let _ = inbox.send(Message::Relay { frame: frame.clone(), clients, sent }).await;
     waiting
 }
 
-/// A notification about no session: one for an MCP server goes to the client that has it, any other to all.
-pub(super) async fn notification(agent: &Agent, message: &Rpc<'_>, order: &mut Order) {
+/// Sends a notification outside of sessions to the client with the MCP server that it is for, any other to all clients.
+pub(super) async fn notification(agent: &Agent, message: &Rpc<'_>, order: &mut DeliveryOrder) {
     let clients: Vec<_> = lock(&agent.clients).iter().filter_map(Weak::upgrade).collect();
     if let Body::Notification { method, params } = &message.body
         && method == MCP_MESSAGE
@@ -292,24 +297,24 @@ pub(super) async fn notification(agent: &Agent, message: &Rpc<'_>, order: &mut O
     order.deliver(agent, &clients, &frame).await;
 }
 
-/// Takes back a request of the agent's; `false` if it is none about no session.
-pub(super) async fn cancel(agent: &Agent, id: &RequestId, order: &mut Order) -> bool {
-    let asked = lock(&agent.requests).get(id).cloned();
-    let Some((client, id)) = asked else { return false };
+/// Cancels a request of the agent outside of sessions; `false` if there is none with this id.
+pub(super) async fn cancel(agent: &Agent, id: &RequestId, order: &mut DeliveryOrder) -> bool {
+    let request = lock(&agent.requests).get(id).cloned();
+    let Some((client, id)) = request else { return false };
     if let Some(client) = client.upgrade() {
         order.deliver(agent, &[client], &Frame::cancel(&id)).await;
     }
     true
 }
 
-/// A request about no session: it goes to the client with the MCP server, to the one for whose request the agent asks, or
-/// to the one that is connected the longest.
+/// Sends a request outside of sessions to a client: to the one with the MCP server, to the one whose request the agent works
+/// on, or to the one that is connected the longest.
 pub(super) async fn request(
     agent: &Arc<Agent>,
     id: RequestId,
     method: &str,
     mut params: Object,
-    order: &mut Order,
+    order: &mut DeliveryOrder,
 ) {
     let invalid = |message: &str| {
         let error = RpcError::new(code::INVALID_PARAMS, message);
@@ -323,100 +328,107 @@ pub(super) async fn request(
             clients.iter().find_map(|client| Some((Arc::clone(client), client.mcp_server(server)?)))
         });
         let (Some(agents), Some((client, own))) = (server, found) else {
-            return invalid("no client has this MCP server");
+            return invalid("`serverId` names no MCP server of a connected client");
         };
         params.set("serverId", &own);
         mcp = json::literal(&params, "requestId").map(|id| McpRequest { own, agents, id });
         client
     } else if let Some(scope) = params.get("requestId").filter(|_| method == ELICITATION).cloned() {
-        match origin_of(agent, &scope) {
-            Some(Scope::Client(origin)) => {
+        match scope_of_call(agent, &scope) {
+            Some(CallScope::Client(origin)) => {
                 params.set("requestId", json::json(origin.id.as_literal()));
                 origin.client
             }
-            Some(Scope::Session(link)) => {
+            Some(CallScope::Session(link)) => {
                 let Some(session) = session_at(agent, &link) else {
-                    return invalid("the session of this request is gone");
+                    return invalid("the session of `requestId` is closed");
                 };
                 params.remove("requestId");
                 params.set("sessionId", session.as_json());
-                let asked = AgentMessage::Asks { id: id.clone(), method: method.to_owned(), params };
-                if link.send(asked).await.is_err() {
-                    invalid("the session of this request is gone");
+                let request = AgentMessage::Request { id: id.clone(), method: method.to_owned(), params };
+                if link.send(request).await.is_err() {
+                    invalid("the session of `requestId` is closed");
                 }
                 return;
             }
-            None => return invalid("`requestId` names no request that is open"),
+            None => return invalid("`requestId` names no request that is in flight"),
         }
     } else if method == ELICITATION {
-        return invalid("an elicitation names a session or a request");
+        return invalid("an elicitation needs a `sessionId` or a `requestId`");
     } else {
         let clients: Vec<_> = lock(&agent.clients).iter().filter_map(Weak::upgrade).collect();
         let Some(client) = clients.into_iter().next() else {
-            return agent.answer(&id, &unanswered(method, "no client is here to answer"));
+            return agent.answer(&id, &undeliverable(method, "no client is connected"));
         };
         client
     };
-    ask(agent, &client, id, method, &params, mcp, order).await;
+    send_to_client(agent, &client, id, method, &params, mcp, order).await;
 }
 
-async fn ask(
+async fn send_to_client(
     agent: &Arc<Agent>,
     client: &Arc<Client>,
     id: RequestId,
     method: &str,
     params: &Object,
     mcp: Option<McpRequest>,
-    order: &mut Order,
+    order: &mut DeliveryOrder,
 ) {
-    let refused = |why: &str| agent.answer(&id, &unanswered(method, why));
-    if method == ELICITATION && !client.elicits(json::text(params, "mode").as_deref()) {
-        return refused("the client cannot show this");
+    let reject = |reason: &str| agent.answer(&id, &undeliverable(method, reason));
+    if method == ELICITATION && !client.can_elicit(json::text(params, "mode").as_deref()) {
+        return reject("the client cannot show elicitations of this mode");
     }
-    let (from, to, nothing) = (agent.about.dialect, client.dialect(), Transcript::default());
-    let said = live::request_to_client(method, &id, params, from, to, &nothing, &mut Losses::default());
-    let Ok(said) = said else {
-        return refused("this cannot be said in the client's version of the protocol");
+    let (from, to, nothing) = (agent.info.dialect, client.dialect(), Transcript::default());
+    let translated = live::request_to_client(method, &id, params, from, to, &nothing, &mut Losses::default());
+    let Ok(translated) = translated else {
+        return reject("the client's version of the protocol cannot express it");
     };
     if lock(&agent.requests).len() >= MAX_REQUESTS {
-        let error = RpcError::new(code::INTERNAL_ERROR, format!("{MAX_REQUESTS} requests are open already"));
+        let error = RpcError::new(
+            code::INTERNAL_ERROR,
+            format!("{MAX_REQUESTS} requests of the agent are in flight already"),
+        );
         return agent.answer(&id, &Err(json::error_object(&error)));
     }
     let request = AgentRequest { agent: Arc::clone(agent), id: id.clone(), method: method.to_owned(), mcp };
-    let Ok(asked) = client.ask_for_agent(request) else { return refused("the client is asked too much") };
-    lock(&agent.requests).insert(id, (Arc::downgrade(client), asked.clone()));
-    // Who left just now has been asked for its answers already.
+    let Ok(client_id) = client.add_agent_request(request) else {
+        return reject("too many requests to the client are in flight");
+    };
+    lock(&agent.requests).insert(id, (Arc::downgrade(client), client_id.clone()));
+    // A client that disconnected meanwhile may not have seen the request when it answered all others.
     if client.queue.is_closed() {
-        if let Some(Asker::Agent(request)) = client.answered(&asked) {
-            request.abandoned();
+        if let Some(Requester::Agent(request)) = client.take_request(&client_id) {
+            request.on_client_gone();
         }
         return;
     }
-    order.deliver(agent, &[Arc::clone(client)], &Frame::request(&asked, method, &said)).await;
+    order.deliver(agent, &[Arc::clone(client)], &Frame::request(&client_id, method, &translated)).await;
 }
 
-/// The agent's id for a session.
+/// The agent session whose messages go to a link.
 fn session_at(agent: &Agent, link: &Link) -> Option<SessionId> {
     let links = lock(&agent.links);
     let found = links.sessions.iter().find(|(_, other)| other.inbox.same_channel(&link.inbox));
     found.map(|(session, _)| session.clone())
 }
 
-/// What a request of ours that the agent names is for.
-enum Scope {
+/// The client or session for which a call was made.
+enum CallScope {
     Client(Origin),
     Session(Link),
 }
 
-fn origin_of(agent: &Agent, id: &Json) -> Option<Scope> {
+fn scope_of_call(agent: &Agent, id: &Json) -> Option<CallScope> {
     let id = RequestId::from_raw(id.raw()).ok()?;
-    match lock(&agent.asked).get(&id)? {
-        Waiting::Caller(_, origin) | Waiting::Opening(_, origin) => origin.clone().map(Scope::Client),
-        Waiting::Session(_, AgentCall::Forwarded(call)) => {
-            let client = call.connection.upgrade()?;
-            Some(Scope::Client(Origin { client, id: call.call.id.clone() }))
+    match lock(&agent.calls).get(&id)? {
+        PendingCall::Caller(_, origin) | PendingCall::Opening(_, origin) => {
+            origin.clone().map(CallScope::Client)
         }
-        Waiting::Session(link, AgentCall::Prompt(_)) => Some(Scope::Session(link.clone())),
-        Waiting::Session(_, AgentCall::Restore | AgentCall::SetTitle) => None,
+        PendingCall::Session(_, SessionCall::Forwarded(call)) => {
+            let client = call.connection.upgrade()?;
+            Some(CallScope::Client(Origin { client, id: call.call.id.clone() }))
+        }
+        PendingCall::Session(link, SessionCall::Prompt(_)) => Some(CallScope::Session(link.clone())),
+        PendingCall::Session(_, SessionCall::Restore | SessionCall::SetTitle) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Starting an agent and finding out what it speaks.
+//! Starts an agent and negotiates its version of the protocol.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,119 +10,125 @@ use parlor_wire::{Batches, Body, Incoming, InputLine, Lines, Outcome, RequestId,
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::{Agent, Startup, failure, late};
-use crate::config::{AgentConfig, Local};
+use super::{Agent, Startup, agent_error, timeout_error};
+use crate::config::{AgentConfig, EmbeddedAgent};
 use crate::json;
-use crate::process::{Command, Process, Watcher};
+use crate::process::{Command, Process, Reaper};
 use crate::services::access::FileAccess;
 
-/// How long a process gets to end by itself, and again after it was asked to.
+/// How long a process may take to end when its input is closed, and again after SIGTERM.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
-/// What came of a first conversation.
-struct Begun {
+/// A process that answered `initialize`.
+struct Initialized {
     process: Process,
     stdin: ChildStdin,
     stdout: ChildStdout,
     result: Object,
 }
 
-/// Why nothing came of it.
-struct NotBegun {
+/// Why an agent could not be started.
+struct StartError {
     error: RpcError,
-    /// Whether the agent took all the time it had.
-    hangs: bool,
+    /// Whether it did not answer in time.
+    timed_out: bool,
 }
 
-impl From<RpcError> for NotBegun {
+impl From<RpcError> for StartError {
     fn from(error: RpcError) -> Self {
-        Self { error, hangs: false }
+        Self { error, timed_out: false }
     }
 }
 
-impl From<NotBegun> for RpcError {
-    fn from(failed: NotBegun) -> Self {
+impl From<StartError> for RpcError {
+    fn from(failed: StartError) -> Self {
         failed.error
     }
 }
 
-/// Starts an agent. It is asked for version 2 first, unless it is known to speak another; one that does not speak it is
-/// started again, because some are confused by a second `initialize`.
+/// Starts an agent with version 2 of the protocol, unless it is known to speak version 1. An agent that does not speak version
+/// 2 is started again, because some agents do not accept a second `initialize`.
 pub(crate) async fn start(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,
     version: Option<u16>,
-    watcher: &Watcher,
+    reaper: &Reaper,
     startup: Startup,
 ) -> Result<Arc<Agent>, RpcError> {
-    if let Some(local) = &config.local {
-        return start_local(config, local, startup).await;
+    if let Some(embedded) = &config.embedded {
+        return start_embedded(config, embedded, startup).await;
     }
     let wanted = match (config.dialect, config.version.or(version)) {
         (Some(dialect), _) => dialect,
         (None, Some(1)) => Dialect::V1,
         (None, _) => Dialect::V2,
     };
-    let begin = async |dialect| begin(config, env, cwd, dialect, watcher, startup).await;
-    let begun = begin(wanted).await;
+    let start_and_initialize =
+        async |dialect| start_and_initialize(config, env, cwd, dialect, reaper, startup).await;
+    let started = start_and_initialize(wanted).await;
     let is_fixed = config.dialect.is_some() || config.version.is_some();
-    let (begun, dialect) = match begun {
-        // One that spoke version 1 before and does not any more.
-        Ok(begun) if wanted == Dialect::V1 && !is_fixed && live::speaks_v2(&begun.result) => {
-            end(begun.process, begun.stdin, startup).await;
-            (begin(Dialect::V2).await?, Dialect::V2)
+    let (started, dialect) = match started {
+        // The agent spoke version 1 before, and version 2 now.
+        Ok(started) if wanted == Dialect::V1 && !is_fixed && live::speaks_v2(&started.result) => {
+            end(started.process, started.stdin, startup).await;
+            (start_and_initialize(Dialect::V2).await?, Dialect::V2)
         }
-        Ok(begun) if wanted == Dialect::V1 || live::speaks_v2(&begun.result) => (begun, wanted),
-        Ok(begun) => {
-            end(begun.process, begun.stdin, startup).await;
-            (begin(Dialect::V1).await?, Dialect::V1)
+        Ok(started) if wanted == Dialect::V1 || live::speaks_v2(&started.result) => (started, wanted),
+        Ok(started) => {
+            end(started.process, started.stdin, startup).await;
+            (start_and_initialize(Dialect::V1).await?, Dialect::V1)
         }
-        // Some agents answer an unknown version with an error, or end. One that hangs would only hang again.
-        Err(NotBegun { hangs: false, .. }) if wanted != Dialect::V1 && config.version.is_none() => {
-            (begin(Dialect::V1).await?, Dialect::V1)
+        // Some agents answer an unknown version with an error, or exit. One that hangs would hang again.
+        Err(StartError { timed_out: false, .. }) if wanted != Dialect::V1 && config.version.is_none() => {
+            (start_and_initialize(Dialect::V1).await?, Dialect::V1)
         }
         Err(failed) => return Err(failed.error),
     };
-    let Begun { process, stdin, stdout, result } = begun;
-    tracing::info!(agent = config.name, %dialect, pid = process.pid(), "the agent is ready");
-    Ok(Agent::over(&config.name, config.label(), stdout, stdin, Some(process), |_| (dialect, result)))
+    let Initialized { process, stdin, stdout, result } = started;
+    tracing::info!(agent = config.name, %dialect, pid = process.pid(), "agent started");
+    Ok(Agent::new(&config.name, config.label(), stdout, stdin, Some(process), dialect, result))
 }
 
-/// How much an agent inside this process may say before somebody reads it, and the other way round.
-const LOCAL_BYTES: usize = 1 << 20;
+/// How many bytes may wait between the server and an embedded agent, in each direction.
+const EMBEDDED_BYTES: usize = 1 << 20;
 
-/// Starts an agent inside this process, which speaks version 2.
-async fn start_local(config: &AgentConfig, local: &Local, startup: Startup) -> Result<Arc<Agent>, RpcError> {
-    let (ours, theirs) = tokio::io::duplex(LOCAL_BYTES);
-    local.start(theirs);
+/// Starts an embedded agent, which speaks version 2.
+async fn start_embedded(
+    config: &AgentConfig,
+    embedded: &EmbeddedAgent,
+    startup: Startup,
+) -> Result<Arc<Agent>, RpcError> {
+    let (ours, theirs) = tokio::io::duplex(EMBEDDED_BYTES);
+    embedded.start(theirs);
     let (mut read, mut write) = tokio::io::split(ours);
-    let first = async {
-        write.write_all(first_line(Dialect::V2, config.fs).as_bytes()).await.ok()?;
-        first_answer(&mut read).await
+    let response = async {
+        write.write_all(initialize_line(Dialect::V2, config.fs).as_bytes()).await.ok()?;
+        read_response(&mut read).await
     };
-    match tokio::time::timeout_at(startup.until.into(), first).await {
+    match tokio::time::timeout_at(startup.until.into(), response).await {
         Ok(Some(result)) => {
             let result = result?;
-            Ok(Agent::over(&config.name, config.label(), read, write, None, |_| (Dialect::V2, result)))
+            Ok(Agent::new(&config.name, config.label(), read, write, None, Dialect::V2, result))
         }
-        Ok(None) => Err(failure(config.label(), "ended before it answered initialize", "")),
-        Err(_) => Err(late(config.label(), "initialize", startup.timeout, "")),
+        Ok(None) => Err(agent_error(config.label(), "ended before it answered initialize", "")),
+        Err(_) => Err(timeout_error(config.label(), "initialize", startup.timeout, "")),
     }
 }
 
-fn first_line(dialect: Dialect, fs: FileAccess) -> String {
-    write::request(&RequestId::from(0), "initialize", Some(initialize(dialect, fs).to_json().raw())) + "\n"
+fn initialize_line(dialect: Dialect, fs: FileAccess) -> String {
+    write::request(&RequestId::from(0), "initialize", Some(initialize_params(dialect, fs).to_json().raw()))
+        + "\n"
 }
 
-async fn begin(
+async fn start_and_initialize(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,
     dialect: Dialect,
-    watcher: &Watcher,
+    reaper: &Reaper,
     startup: Startup,
-) -> Result<Begun, NotBegun> {
+) -> Result<Initialized, StartError> {
     let program = config.command.first().cloned().unwrap_or_default();
     let command = Command {
         program: program.clone().into(),
@@ -130,8 +136,8 @@ async fn begin(
         env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         cwd: cwd.to_owned(),
     };
-    let mut process = Process::start(&command, watcher).map_err(|error| {
-        let message = format!("agent '{}' cannot be started: {program}: {error}", config.label());
+    let mut process = Process::start(&command, reaper).map_err(|error| {
+        let message = format!("cannot start agent '{}': {error}", config.label());
         let mut data = Object::default();
         data.set("hint", json::string("`parlor agents` shows which agents are installed"));
         RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
@@ -140,46 +146,46 @@ async fn begin(
         let message = format!("agent '{}' has no standard streams", config.label());
         return Err(RpcError::new(code::INTERNAL_ERROR, message).into());
     };
-    let first = async {
-        stdin.write_all(first_line(dialect, config.fs).as_bytes()).await.ok()?;
-        first_answer(&mut stdout).await
+    let response = async {
+        stdin.write_all(initialize_line(dialect, config.fs).as_bytes()).await.ok()?;
+        read_response(&mut stdout).await
     };
-    let first = tokio::time::timeout_at(startup.until.into(), first).await;
-    let what = match first {
-        Ok(Some(Ok(result))) => return Ok(Begun { process, stdin, stdout, result }),
+    let response = tokio::time::timeout_at(startup.until.into(), response).await;
+    let event = match response {
+        Ok(Some(Ok(result))) => return Ok(Initialized { process, stdin, stdout, result }),
         Ok(Some(Err(error))) => {
             end(process, stdin, startup).await;
             return Err(error.into());
         }
         Ok(None) => {
             process.end(GRACE, GRACE);
-            // Its last words are there when it has ended.
+            // All of its standard error has been read when it has ended.
             match tokio::time::timeout_at(startup.until.into(), process.wait()).await {
                 Ok(status) => format!("ended before it answered initialize ({status})"),
                 Err(_) => "closed its standard output before it answered initialize".to_owned(),
             }
         }
         Err(_) => {
-            let error = late(config.label(), "initialize", startup.timeout, &process.stderr_tail());
-            return Err(NotBegun { error, hangs: true });
+            let error = timeout_error(config.label(), "initialize", startup.timeout, &process.stderr_tail());
+            return Err(StartError { error, timed_out: true });
         }
     };
-    // Dropping it ends it.
-    Err(failure(config.label(), &what, &process.stderr_tail()).into())
+    // Dropping the process ends it.
+    Err(agent_error(config.label(), &event, &process.stderr_tail()).into())
 }
 
-/// Ends a process, so that another one can take its place.
+/// Ends a process that another one replaces.
 async fn end(process: Process, stdin: ChildStdin, startup: Startup) {
     drop(stdin);
     let _ = tokio::time::timeout_at(startup.until.into(), process.stop(GRACE)).await;
 }
 
-/// The answer to the first request. Nothing else that comes before it concerns anybody.
-async fn first_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Object, RpcError>> {
+/// Reads up to the first response, and ignores messages before it.
+async fn read_response(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Object, RpcError>> {
     let mut lines = Lines::default();
     let mut byte = [0; 1];
     loop {
-        // Byte by byte, so that nothing of what comes after is taken away from who reads next.
+        // Byte by byte, so that what follows the response is left in the stream.
         if stdout.read(&mut byte).await.ok()? == 0 {
             return None;
         }
@@ -197,8 +203,8 @@ async fn first_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Ob
     }
 }
 
-/// What parlor says of itself to an agent.
-fn initialize(dialect: Dialect, fs: FileAccess) -> Object {
+/// The params of `initialize` for an agent.
+fn initialize_params(dialect: Dialect, fs: FileAccess) -> Object {
     let files = fs != FileAccess::Off;
     let info = format!(r#"{{"name":"parlor","title":"parlor","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
     let elicitation = r#"{"form":{},"url":{}}"#;

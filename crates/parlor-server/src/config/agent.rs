@@ -12,54 +12,52 @@ use super::env::DEFAULT_PASS_ENV;
 use super::{ConfigError, Preset};
 use crate::services::access::FileAccess;
 
-/// How long an agent may take until it can be prompted.
+/// The default of [`AgentConfig::startup_timeout`].
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long an agent may take to end a turn that was cancelled.
+/// The default of [`AgentConfig::cancel_timeout`].
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a process that nobody uses is kept.
+/// The default of [`AgentConfig::idle`].
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// How an agent is started, and what it is known to speak.
+/// How an agent is started and used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// The name by which clients ask for it.
+    /// The name by which clients choose it.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Variables that are added to its environment.
+    /// Variables that are set in its environment.
     pub env: BTreeMap<String, String>,
-    /// Names of variables that it gets from its client; `*` stands for any characters.
+    /// Names of variables that are passed from the client's environment; `*` matches any characters.
     pub pass_env: Vec<String>,
     /// How sessions share processes.
     pub process: ProcessMode,
-    /// The version of the protocol that it speaks, if it need not be asked.
+    /// The version of the protocol that it speaks; negotiated if `None`.
     pub version: Option<u16>,
-    /// The dialect of it.
+    /// The dialect that it speaks; negotiated if `None`.
     pub dialect: Option<Dialect>,
-    /// How long a process is kept that no session uses.
+    /// How long a process that no session uses keeps running.
     pub idle: Duration,
-    /// Which files it may read and write through parlor.
+    /// The files that it may access through parlor.
     pub fs: FileAccess,
-    /// An agent inside this process, in place of a program.
-    pub local: Option<Local>,
-    /// How long it may take in all to start, in both versions of the protocol, and to begin, restore or fork a session.
+    /// The agent in this process that is used instead of a program.
+    pub embedded: Option<EmbeddedAgent>,
+    /// The time to start, with negotiation of the version, and to create, restore or fork a session.
     pub startup_timeout: Duration,
-    /// How long it may take to end a turn that was cancelled.
+    /// The time to end a cancelled turn.
     pub cancel_timeout: Duration,
 }
 
-/// How an agent inside this process is started: it is handed the other end of what would be its standard streams, and
-/// speaks version 2 of the protocol there.
+/// An agent in this process, which speaks version 2 of the protocol over an in-memory stream.
 ///
-/// Its sessions have the names that the hub gives them: `session/new` and `session/fork` say them in
-/// `_meta["parlor/session"]`.
+/// It uses the server's session ids: `session/new` and `session/fork` carry them in `_meta["parlor/session"]`.
 #[derive(Clone)]
-pub struct Local(Arc<dyn Fn(DuplexStream) + Send + Sync>);
+pub struct EmbeddedAgent(Arc<dyn Fn(DuplexStream) + Send + Sync>);
 
-impl Local {
-    /// One that is started by this function, which must not block.
+impl EmbeddedAgent {
+    /// Creates an agent that this function starts with its end of the stream. The function must not block.
     pub fn new(start: impl Fn(DuplexStream) + Send + Sync + 'static) -> Self {
         Self(Arc::new(start))
     }
@@ -69,17 +67,17 @@ impl Local {
     }
 }
 
-impl PartialEq for Local {
+impl PartialEq for EmbeddedAgent {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Local {}
+impl Eq for EmbeddedAgent {}
 
-impl fmt::Debug for Local {
+impl fmt::Debug for EmbeddedAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Local")
+        f.write_str("EmbeddedAgent")
     }
 }
 
@@ -94,7 +92,7 @@ pub enum ProcessMode {
     Session,
 }
 
-/// One `[agents.NAME]` part.
+/// An `[agents.NAME]` table.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
@@ -119,7 +117,7 @@ pub(super) struct Table {
 }
 
 impl AgentConfig {
-    /// An agent that is started by this command, with everything else as usual.
+    /// Creates the configuration of an agent that this command starts, with defaults.
     pub fn new(name: impl Into<String>, command: Vec<String>) -> Self {
         Self {
             name: name.into(),
@@ -131,34 +129,34 @@ impl AgentConfig {
             dialect: None,
             idle: IDLE,
             fs: FileAccess::default(),
-            local: None,
+            embedded: None,
             startup_timeout: STARTUP_TIMEOUT,
             cancel_timeout: CANCEL_TIMEOUT,
         }
     }
 
-    /// An agent inside this process, which stays.
-    pub fn local(name: impl Into<String>, local: Local) -> Self {
+    /// Creates the configuration of an embedded agent, which is never stopped.
+    pub fn embedded(name: impl Into<String>, embedded: EmbeddedAgent) -> Self {
         let name = name.into();
         let command = vec![format!("(inside) {name}")];
         let (pass_env, idle) = (Vec::new(), Duration::MAX);
-        Self { local: Some(local), pass_env, idle, ..Self::new(name, command) }
+        Self { embedded: Some(embedded), pass_env, idle, ..Self::new(name, command) }
     }
 
-    /// Reads `NAME=COMMAND`, as it stands on the command line. The command is split as a shell would, without one.
+    /// Parses `NAME=COMMAND` of the command line. The command is split like in a shell, without expansions.
     pub fn from_flag(flag: &str) -> Result<Self, ConfigError> {
-        let wrong = |message: String, hint: &str| ConfigError {
-            place: format!("--agent {flag}"),
+        let invalid = |message: String, hint: &str| ConfigError {
+            location: format!("--agent {flag}"),
             message,
             hint: Some(hint.to_owned()),
         };
         let Some((name, command)) = flag.split_once('=') else {
-            return Err(wrong("there is no '='".to_owned(), EXAMPLE));
+            return Err(invalid("expected NAME=COMMAND".to_owned(), EXAMPLE));
         };
-        check_name(name).map_err(|message| wrong(message, EXAMPLE))?;
-        match words(command) {
+        check_name(name).map_err(|message| invalid(message, EXAMPLE))?;
+        match split_command(command) {
             Ok(command) => Ok(Self::new(name, command)),
-            Err(message) => Err(wrong(message, EXAMPLE)),
+            Err(message) => Err(invalid(message, EXAMPLE)),
         }
     }
 }
@@ -166,22 +164,22 @@ impl AgentConfig {
 const EXAMPLE: &str = "write it as --agent 'NAME=COMMAND ARGUMENTS', such as --agent 'gemini=gemini --acp'";
 
 impl Table {
-    /// The agent that is meant. One that has the name of a preset need not say its command.
+    /// Creates the configuration of the agent. The command may be missing if there is a preset with its name.
     pub(super) fn into_agent(self, name: String, file: &str) -> Result<AgentConfig, ConfigError> {
-        let wrong = |message: String, hint: Option<String>| ConfigError {
-            place: format!("{file}, [agents.{name}]"),
+        let invalid = |message: String, hint: Option<String>| ConfigError {
+            location: format!("{file}, [agents.{name}]"),
             message,
             hint,
         };
-        check_name(&name).map_err(|message| wrong(message, None))?;
+        check_name(&name).map_err(|message| invalid(message, None))?;
         let command = match (self.command, Preset::named(&name)) {
             (Some(command), _) => command,
             (None, Some(preset)) => preset
                 .command()
-                .map_err(|error| wrong(format!("the command of the preset is not known: {error}"), None))?,
+                .map_err(|error| invalid(format!("cannot find the command of the preset: {error}"), None))?,
             (None, None) => {
                 let hint = "add a line such as command = [\"my-agent\", \"acp\"]".to_owned();
-                return Err(wrong("there is no command".to_owned(), Some(hint)));
+                return Err(invalid("`command` is missing".to_owned(), Some(hint)));
             }
         };
         if let (Some(version), Some(dialect)) = (self.version, self.dialect)
@@ -189,12 +187,12 @@ impl Table {
         {
             let belongs = dialect.version();
             let message = format!("dialect '{dialect}' belongs to version {belongs}, not {version}");
-            return Err(wrong(message, Some("leave out one of the two".to_owned())));
+            return Err(invalid(message, Some("leave out one of the two".to_owned())));
         }
-        let usual = AgentConfig::new(name, command);
+        let defaults = AgentConfig::new(name, command);
         Ok(AgentConfig {
             env: self.env,
-            pass_env: self.pass_env.unwrap_or(usual.pass_env),
+            pass_env: self.pass_env.unwrap_or(defaults.pass_env),
             process: self.process,
             version: self.version.or_else(|| self.dialect.map(Dialect::version)),
             dialect: self.dialect,
@@ -202,23 +200,22 @@ impl Table {
             idle: self.idle_minutes.map_or(IDLE, |minutes| Duration::from_secs(60 * u64::from(minutes))),
             startup_timeout: self.startup_timeout.unwrap_or(STARTUP_TIMEOUT),
             cancel_timeout: self.cancel_timeout.unwrap_or(CANCEL_TIMEOUT),
-            ..usual
+            ..defaults
         })
     }
 }
 
-/// Names stand in addresses and flags.
+/// Checks a name, which is used in URLs and flags.
 fn check_name(name: &str) -> Result<(), String> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if !name.is_empty() && name.bytes().all(fits) {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !name.is_empty() && name.bytes().all(is_allowed) {
         return Ok(());
     }
-    Err(format!("'{name}' is no name: it may only hold letters, digits and -_."))
+    Err(format!("invalid agent name '{name}': it may only contain letters, digits and -_."))
 }
 
-fn words(command: &str) -> Result<Vec<String>, String> {
-    let words =
-        shell_words::split(command).map_err(|error| format!("the command cannot be split: {error}"))?;
+fn split_command(command: &str) -> Result<Vec<String>, String> {
+    let words = shell_words::split(command).map_err(|error| format!("cannot split the command: {error}"))?;
     check_command(words)
 }
 
@@ -240,7 +237,7 @@ fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Stri
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<String>, E> {
-            words(text).map_err(E::custom)
+            split_command(text).map_err(E::custom)
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<String>, A::Error> {
@@ -258,13 +255,13 @@ fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Stri
 fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
     match u16::deserialize(deserializer)? {
         version @ (1 | 2) => Ok(Some(version)),
-        other => Err(de::Error::custom(format!("there is no version {other} of the protocol, only 1 and 2"))),
+        other => Err(de::Error::custom(format!("unsupported version {other} of the protocol: use 1 or 2"))),
     }
 }
 
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     match u32::deserialize(deserializer)? {
-        0 => Err(de::Error::custom("a timeout is at least 1 second")),
+        0 => Err(de::Error::custom("a timeout must be at least 1 second")),
         seconds => Ok(Some(Duration::from_secs(seconds.into()))),
     }
 }

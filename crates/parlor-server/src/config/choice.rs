@@ -4,20 +4,19 @@ use std::path::Path;
 use super::{AgentConfig, Config, ConfigError, PRESETS};
 use crate::hub::AgentChoice;
 
-/// All agents of a server, and the one for clients that name none.
+/// All agents of a server, with the default one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agents {
     all: Vec<AgentConfig>,
     default: String,
 }
 
-/// The default agent where nobody chose one: it is always there.
+/// The default agent if none is configured; it is built in.
 const FALLBACK: &str = "demo";
 
 impl Agents {
-    /// Puts together the agents of the command line, of `config.toml` and the presets. Of two with the same name the one
-    /// that comes first in this order counts. The default is the first of the command line, else the one that
-    /// `config.toml` names, else the demo.
+    /// Merges the agents of the command line, of `config.toml` and the presets; of agents with the same name the first in this
+    /// order is used. The default agent is the first of the command line, else `default_agent` of `config.toml`, else `demo`.
     pub fn new(command_line: Vec<AgentConfig>, config: &Config) -> Result<Self, ConfigError> {
         let default = match (command_line.first(), &config.default_agent) {
             (Some(first), _) => first.name.clone(),
@@ -28,14 +27,14 @@ impl Agents {
         for agent in command_line {
             if all.iter().any(|other| other.name == agent.name) {
                 return Err(ConfigError {
-                    place: format!("--agent {}", agent.name),
-                    message: "there are two agents of this name".to_owned(),
-                    hint: Some("give one of them another name".to_owned()),
+                    location: format!("--agent {}", agent.name),
+                    message: "the agent is given twice".to_owned(),
+                    hint: Some("give one of the two another name".to_owned()),
                 });
             }
             all.push(agent);
         }
-        // A program that cannot find itself has no demo, and says so only to those who want it.
+        // A program that cannot find its own path has no demo agent; choosing it is an error then.
         let presets = PRESETS.iter().filter_map(|preset| preset.agent().ok());
         for agent in config.agents.iter().cloned().chain(presets) {
             if all.iter().all(|other| other.name != agent.name) {
@@ -44,36 +43,36 @@ impl Agents {
         }
         let agents = Self { all, default };
         if agents.get(&agents.default).is_none() {
-            let place = match &config.path {
+            let location = match &config.path {
                 Some(path) => format!("{}, default_agent", path.display()),
                 None => "default_agent".to_owned(),
             };
-            return Err(agents.unknown(&agents.default, place));
+            return Err(agents.unknown(&agents.default, location));
         }
         Ok(agents)
     }
 
-    /// One agent, and no other that could be asked for.
+    /// Creates a set of one agent.
     pub fn only(agent: AgentConfig) -> Self {
         Self { default: agent.name.clone(), all: vec![agent] }
     }
 
-    /// All of them, in the order of choice.
+    /// All agents, in order of precedence.
     pub fn all(&self) -> &[AgentConfig] {
         &self.all
     }
 
-    /// The one of this name.
+    /// The agent with this name.
     pub fn get(&self, name: &str) -> Option<&AgentConfig> {
         self.all.iter().find(|agent| agent.name == name)
     }
 
-    /// The one for clients that name none.
+    /// The agent for clients that choose none.
     pub fn default_agent(&self) -> &AgentConfig {
-        self.get(&self.default).expect("it was looked for when they were put together")
+        self.get(&self.default).expect("the constructors check that the default agent exists")
     }
 
-    /// The one that a client wants.
+    /// The agent that a client chose.
     pub fn chosen(&self, choice: Option<&AgentChoice>) -> Result<AgentConfig, ConfigError> {
         match choice {
             None => Ok(self.default_agent().clone()),
@@ -83,7 +82,7 @@ impl Agents {
             Some(AgentChoice::Command(command)) => match command.first() {
                 Some(program) => Ok(AgentConfig::new(name_of(program, &command[1..]), command.clone())),
                 None => Err(ConfigError {
-                    place: "agent".to_owned(),
+                    location: "agent".to_owned(),
                     message: "the command is empty".to_owned(),
                     hint: None,
                 }),
@@ -91,18 +90,18 @@ impl Agents {
         }
     }
 
-    fn unknown(&self, name: &str, place: String) -> ConfigError {
+    fn unknown(&self, name: &str, location: String) -> ConfigError {
         let names: Vec<&str> = self.all.iter().map(|agent| agent.name.as_str()).collect();
         ConfigError {
-            place,
-            message: format!("there is no agent '{name}': it is one of {}", names.join(", ")),
+            location,
+            message: format!("unknown agent '{name}' (known: {})", names.join(", ")),
             hint: Some(format!("add it with --agent '{name}=COMMAND' or as [agents.{name}] in config.toml")),
         }
     }
 }
 
 impl AgentConfig {
-    /// What it is called where anybody may read it: of one that was given as a command, that is the program.
+    /// The name for errors that any client may see: for an agent that was given as a command, only the program.
     pub(crate) fn label(&self) -> &str {
         match self.command.split_first() {
             Some((program, args)) if self.name == name_of(program, args) => file_name(program),
@@ -111,7 +110,7 @@ impl AgentConfig {
     }
 }
 
-/// What an agent is called that was given as a command.
+/// The name of an agent that was given as a command.
 fn name_of(program: &str, args: &[String]) -> String {
     std::iter::once(file_name(program)).chain(args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
 }

@@ -2,8 +2,7 @@ use std::collections::BTreeMap;
 
 use super::AgentConfig;
 
-/// Which variables an agent gets unless its configuration says otherwise: those that programs need to run at all, and
-/// those by which users choose accounts and services.
+/// The default of `pass_env`: variables that programs need to run, and those that select accounts and services.
 pub const DEFAULT_PASS_ENV: [&str; 18] = [
     "PATH",
     "HOME",
@@ -25,21 +24,21 @@ pub const DEFAULT_PASS_ENV: [&str; 18] = [
     "*_MODEL",
 ];
 
-/// Variables that no program does well without. A client that has none of them is given the server's.
+/// Variables that most programs need: the server's are used if the client does not have them.
 const NEEDED: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"];
 
-/// The environment of an agent's process, in order of the names: what tells processes of one agent apart.
+/// The environment of an agent's process, sorted by name. Sessions with equal environments share a process.
 ///
-/// It is taken from the client, as far as `pass_env` allows, or from the server if the client sent none at all, as
-/// browsers do. Then what the configuration adds comes on top.
+/// It consists of the client's variables that `pass_env` allows (the server's, if the client sent none, as browsers do) and of
+/// the variables of the configuration, which take precedence.
 pub fn chosen_env(agent: &AgentConfig, client_env: &[(String, String)]) -> Vec<(String, String)> {
-    let ours = std::env::vars_os()
+    let server_env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect::<Vec<_>>();
-    chosen_env_from(agent, client_env, &ours)
+    chosen_env_from(agent, client_env, &server_env)
 }
 
-/// The same with the server's environment given.
+/// [`chosen_env`] with an explicit environment of the server.
 pub fn chosen_env_from(
     agent: &AgentConfig,
     client_env: &[(String, String)],
@@ -61,7 +60,7 @@ pub fn chosen_env_from(
     chosen.into_iter().collect()
 }
 
-/// Whether a name fits a pattern in which `*` stands for any characters, or none.
+/// Whether a name matches a pattern in which `*` stands for any characters, or none.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `config.toml`: which agents there are and where the server listens.
+//! `config.toml`: the configured agents and the address of the server.
 
 mod agent;
 mod choice;
@@ -7,18 +7,17 @@ mod preset;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
-use serde::Deserialize;
+use serde::de::{self, Deserialize, Deserializer};
 
 use crate::transport::HttpOptions;
 
-pub use self::agent::{AgentConfig, Local, ProcessMode};
+pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
 pub use self::choice::Agents;
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
@@ -26,45 +25,50 @@ pub use self::preset::{PRESETS, Preset, installed, program_at};
 /// The port of the HTTP listener unless another is chosen.
 pub const DEFAULT_PORT: u16 = 7667;
 
-/// What `config.toml` says.
+/// The contents of `config.toml`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The file, if there is one.
+    /// The path of the file, if there is one.
     pub path: Option<PathBuf>,
-    /// The agent of clients that name none.
+    /// The name of the agent for clients that choose none.
     pub default_agent: Option<String>,
-    /// The agents, by their names.
+    /// The configured agents, sorted by name.
     pub agents: Vec<AgentConfig>,
-    /// Where the server listens.
+    /// The address and access rules of the server.
     pub server: ServerConfig,
 }
 
-/// The `[server]` part.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// The `[server]` table.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// The address of the HTTP listener.
+    #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
-    /// Pages that may connect besides the server's own.
+    /// Origins of pages that may connect, besides the server's own.
     pub origins: Vec<String>,
-    /// Names by which the server is reached besides `localhost`.
+    /// Host names of the server, besides `localhost`.
     pub hosts: Vec<String>,
-    /// Whether the address may be one that other machines reach.
+    /// Whether the address may be reachable from other machines.
     pub allow_remote: bool,
 }
 
-/// A setting that cannot be used, in a file or on the command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A setting in a file or on the command line that is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{location}: {message}")]
 pub struct ConfigError {
-    /// The file and the line, or the flag.
-    pub place: String,
-    /// What is wrong.
+    /// The file with the line or table, or the command-line flag.
+    pub location: String,
+    /// What is wrong with the setting.
     pub message: String,
-    /// What to do about it.
+    /// How to correct it.
     pub hint: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// The hint for a file that cannot be parsed; the parser's message lists the settings that it knows.
+const SYNTAX_HINT: &str = "check the spelling; docs/configuration.md lists all settings";
+
+#[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     default_agent: Option<String>,
@@ -75,8 +79,7 @@ struct File {
 }
 
 impl Config {
-    /// Reads the file that the command line names, else the environment (`PARLOR_CONFIG`), else the one where programs
-    /// have their settings. Only that last one may be missing.
+    /// Reads the file of the command line, else of `PARLOR_CONFIG`, else the [default](default_path), which may be missing.
     pub fn load(flag: Option<PathBuf>, env: Option<OsString>) -> Result<Self, ConfigError> {
         let named = flag.or_else(|| env.filter(|value| !value.is_empty()).map(PathBuf::from));
         match named {
@@ -88,38 +91,35 @@ impl Config {
         }
     }
 
-    /// Reads a file.
+    /// Reads and parses a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(path).map_err(|error| {
             let hint = (error.kind() == io::ErrorKind::NotFound).then(|| {
-                "it is named by --config or PARLOR_CONFIG; without these it may be missing".to_owned()
+                "correct --config or PARLOR_CONFIG; without them the configuration file is optional"
+                    .to_owned()
             });
-            ConfigError {
-                place: path.display().to_string(),
-                message: format!("cannot be read: {error}"),
-                hint,
-            }
+            let message = format!("cannot read the configuration file: {error}");
+            ConfigError { location: path.display().to_string(), message, hint }
         })?;
         Self::parse(&text, path)
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file; `path` is for errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-            let place = match line {
+            let location = match line {
                 Some(line) => format!("{}:{line}", path.display()),
                 None => path.display().to_string(),
             };
             let message = error.message().trim_end().replace('\n', ", ");
-            let hint = hint(&message);
-            ConfigError { place, message, hint }
+            ConfigError { location, message, hint: Some(SYNTAX_HINT.to_owned()) }
         })?;
-        let place = path.display().to_string();
+        let location = path.display().to_string();
         let agents = file
             .agents
             .into_iter()
-            .map(|(name, table)| table.into_agent(name, &place))
+            .map(|(name, table)| table.into_agent(name, &location))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             path: Some(path.to_owned()),
@@ -153,29 +153,14 @@ impl Default for ServerConfig {
     }
 }
 
-/// Where `config.toml` is if nobody says otherwise.
+/// The default path of `config.toml`.
 pub fn default_path() -> Option<PathBuf> {
     Some(etcetera::base_strategy::Xdg::new().ok()?.config_dir().join("parlor").join("config.toml"))
 }
 
-/// Help for the mistakes that are easily made.
-fn hint(message: &str) -> Option<String> {
-    let hint = if message.contains("unknown field") {
-        "look for a spelling mistake; docs/configuration.md lists all settings"
-    } else if message.contains("socket address") {
-        "an address and a port, such as \"127.0.0.1:7667\""
-    } else if message.contains("duplicate key") {
-        "each setting and each agent stands there once"
-    } else {
-        return None;
-    };
-    Some(hint.to_owned())
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        de::Error::custom(format!("'{text}' is not an address with a port, such as 127.0.0.1:{DEFAULT_PORT}"))
+    })
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
-impl std::error::Error for ConfigError {}

@@ -1,4 +1,4 @@
-//! What there is: sessions, agents, the server itself.
+//! Lists sessions and agents, and reports the status of the server.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::adopt;
+use crate::agent_sessions;
 use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
-use crate::known;
 use crate::session::Message;
 use crate::stored;
 
-/// How many sessions are listed at once.
+/// How many sessions a page has.
 const PAGE: usize = 50;
 
 pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId, params: &Object) {
-    let line = match page(hub, client, params).await {
+    let response = match page(hub, client, params).await {
         Ok(result) => Frame::response(id, &result),
         Err(error) => Frame::error(id, &error),
     };
-    client.queue.push(line);
+    client.queue.push(response);
 }
 
 async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Object, RpcError> {
-    let asked = json::noted(params, "parlor/agent").and_then(|agent| JsonStr::from_raw(agent.raw()));
+    let requested = json::noted(params, "parlor/agent").and_then(|agent| JsonStr::from_raw(agent.raw()));
     let agents = &hub.registry().agents;
-    let chosen = match asked.as_ref().map(JsonStr::to_text) {
+    let chosen = match requested.as_ref().map(JsonStr::to_text) {
         Some(all) if all == "*" => None,
         Some(named) => Some((named.clone().into_owned(), agents.get(&named).cloned())),
         None => {
@@ -40,15 +40,16 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
             Some((config.name.clone(), Some(config)))
         }
     };
-    let after = match params.get("cursor").filter(|cursor| !cursor.is_null()) {
-        Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| {
-            RpcError::new(code::INVALID_PARAMS, "`cursor` is not one that this server gave")
-        })?),
-        None => None,
-    };
+    let after =
+        match params.get("cursor").filter(|cursor| !cursor.is_null()) {
+            Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| {
+                RpcError::new(code::INVALID_PARAMS, "`cursor` is not a cursor of this server")
+            })?),
+            None => None,
+        };
     let (name, config) = chosen.unzip();
     let config = config.flatten();
-    if let Some(config) = config.as_ref().filter(|_| client.drives()) {
+    if let Some(config) = config.as_ref().filter(|_| client.is_driver()) {
         hub.registry().refresh_list(config).await;
     }
     let filter = Filter {
@@ -57,16 +58,16 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
         archived: which_archived(params)?,
         ..Filter::default()
     };
-    let lists = Arc::clone(&hub.registry().lists);
+    let cache = Arc::clone(&hub.registry().session_cache);
     let shown = agent_names(hub, client);
     let (listed, next) = hub
         .read(move |store| {
-            let known: Arc<[SessionRow]> = match (&name, &config) {
-                (None, _) => known::of_all(store)?.into(),
-                (Some(_), Some(config)) => lists.of_agent(store, &stored::key_of(config))?,
+            let agent_only: Arc<[SessionRow]> = match (&name, &config) {
+                (None, _) => agent_sessions::of_all(store)?.into(),
+                (Some(_), Some(config)) => cache.of_agent(store, &stored::agent_key(config))?,
                 (Some(_), None) => Arc::default(),
             };
-            let mut rows = known::page(store, &known, &filter, after.as_ref(), PAGE + 1)?;
+            let mut rows = agent_sessions::page(store, &agent_only, &filter, after.as_ref(), PAGE + 1)?;
             let next = (rows.len() > PAGE).then(|| {
                 rows.truncate(PAGE);
                 rows.last().map(|last| format!("{} {}", last.active_at, last.id))
@@ -74,7 +75,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
             let mut listed = Vec::with_capacity(rows.len());
             for mut row in rows {
                 if let Some(name) = &name {
-                    // The same program may have several names.
+                    // Several configured agents may be the same program.
                     row.agent.clone_from(name);
                 }
                 row.agent = shown(&row.agent);
@@ -91,17 +92,17 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
     Ok(result)
 }
 
-/// Whether sessions that were put away are listed: they are not, unless they are asked for.
+/// Decodes the filter for archived sessions, which are excluded by default.
 fn which_archived(params: &Object) -> Result<Option<bool>, RpcError> {
-    let asked = params.get("archived").filter(|asked| !asked.is_null());
-    match asked.map(|asked| JsonStr::from_raw(asked.raw()).unwrap_or_else(|| JsonStr::new(""))) {
+    let archived = params.get("archived").filter(|archived| !archived.is_null());
+    match archived.map(|archived| JsonStr::from_raw(archived.raw()).unwrap_or_else(|| JsonStr::new(""))) {
         None if json::noted(params, "parlor/archived").is_some_and(|all| all.as_str() == "true") => Ok(None),
         None => Ok(Some(false)),
-        Some(asked) => match asked.inner() {
+        Some(archived) => match archived.inner() {
             "exclude" => Ok(Some(false)),
             "include" => Ok(None),
             "only" => Ok(Some(true)),
-            _ => Err(RpcError::new(code::INVALID_PARAMS, "`archived` is one of exclude, include, only")),
+            _ => Err(RpcError::new(code::INVALID_PARAMS, "`archived` must be exclude, include or only")),
         },
     }
 }
@@ -112,9 +113,9 @@ fn read_cursor(cursor: &Json) -> Option<Cursor> {
     Some(Cursor { active_at: active_at.parse().ok()?, id: id.to_owned() })
 }
 
-/// A session in a list, with its metadata.
+/// Encodes a listed session with its metadata.
 fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
-    let is_foreign = known::is_foreign(row);
+    let is_agent_only = agent_sessions::is_agent_only(row);
     let data = stored::SessionData::of(row);
     let mut info = Object::default();
     info.set("sessionId", json::json(row.id.clone()));
@@ -127,8 +128,8 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
         info.set("updatedAt", time);
     }
     info.set("archived", json::json(if row.archived { "true" } else { "false" }));
-    if is_foreign {
-        info.add_missing(&known::listed(row));
+    if is_agent_only {
+        info.add_missing(&agent_sessions::other_members(row));
     } else {
         if let Some(directories) = data.additional_directories() {
             info.set("additionalDirectories", directories.clone());
@@ -145,24 +146,24 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
         }
     }
     json::note(&mut info, "parlor/busy", json::json(if row.busy { "true" } else { "false" }));
-    if is_foreign {
+    if is_agent_only {
         json::note(&mut info, "parlor/adopted", json::json("false"));
     }
     Ok(info)
 }
 
-/// How a client is told of agents. The name of one that a client gave as a command is its command line, which may hold
-/// what is not for observers: they are told the program.
+/// Maps agent names to those that a client may see. The name of an agent that was given as a command is its command line,
+/// which may contain secrets: observers see only the program.
 pub(super) fn agent_names(hub: &Arc<Shared>, client: &Client) -> impl Fn(&str) -> String + Send + 'static {
-    let (hub, drives) = (Arc::clone(hub), client.drives());
+    let (hub, drives) = (Arc::clone(hub), client.is_driver());
     move |name| {
-        let is_secret = !drives && hub.registry().agents.get(name).is_none();
-        let shown = if is_secret { name.split(' ').next().unwrap_or_default() } else { name };
+        let hides_args = !drives && hub.registry().agents.get(name).is_none();
+        let shown = if hides_args { name.split(' ').next().unwrap_or_default() } else { name };
         shown.to_owned()
     }
 }
 
-/// What runs.
+/// Responds with the state of the server and its agents.
 pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
     let mut result = Object::default();
     result.set("version", json::string(env!("CARGO_PKG_VERSION")));
@@ -183,12 +184,12 @@ pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -
     let agents: Vec<_> = agents.collect();
     result.set("agents", json::json(format!("[{}]", agents.join(","))));
     result.set("losses", hub.losses().all());
-    result.set("dialect", json::string(client.terms().map_or(Dialect::V2, |terms| terms.dialect).name()));
+    result.set("dialect", json::string(client.negotiated().map_or(Dialect::V2, |info| info.dialect).name()));
     client.queue.push(Frame::response(id, &result));
     Ok(())
 }
 
-/// Whether a session is in memory, and what it does. Nothing is opened for it.
+/// Responds with the state of a session, without opening it.
 pub(super) async fn session_status(
     hub: &Arc<Shared>,
     client: &Arc<Client>,
@@ -199,8 +200,8 @@ pub(super) async fn session_status(
         let status = Message::Call(Arc::clone(client), ClientCall::Status { id: id.clone() });
         return hub.send(session, status).await;
     }
-    // One that only its agent has is listed, and so it is known.
-    if !hub.is_here(session).await? && !adopt::is_foreign(hub, session).await? {
+    // A session that only its agent has is listed, so it exists for clients.
+    if !hub.exists(session).await? && !adopt::is_agent_only(hub, session).await? {
         return Err(crate::hub::no_session(session));
     }
     let mut result = Object::default();
@@ -209,14 +210,14 @@ pub(super) async fn session_status(
     Ok(())
 }
 
-/// What could not be told to the clients of a session.
+/// Responds with the losses of a session.
 pub(super) async fn losses(
     hub: &Arc<Shared>,
     client: &Client,
     id: &RequestId,
     session: &SessionId,
 ) -> Result<(), RpcError> {
-    if !hub.is_here(session).await? {
+    if !hub.exists(session).await? {
         return Err(crate::hub::no_session(session));
     }
     let mut result = Object::default();
@@ -225,7 +226,7 @@ pub(super) async fn losses(
     Ok(())
 }
 
-/// The agents that clients can ask for.
+/// Responds with the agents that clients can choose.
 pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
     let agents = &hub.registry().agents;
     let default = &agents.default_agent().name;
@@ -234,7 +235,7 @@ pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
             config.command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
         let mut agent = Object::default();
         agent.set("name", json::string(&config.name));
-        if client.drives() {
+        if client.is_driver() {
             agent.set("command", json::json(format!("[{}]", words.join(","))));
         }
         agent.set("default", json::json(if config.name == *default { "true" } else { "false" }));

@@ -1,4 +1,4 @@
-//! What was said, found by its words.
+//! Full-text search over all sessions.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::hub::Shared;
 use crate::search;
 use crate::session::now;
 
-/// How many searches run at a time. Who asks for more waits, and is not read meanwhile.
+/// How many searches run at a time. A client that starts one more is not read until it starts.
 static SEARCHES: Semaphore = Semaphore::const_new(4);
 
 pub(super) async fn search(
@@ -23,18 +23,18 @@ pub(super) async fn search(
     params: Object,
 ) -> Result<(), RpcError> {
     let Ok(permit) = SEARCHES.acquire().await else {
-        return Err(RpcError::new(code::INTERNAL_ERROR, "nothing is searched for any more"));
+        return Err(RpcError::new(code::INTERNAL_ERROR, "the server is stopping"));
     };
     let (hub, client, id) = (Arc::clone(hub), Arc::clone(client), id.clone());
     tokio::spawn(async move {
         let shown = list::agent_names(&hub, &client);
         let answer = hub.read(move |store| Ok(search::answer(store, &params, now(), shown))).await;
         drop(permit);
-        let line = match answer.and_then(|answer| answer) {
+        let response = match answer.and_then(|answer| answer) {
             Ok(result) => Frame::response(&id, &result),
             Err(error) => Frame::error(&id, &error),
         };
-        client.queue.push(line);
+        client.queue.push(response);
     });
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! What clients say about a session as lists show it.
+//! Decodes the params of requests that set titles or archive sessions.
 
 use parlor_json::{JsonStr, Object};
 use parlor_wire::{RpcError, code};
 
 use crate::json;
 
-/// The title in a request. The protocol's own method knows no way to clear one, and wants an empty one refused.
+/// Decodes a title; `None` clears it, which `session/set_title` does not allow.
 pub(super) fn title(method: &str, params: &Object) -> Result<Option<JsonStr>, RpcError> {
     let invalid = |message: &str| RpcError::new(code::INVALID_PARAMS, message);
     let given = params.get("title").filter(|title| !title.is_null());
@@ -20,12 +20,12 @@ pub(super) fn title(method: &str, params: &Object) -> Result<Option<JsonStr>, Rp
         None => None,
     };
     if title.is_none() && method == "session/set_title" {
-        return Err(invalid("`title` must have words in it; `_parlor/title` clears a title"));
+        return Err(invalid("`title` must not be empty; use `_parlor/title` to clear a title"));
     }
     Ok(title)
 }
 
-/// Whether a session is put away by a request, or taken out again.
+/// Whether a request archives or unarchives a session.
 pub(super) fn archived(method: &str, params: &Object) -> Result<bool, RpcError> {
     match (method, json::flag(params, "archived")) {
         ("session/archive", _) => Ok(true),

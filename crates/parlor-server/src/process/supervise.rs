@@ -1,4 +1,4 @@
-//! One task a process: it sees the process end, ends it when asked, and clears away what it leaves.
+//! The task of one process: waits for its end, stops it on request, and kills the descendants that it leaves.
 
 use std::future;
 use std::io;
@@ -8,41 +8,56 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use tokio::process::Child;
 use tokio::signal::unix::{self, SignalKind};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::warn;
 
-use super::Watcher;
-use super::family::{self, Family};
+use super::Reaper;
+use super::tree::{self, ProcessTree};
 
-/// How a process is to be ended: SIGTERM after `wait`, SIGKILL another `grace` later.
+/// When a process is sent SIGTERM, and SIGKILL if it is still alive.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) wait: Duration,
-    pub(super) grace: Duration,
+pub(super) struct StopDeadlines {
+    terminate: Instant,
+    kill: Instant,
 }
 
-/// How a process is ended that nobody holds any more.
-const DROPPED: Ask = Ask { wait: Duration::ZERO, grace: Duration::from_secs(1) };
+impl StopDeadlines {
+    /// Adds a request for SIGTERM after `wait` and SIGKILL another `grace` later: the earliest deadlines of all requests
+    /// count. A request that follows SIGTERM waits only for `grace`.
+    pub(super) fn earliest(earlier: Option<Self>, wait: Duration, grace: Duration) -> Self {
+        let now = Instant::now();
+        let is_terminated = earlier.is_some_and(|earlier| earlier.terminate <= now);
+        let terminate = if is_terminated { now } else { now + wait };
+        let new = Self { terminate, kill: terminate + grace };
+        earlier.map_or(new, |earlier| Self {
+            terminate: earlier.terminate.min(new.terminate),
+            kill: earlier.kill.min(new.kill),
+        })
+    }
+}
 
-/// What a process leaves behind has this long between SIGTERM and SIGKILL.
-const LEFT_BEHIND: Duration = Duration::from_secs(1);
+/// The time between SIGTERM and SIGKILL for a process whose handle was dropped.
+const DROP_GRACE: Duration = Duration::from_secs(1);
 
-/// How long to read the standard error of a process of which nothing is left. Only one who hides from us can still
-/// hold the other end.
-const STDERR: Duration = Duration::from_millis(500);
+/// The time between SIGTERM and SIGKILL for descendants that outlive the process.
+const DESCENDANT_GRACE: Duration = Duration::from_secs(1);
+
+/// How long standard error is read after the process and its descendants have ended: only a process that was not found can
+/// still have it open.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct Supervisor {
     child: Child,
     pid: u32,
-    mark: String,
-    watcher: Watcher,
+    tag: String,
+    reaper: Reaper,
     stderr: Option<JoinHandle<()>>,
-    family: Family,
+    tree: ProcessTree,
 }
 
-/// Tells when any child has ended. It must be made before the child is started, so that no end is missed.
+/// Signals that any child has ended. Must be created before the child is started, so that no end is missed.
 pub(super) fn child_signals() -> io::Result<unix::Signal> {
     unix::signal(SignalKind::child())
 }
@@ -51,49 +66,53 @@ impl Supervisor {
     pub(super) fn new(
         child: Child,
         pid: u32,
-        mark: String,
-        watcher: Watcher,
+        tag: String,
+        reaper: Reaper,
         stderr: Option<JoinHandle<()>>,
     ) -> Self {
-        let family = Family::of_child(pid, &mark);
-        Self { child, pid, mark, watcher, stderr, family }
+        let tree = ProcessTree::of_child(pid, &tag);
+        Self { child, pid, tag, reaper, stderr, tree }
     }
 
     pub(super) async fn run(
         mut self,
         mut children: unix::Signal,
-        mut asked: mpsc::UnboundedReceiver<Ask>,
+        mut stop: watch::Receiver<Option<StopDeadlines>>,
         publish: watch::Sender<Option<ExitStatus>>,
     ) {
-        let killed = self.until_exit(&mut children, &mut asked).await;
-        self.end_rest(if killed { Duration::ZERO } else { LEFT_BEHIND }).await;
+        let killed = self.until_exit(&mut children, &mut stop).await;
+        self.end_rest(if killed { Duration::ZERO } else { DESCENDANT_GRACE }).await;
         if let Some(mut stderr) = self.stderr.take()
-            && timeout(STDERR, &mut stderr).await.is_err()
+            && timeout(STDERR_TIMEOUT, &mut stderr).await.is_err()
         {
             stderr.abort();
         }
-        self.watcher.forget(&self.mark);
+        self.reaper.unregister(&self.tag);
         let status = self.child.wait().await.unwrap_or_else(|error| {
-            warn!(pid = self.pid, %error, "cannot tell how a process ended");
+            warn!(pid = self.pid, %error, "cannot read the exit status of a process");
             ExitStatus::default()
         });
         publish.send_replace(Some(status));
     }
 
-    /// Waits until the process has ended, without reaping it, and ends it if asked to. Says whether it was killed.
+    /// Waits until the process has ended, without reaping it, and stops it on request. Returns whether it was killed.
     async fn until_exit(
         &mut self,
         children: &mut unix::Signal,
-        asked: &mut mpsc::UnboundedReceiver<Ask>,
+        stop: &mut watch::Receiver<Option<StopDeadlines>>,
     ) -> bool {
         let mut sent = None;
-        let mut next: Option<Instant> = None;
-        let mut grace = Duration::MAX;
-        let mut held = true;
+        let mut deadlines: Option<StopDeadlines> = None;
+        let mut is_held = true;
         loop {
             if self.has_ended() {
                 return sent == Some(Signal::KILL);
             }
+            let next = match sent {
+                None => deadlines.map(|deadlines| deadlines.terminate),
+                Some(Signal::TERM) => deadlines.map(|deadlines| deadlines.kill),
+                Some(_) => None,
+            };
             let due = async {
                 match next {
                     Some(next) => sleep_until(next).await,
@@ -102,20 +121,18 @@ impl Supervisor {
             };
             tokio::select! {
                 _ = children.recv() => {}
-                ask = asked.recv(), if held => {
-                    held = ask.is_some();
-                    let ask = ask.unwrap_or(DROPPED);
-                    // Who is in a hurry is heard, and nobody makes it take longer.
-                    grace = grace.min(ask.grace);
-                    let at = Instant::now() + if sent.is_none() { ask.wait } else { ask.grace };
-                    next = Some(next.map_or(at, |next| next.min(at)));
+                changed = stop.changed(), if is_held => {
+                    is_held = changed.is_ok();
+                    deadlines = *stop.borrow_and_update();
+                    if !is_held {
+                        deadlines = Some(StopDeadlines::earliest(deadlines, Duration::ZERO, DROP_GRACE));
+                    }
                 }
                 () = due => {
                     let signal = if sent.is_none() { Signal::TERM } else { Signal::KILL };
-                    self.remember().await;
-                    self.family.signal_group(signal);
+                    self.note_detached().await;
+                    self.tree.signal_group(signal);
                     sent = Some(signal);
-                    next = (signal == Signal::TERM).then(|| Instant::now() + grace);
                 }
             }
         }
@@ -129,30 +146,30 @@ impl Supervisor {
             Err(rustix::io::Errno::INTR) => false,
             Err(error) => {
                 warn!(pid = self.pid, %error, "cannot wait for a process");
-                self.family.lose_leader();
+                self.tree.lose_leader();
                 true
             }
         }
     }
 
-    async fn remember(&mut self) {
-        let mut family = self.family.clone();
-        let seen = spawn_blocking(move || {
-            family.remember();
-            family
+    async fn note_detached(&mut self) {
+        let mut tree = self.tree.clone();
+        let noted = spawn_blocking(move || {
+            tree.note_detached();
+            tree
         });
-        if let Ok(family) = seen.await {
-            self.family = family;
+        if let Ok(tree) = noted.await {
+            self.tree = tree;
         }
     }
 
     async fn end_rest(&mut self, grace: Duration) {
-        let mut family = self.family.clone();
-        let ended = spawn_blocking(move || family::end(std::slice::from_mut(&mut family), grace));
+        let mut tree = self.tree.clone();
+        let ended = spawn_blocking(move || tree::end(std::slice::from_mut(&mut tree), grace));
         if let Ok(left) = ended.await
             && !left.is_empty()
         {
-            warn!(pid = self.pid, ?left, "processes that cannot be killed");
+            warn!(pid = self.pid, ?left, "processes survive SIGKILL");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The system's list of processes. All that differs between systems is here.
+//! The process table of the system. All code that differs between systems is here.
 
 #[cfg(target_os = "linux")]
 use std::fs;
@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The variable by which processes that came from an agent are known, also after they left its group.
-pub(super) const MARK: &str = "PARLOR_AGENT_MARK";
+/// The environment variable that identifies the descendants of an agent, also after they left its process group.
+pub(super) const ENV_TAG: &str = "PARLOR_AGENT_TAG";
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,32 +18,32 @@ pub(super) struct Row {
     pub(super) pid: i32,
     pub(super) parent: i32,
     pub(super) group: i32,
-    /// When it started, as the system writes it. With the pid it names one process for ever.
+    /// The start time as the system writes it. With the pid it identifies one process uniquely.
     pub(super) start: String,
-    /// It has ended, and its parent has not looked yet.
+    /// Whether it has ended and has not been reaped.
     pub(super) dead: bool,
-    /// The value of [`MARK`] in the environment it was started with, where that can be read.
-    pub(super) mark: Option<String>,
+    /// The value of [`ENV_TAG`] in the environment it was started with, where that can be read.
+    pub(super) tag: Option<String>,
 }
 
 impl Row {
-    /// Whether the process carries `mark`. An agent that runs a parlor has two marks, and so on.
-    pub(super) fn carries(&self, mark: &str) -> bool {
-        self.mark.as_ref().is_some_and(|marks| marks.split(':').any(|own| own == mark))
+    /// Whether the process has this tag. Agents of a parlor that is itself an agent have several.
+    pub(super) fn has_tag(&self, tag: &str) -> bool {
+        self.tag.as_ref().is_some_and(|tags| tags.split(':').any(|own| own == tag))
     }
 
-    /// Whether this is still the same process, in the same group.
+    /// Whether the same process still exists, in the same group.
     pub(super) fn is_still_there(&self) -> bool {
         row(self.pid).is_some_and(|now| now.start == self.start && now.group == self.group)
     }
 
-    /// Signals this process and no other that got its number.
+    /// Signals this process, but never another one that was given its pid.
     pub(super) fn signal(&self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid).filter(|pid| !pid.is_init()) else { return };
         #[cfg(target_os = "linux")]
         if let Ok(handle) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-            // The handle is of whoever has the number now. If that is still our process, then so is the handle's.
-            if row(self.pid).is_some_and(|now| now.start == self.start && now.mark == self.mark) {
+            // The handle refers to the process that has the pid now, which may not be this one.
+            if row(self.pid).is_some_and(|now| now.start == self.start && now.tag == self.tag) {
                 let _ = rustix::process::pidfd_send_signal(handle, signal);
             }
             return;
@@ -54,7 +54,7 @@ impl Row {
     }
 }
 
-/// All processes that can be seen.
+/// All visible processes.
 #[cfg(target_os = "linux")]
 pub(super) fn rows() -> Vec<Row> {
     let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
@@ -64,37 +64,37 @@ pub(super) fn rows() -> Vec<Row> {
 /// One process.
 #[cfg(target_os = "linux")]
 pub(super) fn row(pid: i32) -> Option<Row> {
-    /// More than the system lets a program have for arguments and environment together.
-    const MOST: u64 = 8 << 20;
+    /// More than the limit of the system for arguments and environment together.
+    const MAX_ENVIRONMENT: u64 = 8 << 20;
 
     let folder = format!("/proc/{pid}");
     let stat = fs::read(format!("{folder}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The name before the last parenthesis may hold anything, spaces and parentheses too.
+    // The name before the last parenthesis may contain spaces and parentheses.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let number = |place: usize| fields.get(place)?.parse().ok();
+    let number = |index: usize| fields.get(index)?.parse().ok();
     let mut environment = Vec::new();
     if fs::metadata(&folder).ok()?.uid() == rustix::process::geteuid().as_raw()
         && let Ok(file) = fs::File::open(format!("{folder}/environ"))
     {
-        // What cannot be read carries no mark.
-        let _ = file.take(MOST).read_to_end(&mut environment);
+        // A process whose environment cannot be read counts as one without a tag.
+        let _ = file.take(MAX_ENVIRONMENT).read_to_end(&mut environment);
     }
-    let mark = environment
+    let tag = environment
         .split(|byte| *byte == 0)
-        .find_map(|variable| variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))
-        .map(|mark| String::from_utf8_lossy(mark).into_owned());
+        .find_map(|variable| variable.strip_prefix(ENV_TAG.as_bytes())?.strip_prefix(b"="))
+        .map(|tag| String::from_utf8_lossy(tag).into_owned());
     Some(Row {
         pid,
         parent: number(1)?,
         group: number(2)?,
         start: (*fields.get(19)?).to_owned(),
         dead: matches!(*fields.first()?, "Z" | "X"),
-        mark,
+        tag,
     })
 }
 
-/// All processes that can be seen. Their environment cannot.
+/// All visible processes, without their tags: their environment cannot be read.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn rows() -> Vec<Row> {
     listed(&["-ax"])
@@ -106,11 +106,11 @@ pub(super) fn row(pid: i32) -> Option<Row> {
     listed(&["-p", &pid.to_string()]).pop()
 }
 
-/// What `ps` says about the processes that `which` selects.
+/// The processes that `ps` lists for a selection.
 #[cfg(any(not(target_os = "linux"), test))]
-fn listed(which: &[&str]) -> Vec<Row> {
+fn listed(selection: &[&str]) -> Vec<Row> {
     let output = std::process::Command::new("/bin/ps")
-        .args(which)
+        .args(selection)
         .args(["-o", "pid=,ppid=,pgid=,stat=,lstart="])
         .env("LC_ALL", "C")
         .stdin(std::process::Stdio::null())
@@ -128,7 +128,7 @@ fn listed_row(line: &str) -> Option<Row> {
         group: words.next()?.parse().ok()?,
         dead: words.next()?.starts_with('Z'),
         start: words.collect::<Vec<_>>().join(" "),
-        mark: None,
+        tag: None,
     })
 }
 
@@ -141,19 +141,19 @@ mod tests {
     }
 
     #[test]
-    fn the_list_has_this_process_and_its_parent() {
+    fn the_table_contains_this_process_with_its_parent() {
         let rows = rows();
         let own = rows.iter().find(|row| row.pid == me()).unwrap();
         assert_eq!(own.parent, rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get()));
         assert!(!own.dead);
         assert!(own.is_still_there());
         let other = Row { start: "another time".to_owned(), ..own.clone() };
-        assert!(!other.is_still_there(), "a process that got the number later is another one");
+        assert!(!other.is_still_there(), "a process that was given the pid later is another one");
     }
 
     #[test]
-    fn the_list_has_the_group_of_a_process() {
-        // The group of the tests may be outside of this process namespace, where it has no number.
+    fn the_table_contains_the_group_of_a_process() {
+        // The group of the tests may be outside of this pid namespace, where it has no id.
         let mut command = std::process::Command::new("sleep");
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.arg("60").spawn().unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_read_the_list_agree() {
+    fn the_table_of_ps_agrees_with_the_table_of_the_system() {
         let own = row(me()).unwrap();
         let listed = listed(&["-p", &me().to_string()]).pop().unwrap();
         assert_eq!((listed.pid, listed.parent, listed.group), (own.pid, own.parent, own.group));
@@ -174,17 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_list_are_read() {
+    fn a_line_of_ps_is_parsed() {
         let row = listed_row("  412   1   410 Zs   Mon Jul  7 10:11:12 2025").unwrap();
         let start = "Mon Jul 7 10:11:12 2025".to_owned();
-        assert_eq!(row, Row { pid: 412, parent: 1, group: 410, start, dead: true, mark: None });
+        assert_eq!(row, Row { pid: 412, parent: 1, group: 410, start, dead: true, tag: None });
         assert_eq!(listed_row("PID PPID PGID"), None);
     }
 
     #[test]
-    fn marks_of_parlors_in_parlors_are_all_carried() {
-        let row = Row { mark: Some("a:b".to_owned()), ..listed_row("2 1 2 S now").unwrap() };
-        assert!(row.carries("a") && row.carries("b"));
-        assert!(!row.carries("a:b") && !row.carries(""));
+    fn a_process_below_nested_parlors_has_the_tags_of_all() {
+        let row = Row { tag: Some("a:b".to_owned()), ..listed_row("2 1 2 S now").unwrap() };
+        assert!(row.has_tag("a") && row.has_tag("b"));
+        assert!(!row.has_tag("a:b") && !row.has_tag(""));
     }
 }

@@ -1,23 +1,25 @@
-//! The end of what a process wrote to its standard error.
+//! The last bytes of a process's standard error.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tracing::debug;
 
-/// How much is kept.
-const KEPT: usize = 64 << 10;
+use crate::lock;
 
-/// How long a line may be that is traced as one.
-const LINE: usize = 4 << 10;
+/// How many bytes are kept.
+const CAPACITY: usize = 64 << 10;
 
-/// The last bytes of a stream. A clone is the same tail.
+/// The length at which a line is logged in pieces.
+const MAX_LOGGED_LINE: usize = 4 << 10;
+
+/// The last bytes of a stream. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tail(Arc<Mutex<VecDeque<u8>>>);
 
 impl Tail {
-    /// Reads to the end of the stream.
+    /// Reads the stream to its end and logs its lines.
     pub(super) async fn read(self, mut stream: impl AsyncRead + Unpin, pid: u32) {
         let mut buffer = vec![0; 8 << 10];
         let mut line = Vec::new();
@@ -25,43 +27,42 @@ impl Tail {
             self.push(&buffer[..length]);
             for piece in buffer[..length].split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(piece);
-                if piece.ends_with(b"\n") || line.len() >= LINE {
-                    trace(pid, &mut line);
+                if piece.ends_with(b"\n") || line.len() >= MAX_LOGGED_LINE {
+                    log_line(pid, &mut line);
                 }
             }
         }
-        trace(pid, &mut line);
+        log_line(pid, &mut line);
     }
 
-    /// What is kept, as text.
+    /// The bytes as text.
     pub(super) fn text(&self) -> String {
-        let bytes = self.lock();
+        let bytes = lock(&self.0);
         let (front, back) = bytes.as_slices();
         let bytes = [front, back].concat();
-        // Where it was cut, the rest of a character is no news.
-        let cut =
-            if bytes.len() == KEPT { bytes.iter().take(3).take_while(|b| is_inside(**b)).count() } else { 0 };
+        // The first character may have been cut.
+        let cut = if bytes.len() == CAPACITY {
+            bytes.iter().take(3).take_while(|b| is_inside(**b)).count()
+        } else {
+            0
+        };
         String::from_utf8_lossy(&bytes[cut..]).into_owned()
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         kept.extend(bytes);
-        let over = kept.len().saturating_sub(KEPT);
+        let over = kept.len().saturating_sub(CAPACITY);
         kept.drain(..over);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a byte is one of a character's in UTF-8 and not its first.
+/// Whether a byte is a continuation byte of UTF-8.
 fn is_inside(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
 
-fn trace(pid: u32, line: &mut Vec<u8>) {
+fn log_line(pid: u32, line: &mut Vec<u8>) {
     if !line.is_empty() {
         // As a debug value, so that control characters are escaped.
         debug!(pid, stderr = ?String::from_utf8_lossy(line).trim_end());
@@ -78,8 +79,8 @@ mod tests {
         let tail = Tail::default();
         tail.push(b"first ");
         assert_eq!(tail.text(), "first ");
-        tail.push("€".repeat(KEPT / 3 + 10).as_bytes());
-        assert_eq!(tail.text(), "€".repeat(KEPT / 3));
+        tail.push("€".repeat(CAPACITY / 3 + 10).as_bytes());
+        assert_eq!(tail.text(), "€".repeat(CAPACITY / 3));
         tail.push(&[b'a', 0xff, b'b']);
         assert!(tail.text().ends_with("€a\u{fffd}b"));
     }

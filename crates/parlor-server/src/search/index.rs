@@ -1,4 +1,4 @@
-//! The sessions of before there was a search: their words are handed in little by little, while the server does its work.
+//! Indexes sessions from before there was a search index, in the background.
 
 use std::sync::Weak;
 
@@ -8,16 +8,15 @@ use parlor_store::{Batch, EntryRow, ErrorKind, Store, StoreError, Words, Write};
 
 use crate::hub::Shared;
 
-/// How much of a session is handed in at once: little enough that nobody who writes has to wait for long.
-const PIECE: usize = 256 << 10;
+/// How many bytes of a session are indexed in one batch, so that other writes do not wait for long.
+const CHUNK: usize = 256 << 10;
 
-/// How many sessions may go away under our hands before something else must be wrong.
-const MOST_GONE: usize = 1000;
+/// How many sessions may be deleted meanwhile before the error is treated as another one.
+const MAX_DELETED: usize = 1000;
 
-/// Hands in what was never handed in. When the server ends before it is done, the next one goes on with the session that
-/// this one was at.
+/// Indexes all sessions that are not indexed. If the server stops before the end, the next one continues with the same session.
 pub(crate) async fn index(hub: Weak<Shared>) {
-    let mut gone = 0;
+    let mut deleted = 0;
     let mut done = 0;
     loop {
         let Some(shared) = hub.upgrade() else { return };
@@ -27,34 +26,34 @@ pub(crate) async fn index(hub: Weak<Shared>) {
             Ok(Some(id)) => id,
             Ok(None) => break,
             Err(error) => {
-                tracing::warn!("the sessions of before cannot be indexed: {}", error.message());
+                tracing::warn!("cannot read the sessions to index: {}", error.message());
                 return;
             }
         };
-        match session(&hub, &id).await {
+        match index_session(&hub, &id).await {
             Ok(()) => done += 1,
-            // It was deleted meanwhile.
-            Err(error) if error.kind == ErrorKind::Invalid && gone < MOST_GONE => gone += 1,
+            // The session was deleted meanwhile.
+            Err(error) if error.kind == ErrorKind::Invalid && deleted < MAX_DELETED => deleted += 1,
             Err(error) => {
-                tracing::warn!(session = id, %error, "the sessions of before cannot be indexed");
+                tracing::warn!(session = id, %error, "cannot index a session; search is incomplete");
                 return;
             }
         }
     }
     if done > 0 {
-        tracing::info!(sessions = done, "the sessions of before can be searched now");
+        tracing::info!(sessions = done, "indexed old sessions for search");
     }
 }
 
-async fn session(hub: &Weak<Shared>, id: &str) -> Result<(), StoreError> {
+async fn index_session(hub: &Weak<Shared>, id: &str) -> Result<(), StoreError> {
     let mut after = 0;
     loop {
         let Some(shared) = hub.upgrade() else { return Ok(()) };
         let key = id.to_owned();
-        let piece = shared.read(move |store| piece(store, &key, after)).await;
-        let piece =
-            piece.map_err(|error| StoreError { kind: ErrorKind::Io, message: error.message().to_owned() })?;
-        let (writes, last) = match piece {
+        let chunk = shared.read(move |store| chunk(store, &key, after)).await;
+        let chunk =
+            chunk.map_err(|error| StoreError { kind: ErrorKind::Io, message: error.message().to_owned() })?;
+        let (writes, last) = match chunk {
             Some((writes, last)) => (writes, Some(last)),
             None => (vec![Write::Indexed { session: id.to_owned() }], None),
         };
@@ -67,11 +66,11 @@ async fn session(hub: &Weak<Shared>, id: &str) -> Result<(), StoreError> {
     }
 }
 
-/// The words of the next entries, and the last of these entries; `None` if there are no more.
-fn piece(store: &dyn Store, id: &str, after: u64) -> Result<Option<(Vec<Write>, u64)>, StoreError> {
-    // When each thing was said was not written down; all of it was when the session was last active, or before.
+/// The writes that index the next entries, and the last of these entries; `None` if there are no more.
+fn chunk(store: &dyn Store, id: &str, after: u64) -> Result<Option<(Vec<Write>, u64)>, StoreError> {
+    // The times of entries were not stored; all are dated to the last activity of the session.
     let Some(row) = store.session(id)? else { return Ok(None) };
-    let entries = store.entries(id, 0, after, PIECE)?;
+    let entries = store.entries(id, 0, after, CHUNK)?;
     let Some(last) = entries.last().map(|entry| entry.created) else { return Ok(None) };
     let writes = entries.iter().filter_map(|entry| {
         let words = Some(words_of_row(entry, row.active_at)?);
@@ -81,7 +80,7 @@ fn piece(store: &dyn Store, id: &str, after: u64) -> Result<Option<(Vec<Write>, 
     Ok(Some((writes.collect(), last)))
 }
 
-/// What a stored entry is found by; `None` also for one that cannot be read.
+/// The indexed text of a stored entry; `None` if it has none or cannot be read.
 fn words_of_row(row: &EntryRow, at: i64) -> Option<Words> {
     let mut transcript = Transcript::default();
     transcript.restore_entry(row.created, row.seq, &row.head, &row.content, row.inherited).ok()?;

@@ -1,7 +1,7 @@
-//! Searching what was said: which words an entry is found by, what is asked for, and what is shown of what was found.
+//! Full-text search: decodes queries, looks up hits, and indexes old sessions.
 
-mod ask;
 mod index;
+mod params;
 mod snippet;
 
 use parlor_json::{Json, Object};
@@ -9,33 +9,33 @@ use parlor_session::{EntryId, Transcript};
 use parlor_store::{Hit, Query, SessionRow, Store, StoreError};
 use parlor_wire::{RpcError, code};
 
-use self::ask::Asked;
 pub(crate) use self::index::index;
+use self::params::SearchParams;
 use self::snippet::Snippet;
 use crate::json;
 use crate::stored;
 use parlor_engine::search_text::words_of;
 
-/// What was said by whom; what an entry is called in a search.
+/// The roles by which entries can be filtered.
 pub const ROLES: [&str; 5] = ["user", "agent", "thought", "tool", parlor_store::TITLE];
 
-/// Answers a search, as `_parlor/search` does: the params of the request in, the result out. `now` is in milliseconds
-/// since 1970, and `agent_name` says how an agent is shown. This blocks.
+/// Runs a search with the params of `_parlor/search` and returns its result. `now` is in milliseconds since 1970, and
+/// `agent_name` maps the names of agents to those that are shown. This blocks.
 pub fn answer(
     store: &dyn Store,
     params: &Object,
     now: i64,
     agent_name: impl Fn(&str) -> String,
 ) -> Result<Object, RpcError> {
-    let asked = Asked::read(params, now)?;
+    let params = SearchParams::read(params, now)?;
     let failed = |error: StoreError| RpcError::new(code::INTERNAL_ERROR, error.to_string());
-    let mut hits = store.search(&asked.search, asked.offset, asked.limit + 1).map_err(failed)?;
-    let has_more = hits.len() > asked.limit;
-    hits.truncate(asked.limit);
+    let mut hits = store.search(&params.search, params.offset, params.limit + 1).map_err(failed)?;
+    let has_more = hits.len() > params.limit;
+    hits.truncate(params.limit);
     let mut shown = Vec::with_capacity(hits.len());
     for hit in &hits {
-        // What was deleted or taken back meanwhile is not shown.
-        if let Some(mut found) = look_up(store, &asked.search.query, hit).map_err(failed)? {
+        // Entries that were deleted meanwhile are left out.
+        if let Some(mut found) = look_up(store, &params.search.query, hit).map_err(failed)? {
             if let Some(agent) = json::text(&found, "agent") {
                 found.set("agent", json::string(&agent_name(&agent)));
             }
@@ -44,11 +44,11 @@ pub fn answer(
     }
     let mut result = Object::default();
     result.set("hits", json::json(format!("[{}]", shown.join(","))));
-    if let Some(next) = asked.next().filter(|_| has_more) {
+    if let Some(next) = params.next().filter(|_| has_more) {
         result.set("nextCursor", json::string(&next));
     }
-    if asked.search.query.left_out() > 0 {
-        result.set("ignoredWords", json::json(asked.search.query.left_out().to_string()));
+    if params.search.query.left_out() > 0 {
+        result.set("ignoredWords", json::json(params.search.query.left_out().to_string()));
     }
     if !store.unindexed(1).map_err(failed)?.is_empty() {
         result.set("incomplete", json::json("true"));
@@ -56,7 +56,7 @@ pub fn answer(
     Ok(result)
 }
 
-/// What is shown of a hit; `None` if it is not there any more.
+/// Encodes a hit; `None` if the entry was deleted.
 fn look_up(store: &dyn Store, query: &Query, hit: &Hit) -> Result<Option<Object>, StoreError> {
     let Some(row) = store.session(&hit.session)? else { return Ok(None) };
     let Some(created) = hit.created else {
@@ -98,7 +98,7 @@ fn show(row: &SessionRow, hit: &Hit, entry: Option<&EntryId>, snippet: &Snippet)
     shown.set("at", at.map_or_else(Json::null, |at| json::string(&at.to_string())));
     shown.set("snippet", json::string(&snippet.text));
     let matches: Vec<_> =
-        snippet.matches.iter().map(|place| format!("[{},{}]", place.start, place.end)).collect();
+        snippet.matches.iter().map(|range| format!("[{},{}]", range.start, range.end)).collect();
     shown.set("matches", json::json(format!("[{}]", matches.join(","))));
     shown
 }

@@ -1,4 +1,4 @@
-//! What is shown of a text that was found.
+//! Excerpts of texts that a search found.
 
 use std::ops::Range;
 
@@ -8,35 +8,35 @@ use parlor_store::Query;
 const LENGTH: usize = 160;
 const BEFORE: usize = 50;
 
-/// How far a piece may be shortened so that it begins and ends between words.
+/// How many characters an excerpt may be shortened to start and end between words.
 const LONGEST_WORD: usize = 30;
 
-/// A piece of a text around the first match, in one line.
+/// An excerpt around the first match, on one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Snippet {
     pub(super) text: String,
-    /// Where the words stand that were looked for, in characters.
+    /// The ranges of the matches, in characters.
     pub(super) matches: Vec<Range<usize>>,
 }
 
 impl Snippet {
     pub(super) fn of(text: &str, query: &Query) -> Self {
-        let places = query.places(text);
-        let first = places.first().cloned().unwrap_or(0..0);
+        let ranges = query.places(text);
+        let first = ranges.first().cloned().unwrap_or(0..0);
         let begin = begin(text, first.start);
         let end = end(text, begin, first.end);
         let mut snippet = Writer::default();
         if begin > 0 {
             snippet.push('…');
         }
-        let mut places = places.into_iter().peekable();
+        let mut ranges = ranges.into_iter().peekable();
         let mut matches = Vec::new();
         for (at, c) in text[begin..end].char_indices().map(|(at, c)| (begin + at, c)) {
-            // A match ends before the sign behind it, and the next one may begin there.
-            if places.next_if(|place| place.end <= at).is_some() {
+            // The next match may start where one ends.
+            if ranges.next_if(|range| range.end <= at).is_some() {
                 matches.extend(snippet.close());
             }
-            if places.peek().is_some_and(|place| place.start == at) {
+            if ranges.peek().is_some_and(|range| range.start == at) {
                 snippet.open();
             }
             snippet.push(c);
@@ -50,12 +50,12 @@ impl Snippet {
     }
 }
 
-/// Text on its way into a snippet: every gap is one space.
+/// Collects the text of a snippet, with one space for each run of white space.
 #[derive(Default)]
 struct Writer {
     text: String,
     length: usize,
-    /// Where a match began that has not ended.
+    /// The start of the current match.
     open: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ impl Writer {
     }
 }
 
-/// Where to begin so that the match has something before it.
+/// The start of the excerpt, with some context before the match.
 fn begin(text: &str, first: usize) -> usize {
     let before = text[..first].char_indices().rev().take(BEFORE).last().map_or(first, |(at, _)| at);
     if before == 0 {
@@ -88,7 +88,7 @@ fn begin(text: &str, first: usize) -> usize {
     gap.map_or(before, |(at, c)| before + at + c.len_utf8())
 }
 
-/// Where to end: not within the first match if there is room for it, and not within a word.
+/// The end of the excerpt: between words, and after the first match if it fits.
 fn end(text: &str, begin: usize, first_end: usize) -> usize {
     let Some((end, _)) = text[begin..].char_indices().nth(LENGTH) else { return text.len() };
     let end = begin + end;
@@ -104,15 +104,15 @@ mod tests {
         let snippet = Snippet::of(text, &Query::parse(query));
         let mut marked = String::new();
         for (n, c) in snippet.text.chars().enumerate() {
-            if snippet.matches.iter().any(|place| place.end == n) {
+            if snippet.matches.iter().any(|range| range.end == n) {
                 marked.push(']');
             }
-            if snippet.matches.iter().any(|place| place.start == n) {
+            if snippet.matches.iter().any(|range| range.start == n) {
                 marked.push('[');
             }
             marked.push(c);
         }
-        if snippet.matches.iter().any(|place| place.end == snippet.text.chars().count()) {
+        if snippet.matches.iter().any(|range| range.end == snippet.text.chars().count()) {
             marked.push(']');
         }
         marked

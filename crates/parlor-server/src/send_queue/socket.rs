@@ -1,8 +1,8 @@
-//! Frames that are written to a socket by whoever pushes them.
+//! Writes frames to a socket on the thread that pushes them.
 //!
 //! There is one queue and one lock, so frames are written in the order in which they were pushed. A push that finds nothing
-//! waiting writes at once, unless it is long. What is long, and what the socket does not take, is left to the
-//! [`SocketWriter`]; until that has caught up a push only adds to the queue.
+//! waiting writes at once, unless it is long. Long frames, and those that the socket does not accept, are left to the
+//! [`SocketWriter`]; until it has caught up a push only adds to the queue.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -19,8 +19,8 @@ use crate::transport::unix_socket::UnixSocket;
 /// How many bytes a socket is offered at once.
 const MAX_WRITE: usize = 256 << 10;
 
-/// How many bytes are written by whoever pushes them. To copy more takes as long as to wake the writer, which does it beside
-/// the writers of other sockets.
+/// How many bytes are written on the thread that pushes them. Copying more takes as long as waking the writer, which runs in
+/// parallel with the writers of other sockets.
 const MAX_DIRECT: usize = 16 << 10;
 
 /// How many parts a socket is offered at once; Linux takes no more.
@@ -48,18 +48,18 @@ pub(crate) struct Encoded {
     bytes: usize,
 }
 
-/// A socket and what is on its way to it.
+/// A socket with its encoded frames.
 pub(super) struct SocketOutput {
     socket: Arc<SocketHalf>,
     encode: Encode,
     encoded: Encoded,
-    /// Whether the [`SocketWriter`] has to write what waits.
+    /// Whether the [`SocketWriter`] has to write.
     is_behind: bool,
     /// Why the socket could not be written to.
     error: Option<io::Error>,
 }
 
-/// What a write left.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// Nothing waits.
@@ -70,7 +70,7 @@ enum Progress {
     Blocked,
 }
 
-/// Writes what those who push could not. When it is dropped, nothing more is written and the socket is closed.
+/// Writes the frames that could not be written when they were pushed. Dropping it closes the socket.
 #[derive(Debug)]
 pub(crate) struct SocketWriter {
     /// Its end is the end of the queue.
@@ -78,12 +78,12 @@ pub(crate) struct SocketWriter {
     socket: Arc<SocketHalf>,
 }
 
-/// Sends what is encoded already, before frames that wait.
+/// Sends encoded bytes before the queued frames.
 #[derive(Debug, Clone)]
 pub(crate) struct RawSender(Arc<Shared>);
 
 impl SendQueueReader {
-    /// Has frames written to a socket by whoever pushes them, and by the writer where that does not do.
+    /// Has frames written to a socket when they are pushed, or by the returned writer.
     pub(crate) fn write_to(self, socket: SocketHalf, encode: Encode) -> SocketWriter {
         let socket = Arc::new(socket);
         let mut queue = self.0.lock();
@@ -122,13 +122,12 @@ impl SocketWriter {
         }
     }
 
-    /// A way to send what is encoded already.
+    /// Creates a sender of encoded bytes.
     pub(crate) fn raw_sender(&self) -> RawSender {
         RawSender(Arc::clone(&self.reader.0))
     }
 
-    /// Drops the frames that wait, and all that are pushed later. What is encoded already is still written by
-    /// [`drain`](Self::drain).
+    /// Drops the queued frames, and all that are pushed later. Encoded bytes are still written by [`drain`](Self::drain).
     pub(crate) fn discard_frames(&self) {
         self.shared().lock().abort();
         self.shared().drained.notify_waiters();
@@ -179,7 +178,7 @@ impl RawSender {
 }
 
 impl Queue {
-    /// Writes what was pushed, unless something waits before it. Returns whether the transport's task has to go on.
+    /// Writes pushed frames, unless others wait before them. Returns whether the transport's task has to continue.
     pub(super) fn write_pushed(&mut self) -> bool {
         let Some(output) = &mut self.socket else { return true };
         if self.state == State::Aborted {
@@ -195,7 +194,7 @@ impl Queue {
         self.write_once() != Progress::Done || self.state == State::Aborted
     }
 
-    /// Offers the socket what waits, once.
+    /// Writes once to the socket.
     fn write_once(&mut self) -> Progress {
         let Some(output) = &mut self.socket else { return Progress::Done };
         while output.encoded.has_room()
@@ -271,7 +270,7 @@ impl Encoded {
         slices
     }
 
-    /// Forgets what was written.
+    /// Removes bytes that were written.
     fn advance(&mut self, mut written: usize) {
         self.bytes -= written;
         while let Some(first) = self.parts.front_mut() {
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_socket_does_not_take_is_written_by_the_writer() {
+    async fn frames_that_the_socket_does_not_accept_are_written_by_the_writer() {
         let (queue, mut writer, mut peer) = connected();
         let sent: String = (0..MUCH / 8).map(|number| format!("{number:7}\n")).collect();
         let push_pieces = |text: &str| {
@@ -518,7 +517,7 @@ mod tests {
 
         let (queue, mut writer, peer) = connected();
         drop(peer);
-        // Here the one who pushes finds out.
+        // The push detects that the peer is gone.
         queue.push(update("x"));
         assert!(queue.is_closed());
         timeout(LONG, writer.run()).await.unwrap().unwrap_err();

@@ -1,11 +1,10 @@
-//! Which files an agent may read and write through parlor.
+//! Decides which files an agent may access through parlor.
 //!
-//! A path is resolved first. Then its directory is opened from the root on, one name at a time and through no link, and each
-//! directory on the way is compared with those that are allowed and those that are not, by what it is and not by its name.
-//! Whoever changes a name to a link meanwhile makes that fail; once the directory is open, what its path means does not matter.
+//! A path is resolved first. Then its directory is opened from the root, one component at a time and without following links,
+//! and each directory on the way is compared, by device and inode, with those that are allowed and those that are private.
+//! Replacing a component by a link meanwhile makes the open fail; once the directory is open, its path does not matter.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,70 +12,71 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
-/// How far the files reach that an agent reads and writes through parlor.
+/// The files that an agent may access through parlor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileAccess {
-    /// The session's directories.
+    /// Those in the session's directories.
     #[default]
     Workspace,
-    /// All but what is nobody's business.
+    /// All but private files.
     All,
     /// None.
     Off,
 }
 
-/// The files that one session's agent may read and write.
+/// The files that the agent of one session may access.
 #[derive(Debug, Clone)]
 pub struct FileScope {
     access: FileAccess,
     /// The session's directories.
     directories: Vec<PathBuf>,
-    /// What is never served besides the system's own directories.
+    /// Files and directories that are never served, besides those of the system.
     private: Vec<PathBuf>,
 }
 
-/// Directories that show processes and devices as files.
+/// Directories that represent processes and devices as files.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// How many links at the end of a path are followed.
+/// How many links in the last component of a path are followed.
 const MAX_LINKS: usize = 40;
 
-/// How a directory is opened to go on from it, for which it need not be readable.
+/// The flags to open a directory for lookups in it, for which it need not be readable.
 #[cfg(target_os = "linux")]
 const SEARCH: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const SEARCH: OFlags = OFlags::RDONLY;
 
 /// Why a file is not served.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum FileRefused {
-    /// It is outside of the session's directories.
+    #[error("it is outside the session's directories")]
     Outside,
-    /// It is never served.
+    #[error("files of processes, devices and parlor itself are not served")]
     Private,
-    /// It is not there, and what its path means depends on who follows it.
+    /// Programs would resolve the path of the missing file differently.
+    #[error("it does not exist, and its path contains `..` or a dangling link")]
     Unresolved,
-    /// The system said so.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
-/// What a file is, whatever its names are.
+/// Identifies a file independently of its paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileIdentity {
     device: u64,
     inode: u64,
 }
 
-/// A name in a directory that may be read and written.
+/// A file name in an open directory that the agent may access.
 #[derive(Debug)]
-pub(super) struct FilePlace {
+pub(super) struct FileLocation {
     pub(super) directory: File,
     pub(super) name: OsString,
 }
 
 impl FileScope {
-    /// What is inside of these directories, or all, but nothing that is private.
+    /// Allows access to the files in `directories`, or all files, except `private` ones.
     pub fn new(access: FileAccess, directories: Vec<PathBuf>, private: Vec<PathBuf>) -> Self {
         Self { access, directories, private }
     }
@@ -85,12 +85,12 @@ impl FileScope {
         self.access == FileAccess::Off
     }
 
-    /// Finds the place of a file that is there or can be made.
-    pub(super) fn place(&self, path: &Path) -> Result<FilePlace, FileRefused> {
+    /// Locates a file that exists or can be created.
+    pub(super) fn locate(&self, path: &Path) -> Result<FileLocation, FileRefused> {
         let mut path = path.to_owned();
         for _ in 0..MAX_LINKS {
             let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-                // A path that ends like this is a directory's.
+                // A path without a last component is that of a directory.
                 self.directory(&path.canonicalize().map_err(|error| self.missing(&path, error))?)?;
                 return Err(FileRefused::Io(io::ErrorKind::IsADirectory.into()));
             };
@@ -103,39 +103,39 @@ impl FileScope {
                     if file.is_some_and(|file| self.private_files().any(|private| private == file)) {
                         return Err(FileRefused::Private);
                     }
-                    return Ok(FilePlace { directory: self.directory(&parent)?, name });
+                    return Ok(FileLocation { directory: self.directory(&parent)?, name });
                 }
             }
         }
         Err(rustix::io::Errno::LOOP.into())
     }
 
-    /// Looks whether somebody else may be given a path, who may follow it as the system does, or drop each name before
-    /// `..` without looking. What is not there has to be inside both ways as well.
+    /// Checks a path for a client that accesses the file itself. The client may resolve `..` as the system does, or by removing
+    /// the component before it; both results must be allowed, also for a file that does not exist.
     pub(super) fn check(&self, path: &Path) -> Result<(), FileRefused> {
         let goes_up = path.components().any(|component| component == Component::ParentDir);
-        match self.place(path) {
+        match self.locate(path) {
             Ok(_) if goes_up => self.check(&without_parents(path)),
             Ok(_) => Ok(()),
-            Err(FileRefused::Io(error)) if is_missing(&error) && !goes_up && !leads_nowhere(path) => Ok(()),
+            Err(FileRefused::Io(error)) if is_missing(&error) && !goes_up && !is_dangling(path) => Ok(()),
             Err(FileRefused::Io(error)) if is_missing(&error) => Err(FileRefused::Unresolved),
             Err(refused) => Err(refused),
         }
     }
 
-    /// Opens a directory by its resolved path, if it is one of those that are served or inside of one.
+    /// Opens a directory by its resolved path, if it is an allowed directory or inside of one.
     fn directory(&self, path: &Path) -> Result<File, FileRefused> {
         let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let private: Vec<_> = self.private_files().collect();
         let roots: Vec<_> = self.directories.iter().filter_map(|path| FileIdentity::at(path)).collect();
         let mut is_inside = self.access == FileAccess::All;
         let mut directory = File::from(rustix::fs::open("/", flags, Mode::empty())?);
-        let mut look = |directory: &File| {
+        let mut check = |directory: &File| {
             let directory = FileIdentity::of(&directory.metadata()?);
             is_inside |= roots.contains(&directory);
             if private.contains(&directory) { Err(FileRefused::Private) } else { Ok(is_inside) }
         };
-        let mut is_served = look(&directory)?;
+        let mut is_served = check(&directory)?;
         for component in path.components() {
             match component {
                 Component::Normal(name) => {
@@ -144,10 +144,10 @@ impl FileScope {
                         Err(error) if is_served => return Err(error.into()),
                         Err(_) => return Err(FileRefused::Outside),
                     };
-                    is_served = look(&directory)?;
+                    is_served = check(&directory)?;
                 }
                 Component::RootDir | Component::CurDir => {}
-                // It was resolved.
+                // A resolved path has none.
                 Component::ParentDir | Component::Prefix(_) => {
                     return Err(FileRefused::Io(io::ErrorKind::InvalidInput.into()));
                 }
@@ -156,10 +156,10 @@ impl FileScope {
         if is_served { Ok(directory) } else { Err(FileRefused::Outside) }
     }
 
-    /// Why a path cannot be resolved. What is outside is not said to exist or not.
+    /// The error for a path that cannot be resolved, which does not reveal whether files outside exist.
     fn missing(&self, path: &Path, error: io::Error) -> FileRefused {
-        let there = path.ancestors().find_map(|path| path.canonicalize().ok());
-        match there.map(|there| self.directory(&there)) {
+        let existing = path.ancestors().find_map(|path| path.canonicalize().ok());
+        match existing.map(|existing| self.directory(&existing)) {
             Some(Err(refused @ (FileRefused::Outside | FileRefused::Private))) => refused,
             Some(_) | None => FileRefused::Io(error),
         }
@@ -174,16 +174,16 @@ impl FileScope {
     }
 }
 
-/// Whether a path cannot be followed to its end, whoever asks.
+/// Whether the error means that the path does not exist.
 fn is_missing(error: &io::Error) -> bool {
-    let ways = [rustix::io::Errno::NOENT, rustix::io::Errno::NOTDIR, rustix::io::Errno::LOOP];
-    ways.iter().any(|way| error.raw_os_error() == Some(way.raw_os_error()))
+    let errors = [rustix::io::Errno::NOENT, rustix::io::Errno::NOTDIR, rustix::io::Errno::LOOP];
+    errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Whether the first name of a path that cannot be followed is there: it is a link then, or no directory.
-fn leads_nowhere(path: &Path) -> bool {
+/// Whether the first component of a path that cannot be resolved exists: it is a dangling link, or below a file.
+fn is_dangling(path: &Path) -> bool {
     let unresolved = path.ancestors().take_while(|path| path.canonicalize().is_err()).last();
-    // One that was made meanwhile was not looked at.
+    // A path that was created meanwhile has not been checked.
     unresolved.is_none_or(|first| {
         let is_file = first.parent().is_some_and(|parent| !parent.is_dir());
         is_file
@@ -191,7 +191,7 @@ fn leads_nowhere(path: &Path) -> bool {
     })
 }
 
-/// A path without `..` and the names before it, as many editors read it.
+/// Removes each `..` with the component before it, as many editors do.
 fn without_parents(path: &Path) -> PathBuf {
     let mut shorter = PathBuf::new();
     for component in path.components() {
@@ -204,8 +204,8 @@ fn without_parents(path: &Path) -> PathBuf {
     shorter
 }
 
-impl FilePlace {
-    /// What is there, if anything is. A link is a link.
+impl FileLocation {
+    /// The status of the file, without following a link; `None` if it does not exist.
     pub(super) fn stat(&self) -> Result<Option<Stat>, io::Error> {
         match rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(file) => Ok(Some(file)),
@@ -214,7 +214,7 @@ impl FilePlace {
         }
     }
 
-    /// Opens the file that is there, through no link and without waiting.
+    /// Opens an existing regular file, without following a link and without blocking.
     pub(super) fn open(&self, how: OFlags) -> io::Result<File> {
         let file = self.stat()?.ok_or(io::ErrorKind::NotFound)?;
         match FileType::from_raw_mode(file.st_mode) {
@@ -229,7 +229,7 @@ impl FilePlace {
         }
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty())?);
-        // It may be another than the one that was looked at.
+        // The file may have been replaced since the check.
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
     }
 }
@@ -244,27 +244,8 @@ impl FileIdentity {
     }
 }
 
-impl From<io::Error> for FileRefused {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 impl From<rustix::io::Errno> for FileRefused {
     fn from(error: rustix::io::Errno) -> Self {
         Self::Io(error.into())
-    }
-}
-
-impl fmt::Display for FileRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Outside => f.write_str("it is outside of the session's directories"),
-            Self::Unresolved => {
-                f.write_str("it is not there, and its path has `..` or a link that leads nowhere")
-            }
-            Self::Private => f.write_str("processes, devices and parlor's own files are not served"),
-            Self::Io(error) => error.fmt(f),
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! `fs/read_text_file` and `fs/write_text_file`, on the disk. The functions block.
+//! `fs/read_text_file` and `fs/write_text_file`. All functions block.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,22 +10,22 @@ use parlor_wire::{RpcError, code};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use uuid::Uuid;
 
-use super::access::{FilePlace, FileRefused, FileScope};
+use super::access::{FileLocation, FileRefused, FileScope};
 use super::params;
 
-/// The longest file that is read or written.
+/// The maximal size of a file that is read or written, in bytes.
 pub const MAX_FILE: u64 = 64 << 20;
 
-/// The longest answer, as JSON: an agent for which more than 64 MiB waits is cut off.
-const MAX_ANSWER: usize = (64 << 20) - (512 << 10);
+/// The maximal size of a response as JSON: an agent whose send queue exceeds 64 MiB is disconnected.
+const MAX_RESPONSE: usize = (64 << 20) - (512 << 10);
 
-/// How many bytes a request will have in memory, about. A file that is not served is not looked at.
+/// The approximate number of bytes that a request takes in memory. Files that the agent may not access are not looked at.
 pub(crate) fn length(method: &str, params: &Object, scope: &FileScope) -> u64 {
     if method == "fs/write_text_file" {
         return params.text_len() as u64;
     }
-    let place = params::path(params, "path").and_then(|path| placed("read", &path, scope));
-    let file = place.ok().and_then(|place| place.stat().ok().flatten());
+    let location = params::path(params, "path").and_then(|path| locate("read", &path, scope));
+    let file = location.ok().and_then(|location| location.stat().ok().flatten());
     file.and_then(|file| u64::try_from(file.st_size).ok()).unwrap_or(0)
 }
 
@@ -38,13 +38,13 @@ pub fn read(params: &Object, scope: &FileScope) -> Result<Json, RpcError> {
     let content = if line.is_none() && limit.is_none() {
         &text
     } else {
-        // Some agents count from zero; both mean the first line.
+        // Some agents count from zero: 0 and 1 are both the first line.
         lines(&text, line.unwrap_or(1).saturating_sub(1), limit.unwrap_or(u64::MAX))
     };
     let content = string_literal(content);
-    // It may be long, and is not needed any more.
+    // Freed early, because it may be long.
     drop(text);
-    if content.len() > MAX_ANSWER {
+    if content.len() > MAX_RESPONSE {
         let shown = path.display();
         let message = format!("`{shown}` is too long as JSON: read it in parts, with `line` and `limit`");
         return Err(RpcError::new(code::INTERNAL_ERROR, message));
@@ -55,42 +55,45 @@ pub fn read(params: &Object, scope: &FileScope) -> Result<Json, RpcError> {
     Ok(Json::parse(result).expect("a string literal is JSON"))
 }
 
-/// Writes a text file; it is created if it does not exist, folders are not. Whoever reads it meanwhile sees the old text
-/// or the new one, where the system allows it.
+/// Writes a text file, which is created if it does not exist (directories are not). The file is replaced atomically where
+/// that is possible.
 pub fn write(params: &Object, scope: &FileScope) -> Result<Json, RpcError> {
     let path = params::path(params, "path")?;
     let content = params::text(params, "content")?;
     if content.len() as u64 > MAX_FILE {
         return Err(too_long(&path));
     }
-    let place = placed("write", &path, scope)?;
-    write_text(&place, content.as_bytes()).map_err(|error| failed("write", &path, &error))?;
+    let location = locate("write", &path, scope)?;
+    write_text(&location, content.as_bytes()).map_err(|error| failed("write", &path, &error))?;
     Ok(Object::default().to_json())
 }
 
-/// Looks whether a file that somebody else reads or writes may be, whether it is there or not.
+/// Checks whether the agent may access a file that a client reads or writes, whether it exists or not.
 pub fn check(params: &Object, scope: &FileScope) -> Result<(), RpcError> {
     let path = params::path(params, "path")?;
-    served(scope)?;
-    scope.check(&path).map_err(|refused| not_served("reach", &path, &refused))
+    check_enabled(scope)?;
+    scope.check(&path).map_err(|refused| refusal("access", &path, &refused))
 }
 
-/// The place of a file that may be read or written.
-fn placed(what: &str, path: &Path, scope: &FileScope) -> Result<FilePlace, RpcError> {
-    served(scope)?;
-    scope.place(path).map_err(|refused| not_served(what, path, &refused))
+/// Locates a file that the agent may access.
+fn locate(operation: &str, path: &Path, scope: &FileScope) -> Result<FileLocation, RpcError> {
+    check_enabled(scope)?;
+    scope.locate(path).map_err(|refused| refusal(operation, path, &refused))
 }
 
-fn served(scope: &FileScope) -> Result<(), RpcError> {
+fn check_enabled(scope: &FileScope) -> Result<(), RpcError> {
     if scope.is_off() {
-        return Err(RpcError::new(code::METHOD_NOT_FOUND, "this agent is served no files (fs = \"off\")"));
+        return Err(RpcError::new(
+            code::METHOD_NOT_FOUND,
+            "file access is disabled for this agent (fs = \"off\" in config.toml)",
+        ));
     }
     Ok(())
 }
 
-fn not_served(what: &str, path: &Path, refused: &FileRefused) -> RpcError {
+fn refusal(operation: &str, path: &Path, refused: &FileRefused) -> RpcError {
     let reason = match refused {
-        FileRefused::Io(error) => return failed(what, path, error),
+        FileRefused::Io(error) => return failed(operation, path, error),
         FileRefused::Outside => "outside",
         FileRefused::Private => "private",
         FileRefused::Unresolved => "unresolved",
@@ -98,20 +101,20 @@ fn not_served(what: &str, path: &Path, refused: &FileRefused) -> RpcError {
     let mut data = Object::default();
     data.set("path", params::string(&path.display().to_string()));
     data.set("reason", params::string(reason));
-    params::invalid(format!("cannot {what} `{}`: {refused}", path.display())).with_data(data.to_json())
+    params::invalid(format!("cannot {operation} `{}`: {refused}", path.display())).with_data(data.to_json())
 }
 
 fn read_text(path: &Path, scope: &FileScope) -> Result<String, RpcError> {
     let error = |error| failed("read", path, &error);
-    let file = placed("read", path, scope)?.open(OFlags::RDONLY).map_err(error)?;
+    let file = locate("read", path, scope)?.open(OFlags::RDONLY).map_err(error)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(error)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(too_long(path));
     }
     String::from_utf8(bytes).map_err(|error| {
-        let place = error.utf8_error().valid_up_to();
-        params::invalid(format!("`{}` is not a text file: byte {place} is not UTF-8", path.display()))
+        let offset = error.utf8_error().valid_up_to();
+        params::invalid(format!("`{}` is not a text file: byte {offset} is not UTF-8", path.display()))
     })
 }
 
@@ -121,21 +124,21 @@ fn lines(text: &str, skipped: u64, limit: u64) -> &str {
     &text[from..][..after_lines(&text[from..], limit)]
 }
 
-/// Where a text goes on after `count` lines.
+/// The offset after `count` lines.
 fn after_lines(text: &str, count: u64) -> usize {
     let Some(last) = count.checked_sub(1) else { return 0 };
     let last = usize::try_from(last).unwrap_or(usize::MAX);
     text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').nth(last).map_or(text.len(), |(at, _)| at + 1)
 }
 
-fn write_text(place: &FilePlace, content: &[u8]) -> io::Result<()> {
-    // Renaming would also replace a file that may not be written, so opening it is the test, and the way back.
-    let mut file = match place.open(OFlags::WRONLY) {
+fn write_text(location: &FileLocation, content: &[u8]) -> io::Result<()> {
+    // Opening checks the permission to write, which renaming does not, and is the fallback if renaming is not possible.
+    let mut file = match location.open(OFlags::WRONLY) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return create(place, content),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return create(location, content),
         Err(error) => return Err(error),
     };
-    match replace(place, &file.metadata()?, content) {
+    match replace(location, &file.metadata()?, content) {
         Ok(()) => Ok(()),
         Err(NotReplaced) => {
             file.set_len(0)?;
@@ -144,14 +147,14 @@ fn write_text(place: &FilePlace, content: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A file that does not exist.
-fn create(place: &FilePlace, content: &[u8]) -> io::Result<()> {
-    let scratch = Scratch::beside(place)?;
-    scratch.fill(content)?;
-    scratch.become_file()
+/// Creates a file.
+fn create(location: &FileLocation, content: &[u8]) -> io::Result<()> {
+    let temp = TempFile::beside(location)?;
+    temp.fill(content)?;
+    temp.rename()
 }
 
-/// The file could not be replaced as a whole, and is as it was.
+/// The file cannot be replaced atomically, and is unchanged.
 struct NotReplaced;
 
 impl From<io::Error> for NotReplaced {
@@ -160,31 +163,31 @@ impl From<io::Error> for NotReplaced {
     }
 }
 
-fn replace(place: &FilePlace, before: &fs::Metadata, content: &[u8]) -> Result<(), NotReplaced> {
-    let scratch = Scratch::beside(place)?;
-    let after = scratch.file.metadata()?;
-    // Other names of the same file must still be names of it, and it must still be its owner's.
+fn replace(location: &FileLocation, before: &fs::Metadata, content: &[u8]) -> Result<(), NotReplaced> {
+    let temp = TempFile::beside(location)?;
+    let after = temp.file.metadata()?;
+    // Hard links and the owner of the file must be kept.
     if before.nlink() > 1 || before.uid() != after.uid() || before.gid() != after.gid() {
         return Err(NotReplaced);
     }
-    scratch.file.set_permissions(before.permissions())?;
-    scratch.fill(content)?;
-    Ok(scratch.become_file()?)
+    temp.file.set_permissions(before.permissions())?;
+    temp.fill(content)?;
+    Ok(temp.rename()?)
 }
 
-/// A file that is to take the place of another. It is removed if it does not get there.
-struct Scratch<'a> {
+/// A temporary file that replaces another one; removed on drop if it has not.
+struct TempFile<'a> {
     file: File,
     name: String,
-    place: &'a FilePlace,
+    location: &'a FileLocation,
 }
 
-impl<'a> Scratch<'a> {
-    fn beside(place: &'a FilePlace) -> io::Result<Self> {
+impl<'a> TempFile<'a> {
+    fn beside(location: &'a FileLocation) -> io::Result<Self> {
         let name = format!(".parlor-{}", Uuid::new_v4());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&place.directory, &name, flags, Mode::from_raw_mode(0o666))?;
-        Ok(Self { file: file.into(), name, place })
+        let file = rustix::fs::openat(&location.directory, &name, flags, Mode::from_raw_mode(0o666))?;
+        Ok(Self { file: file.into(), name, location })
     }
 
     fn fill(&self, content: &[u8]) -> io::Result<()> {
@@ -192,30 +195,30 @@ impl<'a> Scratch<'a> {
         self.file.sync_data()
     }
 
-    fn become_file(&self) -> io::Result<()> {
-        let FilePlace { directory, name } = self.place;
+    fn rename(&self) -> io::Result<()> {
+        let FileLocation { directory, name } = self.location;
         Ok(rustix::fs::renameat(directory, &self.name, directory, name)?)
     }
 }
 
-impl Drop for Scratch<'_> {
+impl Drop for TempFile<'_> {
     fn drop(&mut self) {
-        // After a rename there is none of this name.
-        let _ = rustix::fs::unlinkat(&self.place.directory, &self.name, AtFlags::empty());
+        // Fails after a rename.
+        let _ = rustix::fs::unlinkat(&self.location.directory, &self.name, AtFlags::empty());
     }
 }
 
-fn failed(what: &str, path: &Path, error: &io::Error) -> RpcError {
+fn failed(operation: &str, path: &Path, error: &io::Error) -> RpcError {
     let shown = path.display().to_string();
     if error.kind() == io::ErrorKind::NotFound {
         return params::not_found(format!("`{shown}` does not exist"), "path", &shown);
     }
-    params::refused(error, format!("cannot {what} `{shown}`: {error}"))
+    params::io_error(error, format!("cannot {operation} `{shown}`: {error}"))
 }
 
 fn too_long(path: &Path) -> RpcError {
-    let most = MAX_FILE >> 20;
-    RpcError::new(code::INTERNAL_ERROR, format!("`{}` is longer than {most} MiB", path.display()))
+    let limit = MAX_FILE >> 20;
+    RpcError::new(code::INTERNAL_ERROR, format!("`{}` is longer than {limit} MiB", path.display()))
 }
 
 #[cfg(test)]
@@ -224,7 +227,7 @@ mod tests {
     use crate::services::access::FileAccess;
 
     #[test]
-    fn only_what_is_served_is_measured() {
+    fn only_files_that_the_agent_may_access_are_measured() {
         let home = tempfile::tempdir().unwrap();
         let work = home.path().join("work");
         fs::create_dir(&work).unwrap();

@@ -1,7 +1,7 @@
-//! What parlor does for agents that use their client's services: files and terminals.
+//! Serves files and terminals to agents.
 //!
-//! Version 1 of the protocol lets an agent ask its client for them. Parlor runs where the agent runs, so it can do it
-//! itself, whoever is connected.
+//! Version 1 of the protocol has agents request these from their client. parlor runs on the agent's machine, so it can serve
+//! them itself, whichever clients are connected.
 
 pub mod access;
 pub(crate) mod budget;

@@ -1,17 +1,16 @@
-//! The end of a command's output, as text.
+//! The last part of a command's output, as text.
 
-/// Text up to a limit of bytes; more cuts it at the front, between characters.
+/// Text of limited length; longer text is cut at the front, between characters.
 #[derive(Debug)]
 pub(super) struct Output {
     text: String,
     limit: usize,
     truncated: bool,
-    /// The beginning of a character of which the rest has not come.
+    /// The first bytes of an incomplete character.
     partial: Vec<u8>,
 }
 
-/// How much more than twice the limit is kept before the front is cut off. Cutting moves all that is kept, so it must be
-/// rare.
+/// How many bytes more than twice the limit are kept before the front is cut, which moves the rest and must be rare.
 const SLACK: usize = 64 << 10;
 
 impl Output {
@@ -19,14 +18,14 @@ impl Output {
         Self { text: String::new(), limit, truncated: false, partial: Vec::new() }
     }
 
-    /// More output. What is not UTF-8 becomes U+FFFD.
+    /// Adds output. Bytes that are not UTF-8 become U+FFFD.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
         let bytes = std::mem::take(&mut self.partial);
         let mut chunks = bytes.utf8_chunks().peekable();
         while let Some(chunk) = chunks.next() {
             self.text.push_str(chunk.valid());
-            if chunks.peek().is_none() && is_beginning(chunk.invalid()) {
+            if chunks.peek().is_none() && is_incomplete(chunk.invalid()) {
                 self.partial = chunk.invalid().to_vec();
             } else if !chunk.invalid().is_empty() {
                 self.text.push(char::REPLACEMENT_CHARACTER);
@@ -38,24 +37,24 @@ impl Output {
         }
     }
 
-    /// There is no more output.
+    /// Ends the output.
     pub(super) fn finish(&mut self) {
         if !std::mem::take(&mut self.partial).is_empty() {
             self.text.push(char::REPLACEMENT_CHARACTER);
         }
     }
 
-    /// The text that is kept.
+    /// The text within the limit.
     pub(super) fn text(&self) -> &str {
         &self.text[self.start()..]
     }
 
-    /// Whether there was more than is kept.
+    /// Whether output was cut.
     pub(super) fn is_truncated(&self) -> bool {
         self.truncated || self.text.len() > self.limit
     }
 
-    /// Where the text begins that is within the limit.
+    /// The offset of the text within the limit.
     fn start(&self) -> usize {
         let mut start = self.text.len().saturating_sub(self.limit);
         while !self.text.is_char_boundary(start) {
@@ -65,9 +64,8 @@ impl Output {
     }
 }
 
-/// Whether more bytes could make this a character. The decoder hands out nothing that goes on wrongly, so what is left
-/// at the end is a beginning if it is shorter than its first byte says.
-fn is_beginning(bytes: &[u8]) -> bool {
+/// Whether these bytes are an incomplete character. The decoder has checked all but their number.
+fn is_incomplete(bytes: &[u8]) -> bool {
     let whole = match bytes.first() {
         Some(0xc2..=0xdf) => 2,
         Some(0xe0..=0xef) => 3,
@@ -82,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_in_pieces_are_put_together() {
+    fn characters_that_arrive_in_pieces_are_joined() {
         let mut output = Output::new(100);
         for byte in "a€😀\n".as_bytes() {
             output.push(&[*byte]);
@@ -109,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_does_not_grow() {
+    fn the_buffer_does_not_grow() {
         let mut output = Output::new(1000);
         for _ in 0..1000 {
             output.push(&[b'x'; 1000]);

@@ -1,4 +1,4 @@
-//! Params of requests, read with errors that say what is wrong.
+//! Typed getters for the params of requests, with errors that name the parameter.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,40 +6,40 @@ use std::path::{Path, PathBuf};
 use parlor_json::{Json, JsonStr, Object, Type, elements, string_literal};
 use parlor_wire::{RpcError, code};
 
-/// The error for params that cannot be worked with.
+/// The error for invalid params.
 pub(super) fn invalid(message: impl Into<String>) -> RpcError {
     RpcError::new(code::INVALID_PARAMS, message)
 }
 
-/// The error for something that is not there, with its name as data.
-pub(super) fn not_found(message: impl Into<String>, what: &str, name: &str) -> RpcError {
+/// The error for something that does not exist, with its name as data.
+pub(super) fn not_found(message: impl Into<String>, member: &str, name: &str) -> RpcError {
     let mut data = Object::default();
-    data.set(JsonStr::new(what), string(name));
+    data.set(JsonStr::new(member), string(name));
     RpcError::new(code::RESOURCE_NOT_FOUND, message).with_data(data.to_json())
 }
 
-/// The error for what the system refused, which may be because of the params.
-pub(super) fn refused(error: &io::Error, message: String) -> RpcError {
+/// The error for a failed system call.
+pub(super) fn io_error(error: &io::Error, message: String) -> RpcError {
     let invalid = error.kind() == io::ErrorKind::InvalidInput;
     RpcError::new(if invalid { code::INVALID_PARAMS } else { code::INTERNAL_ERROR }, message)
 }
 
-/// A string as JSON.
+/// Encodes a string.
 pub(super) fn string(text: &str) -> Json {
     Json::parse(string_literal(text)).expect("a string literal is JSON")
 }
 
-/// A number, `true` or `false` as JSON.
-pub(super) fn word(word: &impl ToString) -> Json {
-    Json::parse(word.to_string()).expect("words are JSON as they are")
+/// Encodes a number or boolean.
+pub(super) fn scalar(scalar: &impl ToString) -> Json {
+    Json::parse(scalar.to_string()).expect("numbers and booleans are JSON")
 }
 
-/// A string that must be there.
+/// A required string.
 pub(super) fn text(params: &Object, name: &str) -> Result<String, RpcError> {
     exact(name, present(params, name).ok_or_else(|| invalid(format!("`{name}` is missing")))?)
 }
 
-/// A whole number that may be missing.
+/// An optional whole number.
 pub(super) fn number(params: &Object, name: &str) -> Result<Option<u64>, RpcError> {
     let Some(value) = present(params, name) else { return Ok(None) };
     match value.as_str().parse() {
@@ -48,7 +48,7 @@ pub(super) fn number(params: &Object, name: &str) -> Result<Option<u64>, RpcErro
     }
 }
 
-/// An absolute path that must be there.
+/// A required absolute path.
 pub(super) fn path(params: &Object, name: &str) -> Result<PathBuf, RpcError> {
     let path = text(params, name)?;
     if !Path::new(&path).is_absolute() {
@@ -57,17 +57,17 @@ pub(super) fn path(params: &Object, name: &str) -> Result<PathBuf, RpcError> {
     Ok(path.into())
 }
 
-/// An absolute path that may be missing.
+/// An optional absolute path.
 pub(super) fn optional_path(params: &Object, name: &str) -> Result<Option<PathBuf>, RpcError> {
     present(params, name).map(|_| path(params, name)).transpose()
 }
 
-/// Strings that may be missing.
+/// An optional array of strings.
 pub(super) fn texts(params: &Object, name: &str) -> Result<Vec<String>, RpcError> {
     array(params, name)?.iter().map(|value| exact(name, value)).collect()
 }
 
-/// Names and values that may be missing.
+/// An optional array of names with values.
 pub(super) fn pairs(params: &Object, name: &str) -> Result<Vec<(String, String)>, RpcError> {
     let pair = |value: &Json| {
         let object = Object::parse(value.raw()).map_err(|error| invalid(format!("`{name}`: {error}")))?;
@@ -83,7 +83,7 @@ fn array(params: &Object, name: &str) -> Result<Vec<Json>, RpcError> {
     Ok(elements.into_iter().map(Json::from).collect())
 }
 
-/// A null is as good as nothing.
+/// A parameter that is not null.
 fn present<'a>(params: &'a Object, name: &str) -> Option<&'a Json> {
     params.get(name).filter(|value| !value.is_null())
 }
@@ -93,11 +93,11 @@ fn exact(name: &str, value: &Json) -> Result<String, RpcError> {
         .ok_or_else(|| invalid(format!("`{name}` must be a string, not {}", shown(value))))?;
     match string.to_exact() {
         Some(text) => Ok(text.into_owned()),
-        None => Err(invalid(format!("`{name}` has half a surrogate pair, which is no text"))),
+        None => Err(invalid(format!("`{name}` contains an unpaired surrogate"))),
     }
 }
 
-/// A value for a message: itself if it is short, or else what it is.
+/// Describes a value for a message: a short one by itself, others by their type.
 fn shown(value: &Json) -> String {
     let is_short = value.as_str().len() < 40 && matches!(value.type_of(), Type::Number | Type::Bool);
     if is_short { value.as_str().to_owned() } else { value.type_of().to_string() }

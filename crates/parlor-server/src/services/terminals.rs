@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use parlor_engine::TerminalEvent;
@@ -21,28 +21,29 @@ use uuid::Uuid;
 
 use super::output::Output;
 use super::params;
-use crate::process::{Command, Process, Watcher};
+use crate::lock;
+use crate::process::{Command, Process, Reaper};
 
-/// How many terminals of a session may wait to be released.
+/// How many terminals a session may have that are not released.
 pub const MAX_TERMINALS: usize = 64;
 
-/// How much output is kept if the agent does not say.
+/// How many bytes of output are kept by default.
 pub const DEFAULT_OUTPUT: u64 = 1 << 20;
 
-/// How much output is kept at most.
+/// How many bytes of output an agent can have kept.
 pub const MAX_OUTPUT: u64 = 16 << 20;
 
-/// What a command that is killed has between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL for a command that is killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long to read on when nothing is left of a command. What it wrote is there at once; only one who hides from us can
-/// still hold the other end.
-const SILENCE: Duration = Duration::from_millis(100);
+/// How long output is read after the command has ended. Its output is in the pipe by then; only a descendant that was not
+/// found can still write.
+const DRAIN_TIME: Duration = Duration::from_millis(100);
 
-/// The terminals of one session. Dropping them ends their commands.
+/// The terminals of one session; dropping them ends their commands.
 #[derive(Debug)]
 pub struct Terminals {
-    watcher: Watcher,
+    reaper: Reaper,
     env: Vec<(OsString, OsString)>,
     cwd: PathBuf,
     events: mpsc::Sender<TerminalEvent>,
@@ -65,19 +66,19 @@ struct Exit {
 }
 
 impl Terminals {
-    /// Terminals whose commands have `env` as their environment, and run in `cwd` unless the agent says otherwise. What
-    /// happens is sent to `events`; while that is full, commands wait with their output.
+    /// Creates an empty set of terminals. Commands run in `cwd`, unless the agent chooses another directory, and with `env`.
+    /// While `events` is full, the output of commands is not read.
     pub fn new(
-        watcher: Watcher,
+        reaper: Reaper,
         env: Vec<(OsString, OsString)>,
         cwd: PathBuf,
         events: mpsc::Sender<TerminalEvent>,
     ) -> Self {
-        Self { watcher, env, cwd, events, live: Mutex::default() }
+        Self { reaper, env, cwd, events, live: Mutex::default() }
     }
 
-    /// Does what a request asks for. It is done when this returns; the future is the answer, and of all of them only
-    /// that of `terminal/wait_for_exit` takes its time. Must be called within a tokio runtime.
+    /// Handles a request before this returns; the future is the response, which only `terminal/wait_for_exit` delays. Must be
+    /// called within a tokio runtime.
     pub fn serve(
         &self,
         method: &str,
@@ -92,7 +93,7 @@ impl Terminals {
                 Answer::Now(Object::default().to_json())
             }),
             "terminal/release" => self.release(params).map(Answer::Now),
-            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` is no method of terminals"))),
+            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"))),
         };
         async {
             match answer? {
@@ -100,7 +101,7 @@ impl Terminals {
                 Answer::Exit(mut exit) => match exit.wait_for(Option::is_some).await.map(|exit| exit.clone())
                 {
                     Ok(Some(exit)) => Ok(exit.to_json()),
-                    Ok(None) | Err(_) => Err(RpcError::new(code::INTERNAL_ERROR, "parlor is shutting down")),
+                    Ok(None) | Err(_) => Err(RpcError::new(code::INTERNAL_ERROR, "the server is stopping")),
                 },
             }
         }
@@ -113,15 +114,15 @@ impl Terminals {
         let limit = params::number(params, "outputByteLimit")?.unwrap_or(DEFAULT_OUTPUT).min(MAX_OUTPUT);
         let own = params::pairs(params, "env")?.into_iter().map(|(name, value)| (name.into(), value.into()));
         let env = self.env.iter().cloned().chain(own).collect();
-        let mut live = self.live();
+        let mut live = lock(&self.live);
         if live.len() >= MAX_TERMINALS {
             return Err(RpcError::new(
                 code::INVALID_REQUEST,
-                format!("the session has {MAX_TERMINALS} terminals; release some with `terminal/release`"),
+                format!("the session has {MAX_TERMINALS} terminals: release some with `terminal/release`"),
             ));
         }
         let (line, command) = command(program, args, env, cwd);
-        let (process, reader) = Process::start_merged(&command, &self.watcher)
+        let (process, reader) = Process::start_merged(&command, &self.reaper)
             .map_err(|error| cannot_start(&error, &command.program.to_string_lossy()))?;
 
         let id: Arc<str> = Uuid::new_v4().to_string().into();
@@ -129,8 +130,9 @@ impl Terminals {
         let (publish, exit) = watch::channel(None);
         let (release, released) = oneshot::channel();
         let created = TerminalEvent::Created { id: Arc::clone(&id), command: line, cwd: command.cwd };
-        let teller = Teller { id: Arc::clone(&id), output: Arc::clone(&output), events: self.events.clone() };
-        tokio::spawn(teller.tell(created, reader, process.wait(), publish, released));
+        let reader_task =
+            OutputReader { id: Arc::clone(&id), output: Arc::clone(&output), events: self.events.clone() };
+        tokio::spawn(reader_task.run(created, reader, process.wait(), publish, released));
         live.insert(Arc::clone(&id), Terminal { process, output, exit, _release: release });
 
         let mut result = Object::default();
@@ -140,18 +142,14 @@ impl Terminals {
 
     fn release(&self, params: &Object) -> Result<Json, RpcError> {
         let id = params::text(params, "terminalId")?;
-        // Whatever still runs ends by being dropped.
-        self.live().remove(&*id).ok_or_else(|| unknown(&id))?;
+        // Dropping the terminal ends its command.
+        lock(&self.live).remove(&*id).ok_or_else(|| unknown(&id))?;
         Ok(Object::default().to_json())
     }
 
     fn with<T>(&self, params: &Object, act: impl FnOnce(&Terminal) -> T) -> Result<T, RpcError> {
         let id = params::text(params, "terminalId")?;
-        self.live().get(&*id).map(act).ok_or_else(|| unknown(&id))
-    }
-
-    fn live(&self) -> MutexGuard<'_, HashMap<Arc<str>, Terminal>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live).get(&*id).map(act).ok_or_else(|| unknown(&id))
     }
 }
 
@@ -162,12 +160,12 @@ enum Answer {
 
 impl Terminal {
     fn output(&self) -> Json {
-        // Looked at first: once it says that the command has ended, all of its output is there.
+        // Read first: once the exit status is set, the output is complete.
         let exit = self.exit.borrow().clone();
         let output = lock(&self.output);
         let mut result = Object::default();
         result.set("output", params::string(output.text()));
-        result.set("truncated", params::word(&output.is_truncated()));
+        result.set("truncated", params::scalar(&output.is_truncated()));
         if let Some(exit) = exit {
             result.set("exitStatus", exit.to_json());
         }
@@ -175,15 +173,15 @@ impl Terminal {
     }
 }
 
-/// Reads what a command writes and tells of it.
-struct Teller {
+/// Reads the output of a command and reports events.
+struct OutputReader {
     id: Arc<str>,
     output: Arc<Mutex<Output>>,
     events: mpsc::Sender<TerminalEvent>,
 }
 
-impl Teller {
-    async fn tell(
+impl OutputReader {
+    async fn run(
         self,
         created: TerminalEvent,
         reader: pipe::Receiver,
@@ -201,7 +199,7 @@ impl Teller {
         self.send(TerminalEvent::Released { id: Arc::clone(&self.id) }).await;
     }
 
-    /// Reads until there is no more to come, and says how the command ended.
+    /// Reads the output to its end and returns the exit status.
     async fn read(&self, mut reader: pipe::Receiver, ended: impl Future<Output = ExitStatus>) -> ExitStatus {
         let mut ended = std::pin::pin!(ended);
         let mut status = None;
@@ -210,11 +208,11 @@ impl Teller {
             tokio::select! {
                 biased;
                 length = reader.read(&mut buffer) => match length {
-                    Ok(length @ 1..) => self.said(&buffer[..length]).await,
+                    Ok(length @ 1..) => self.on_output(&buffer[..length]).await,
                     Ok(0) | Err(_) => break,
                 },
                 end = &mut ended, if status.is_none() => status = Some(end),
-                () = tokio::time::sleep(SILENCE), if status.is_some() => break,
+                () = tokio::time::sleep(DRAIN_TIME), if status.is_some() => break,
             }
         }
         match status {
@@ -223,13 +221,13 @@ impl Teller {
         }
     }
 
-    async fn said(&self, bytes: &[u8]) {
+    async fn on_output(&self, bytes: &[u8]) {
         lock(&self.output).push(bytes);
         self.send(TerminalEvent::Output { id: Arc::clone(&self.id), bytes: bytes.to_vec() }).await;
     }
 
     async fn send(&self, event: TerminalEvent) {
-        // When nobody listens any more, the agent can still ask.
+        // Without a receiver, the agent can still request the output.
         let _ = self.events.send(event).await;
     }
 }
@@ -246,16 +244,16 @@ impl From<ExitStatus> for Exit {
 impl Exit {
     fn to_json(&self) -> Json {
         let mut result = Object::default();
-        result.set("exitCode", self.code.map_or_else(Json::null, |code| params::word(&code)));
+        result.set("exitCode", self.code.map_or_else(Json::null, |code| params::scalar(&code)));
         result.set("signal", self.signal.as_deref().map_or_else(Json::null, params::string));
         result.to_json()
     }
 }
 
-/// The command to start, and the line that shows it.
+/// The command to start, and its command line for display.
 ///
-/// Agents also send whole lines for a shell and no arguments, because editors run them in one. Such a line is told
-/// by what no name of a program has in it.
+/// Some agents send a shell command line without arguments, because editors run it in a shell. It is recognised by characters
+/// that names of programs do not have.
 fn command(
     program: String,
     args: Vec<String>,
@@ -278,11 +276,11 @@ fn cannot_start(error: &io::Error, program: &str) -> RpcError {
     if error.kind() == io::ErrorKind::NotFound {
         return params::not_found(error.to_string(), "command", program);
     }
-    params::refused(error, error.to_string())
+    params::io_error(error, error.to_string())
 }
 
 fn unknown(id: &str) -> RpcError {
-    params::not_found(format!("there is no terminal `{id}`, or it was released"), "terminalId", id)
+    params::not_found(format!("terminal `{id}` does not exist or was released"), "terminalId", id)
 }
 
 fn signal_name(number: i32) -> String {
@@ -305,8 +303,4 @@ fn signal_name(number: i32) -> String {
     ];
     let known = names.iter().find(|(signal, _)| signal.as_raw() == number);
     known.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
-}
-
-fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
-    output.lock().unwrap_or_else(PoisonError::into_inner)
 }

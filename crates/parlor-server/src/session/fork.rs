@@ -1,4 +1,4 @@
-//! Opens forks that are stored: has the agent fork where it can, and answers the client.
+//! Opens stored forks: has the agent fork its session if it can, and responds to the client.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::config::AgentConfig;
 use crate::hub::Shared;
 use crate::json;
 
-/// How the agent of a fork knows the conversation.
+/// How the agent of a fork gets the conversation.
 enum How {
-    /// It has forked by itself.
+    /// It has forked its own session.
     Native(Box<BoundAgent>),
-    /// It is given the conversation with the first prompt; it may have failed to fork by itself.
+    /// It gets the transcript with the first prompt, perhaps after an error in forking its own session.
     Transcript(Option<RpcError>),
 }
 
@@ -34,13 +34,13 @@ impl SessionTask {
         let timeout = config.unwrap_or_else(|| AgentConfig::new("", Vec::new())).startup_timeout;
         let (opener, error) = match std::mem::replace(&mut start.agent, ForkAgent::Transcript(None)) {
             ForkAgent::Native { epoch, mut params, settings } => {
-                let opener = self.ties.get(&epoch).map(|tie| {
+                let opener = self.agent_sessions.get(&epoch).map(|guard| {
                     if let Some(session) = JsonStr::from_literal(&start.row.id) {
-                        name_session(&tie.agent.about, &mut params, &session.into());
+                        name_session(&guard.agent.info, &mut params, &session.into());
                     }
                     let history = History::of(self.machine.session());
                     let plan = OpeningPlan::Fork { params, wanted: *settings, history };
-                    Opener::start(&tie.agent, plan, Startup::new(timeout), None)
+                    Opener::start(&guard.agent, plan, Startup::new(timeout), None)
                 });
                 (opener, None)
             }
@@ -52,7 +52,7 @@ impl SessionTask {
                 Some(opener) => match opener.opened(None).await {
                     Ok(bound) => How::Native(Box::new(bound)),
                     Err(error) => {
-                        tracing::info!(agent, "the agent could not fork: {}", error.message());
+                        tracing::info!(agent, "the agent could not fork its session: {}", error.message());
                         How::Transcript(Some(error))
                     }
                 },
@@ -63,14 +63,14 @@ impl SessionTask {
     }
 }
 
-/// Answers who wanted the fork, lets it take part there, and says what is to be said.
+/// Responds to the client, attaches it to the fork, and sends the prompt that came with the request.
 async fn announce(hub: &Arc<Shared>, client: Arc<Client>, start: ForkStart, how: How) {
     let ForkStart { id, row, answer, prompt, .. } = start;
     let Some(session) = JsonStr::from_literal(&row.id).map(SessionId::from) else { return };
-    let told = match how {
-        How::Native(bound) => match hub.begin_fork(&session, *bound).await {
+    let announced = match how {
+        How::Native(bound) => match hub.start_forked(&session, *bound).await {
             Ok(None) => {
-                hub.note_peer(&session, &client.peer);
+                hub.set_peer(&session, &client.peer);
                 let from = ReplayFrom::Forked(vec![(FORK, json::string("native"))]);
                 let attach = ClientCall::Attach { id: id.clone(), from, cwd: None };
                 let attach = Message::Call(Arc::clone(&client), attach);
@@ -83,10 +83,13 @@ async fn announce(hub: &Arc<Shared>, client: Arc<Client>, start: ForkStart, how:
                 }
             }
             Ok(Some(bound)) => {
-                // Somebody was quicker to open it, and it goes without this agent.
-                bound.tie.discard();
-                let why = RpcError::new(code::INTERNAL_ERROR, "the new session was opened meanwhile");
-                announce_transcript(hub, &session, &client, &id, answer, prompt, Some(&why)).await
+                // Another client has opened the fork, which gets the transcript instead.
+                bound.guard.discard();
+                let error = RpcError::new(
+                    code::INTERNAL_ERROR,
+                    "another client opened the fork before its agent was ready",
+                );
+                announce_transcript(hub, &session, &client, &id, answer, prompt, Some(&error)).await
             }
             Err(error) => Err(error),
         },
@@ -94,12 +97,12 @@ async fn announce(hub: &Arc<Shared>, client: Arc<Client>, start: ForkStart, how:
             announce_transcript(hub, &session, &client, &id, answer, prompt, error.as_ref()).await
         }
     };
-    if let Err(error) = told {
+    if let Err(error) = announced {
         client.queue.push(Frame::error(&id, &error));
     }
 }
 
-/// The same for a fork whose agent is given the conversation. What is said there is stored before it is answered.
+/// Responds to the client for a fork whose agent gets the transcript; a prompt is stored before the response.
 async fn announce_transcript(
     hub: &Arc<Shared>,
     session: &SessionId,
@@ -113,7 +116,7 @@ async fn announce_transcript(
         json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
     }
     let Some(content) = prompt else {
-        hub.expect(session, client);
+        hub.attach_on_open(session, client);
         client.queue.push(Frame::response(id, &answer));
         return Ok(());
     };

@@ -1,10 +1,11 @@
-//! One task for each live session, which drives its [`SessionMachine`](parlor_engine::SessionMachine).
+//! The task of a live session, which drives its [`SessionMachine`](parlor_engine::SessionMachine).
 //!
-//! The machine decides everything that happens in a session. What is here does the I/O: it hands over what happened, stores
-//! the batch that comes of it, and only then releases the rest of the output to clients and agents.
+//! The machine decides everything that happens in a session. The task does the I/O: it passes events to the machine, stores the
+//! batch of its output, and only then releases the rest of the output to clients and agents.
 
 mod fork;
 mod open;
+mod receive;
 mod release;
 mod restore;
 mod services;
@@ -22,63 +23,63 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::agent::{BoundAgent, Reply};
 use crate::client::Client;
-use crate::services::budget::{FileRequest, FileShare};
+use crate::services::budget::{FilePermit, FileRequest};
 
 pub(crate) use self::open::start;
 
-/// How a session is reached.
+/// The sender of messages to a session's task.
 pub(crate) type Inbox = mpsc::Sender<Message>;
 
 /// How many messages may wait for a session; with more, senders wait.
 pub(crate) const INBOX: usize = 1024;
 
-/// Something for a session's task.
+/// A message to a session's task.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A client calls the session.
     Call(Arc<Client>, ClientCall),
-    /// Something that happens to the session and needs nothing of the server.
+    /// An event that the machine handles as it is.
     Event(Event),
-    /// Something of an agent, in one of its incarnations.
+    /// A message of the agent, with its epoch.
     Agent(AgentEpoch, AgentMessage),
-    /// The agent's session is restored, or cannot be.
+    /// The agent session was restored, or could not be.
     AgentReady(Box<Result<BoundAgent, RpcError>>),
-    /// A frame for those of these clients that are attached; `sent` gets those when they were sent it.
+    /// A frame for those of these clients that are attached. `sent` gets these clients when the frame was sent.
     Relay { frame: Frame, clients: Vec<ClientId>, sent: oneshot::Sender<Vec<ClientId>> },
-    /// Asks for the conversation, once this message is in it.
+    /// Requests the transcript, once it contains this message.
     Read { message: Option<MessageId>, reply: oneshot::Sender<Transcript> },
-    /// Time has passed.
+    /// Has an idle session evict itself.
     Tick,
-    /// The server stops; the sender learns when all is stored.
+    /// The server is stopping; the sender is completed when everything is persisted.
     Stop(oneshot::Sender<()>),
 }
 
 impl Message {
-    /// How much work a message is, in bytes.
+    /// The size of a message in bytes, for the limit of a batch.
     fn weight(&self) -> usize {
-        if let Self::Agent(_, AgentMessage::Lines(lines, _)) = self { lines.len() } else { 256 }
+        if let Self::Agent(_, AgentMessage::Updates(lines, _)) = self { lines.len() } else { 256 }
     }
 
-    /// The request that this is, to be refused in case it reaches no session.
-    pub(crate) fn refusable(&self) -> Option<Refusable> {
+    /// The request in this message, so that it can be rejected if it reaches no session.
+    pub(crate) fn as_rejectable(&self) -> Option<RejectableRequest> {
         let Self::Call(client, call) = self else { return None };
         let id = call.request()?.clone();
-        Some(Refusable { client: Arc::clone(client), id, ends: call.is_satisfied_without_session() })
+        Some(RejectableRequest { client: Arc::clone(client), id, ends: call.is_satisfied_without_session() })
     }
 }
 
-/// A request that may have to be refused.
+/// A request that may have to be rejected.
 #[derive(Debug)]
-pub(crate) struct Refusable {
+pub(crate) struct RejectableRequest {
     pub(crate) client: Arc<Client>,
     pub(crate) id: RequestId,
     /// Whether it closes or deletes a session.
     pub(crate) ends: bool,
 }
 
-impl Refusable {
-    /// Answers with the error. A session that does not exist is closed and deleted already.
-    pub(crate) fn refuse(&self, error: &RpcError) {
+impl RejectableRequest {
+    /// Responds with the error. Closing or deleting a session that does not exist succeeds.
+    pub(crate) fn reject(&self, error: &RpcError) {
         let frame = if self.ends && error.code() == code::RESOURCE_NOT_FOUND {
             Frame::response(&self.id, &Object::default())
         } else {
@@ -88,17 +89,17 @@ impl Refusable {
     }
 }
 
-/// Where the messages of one incarnation of an agent go.
+/// The receiver of the messages of one agent session, in one epoch.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     pub(crate) inbox: Inbox,
     pub(crate) epoch: AgentEpoch,
-    /// Whether that is a session, and not something that receives for a session that is not there yet.
+    /// Whether the receiver is a session, and not an opener.
     pub(crate) is_session: bool,
 }
 
 impl Link {
-    /// Sends a message; returns it if nobody receives any more.
+    /// Sends a message; returns it if the receiver has ended.
     pub(crate) async fn send(&self, message: AgentMessage) -> Result<(), AgentMessage> {
         match self.inbox.send(Message::Agent(self.epoch, message)).await {
             Err(mpsc::error::SendError(Message::Agent(_, back))) => Err(back),
@@ -107,33 +108,33 @@ impl Link {
     }
 }
 
-/// Something that an agent sends to a session, or the outcome of something that the server did for the agent.
+/// A message of an agent to a session, or the outcome of a request that the server handled for the agent.
 #[derive(Debug)]
 pub(crate) enum AgentMessage {
-    /// Updates of this session, one a line, and their share of the updates that are on their way.
-    Lines(String, Option<OwnedSemaphorePermit>),
+    /// Updates, one per line, with the permit that bounds the updates in inboxes.
+    Updates(String, Option<OwnedSemaphorePermit>),
     /// A request.
-    Asks { id: RequestId, method: String, params: Object },
-    /// The agent may have a file that it asked for, and a client may serve it.
+    Request { id: RequestId, method: String, params: Object },
+    /// The agent may access the file of a request, which a client may serve.
     FileAllowed { id: RequestId, method: String, params: Object, request: FileRequest },
     /// The agent cancels one of its requests.
-    Unasks(RequestId),
+    RequestCancelled(RequestId),
     /// A notification other than an update.
-    Notes(String),
+    Notification(String),
     /// The agent's response to a call of the session.
-    Answered(AgentCall, Reply),
+    Response(SessionCall, Reply),
     /// A call could not be sent to the agent.
-    Failed(parlor_engine::AgentCall, Json),
+    CallFailed(parlor_engine::AgentCall, Json),
     /// The agent process ended.
     Gone(RpcError),
     /// The server answered a request of the agent.
-    Served(RequestId, Reply, Option<FileShare>),
+    Served(RequestId, Reply, Option<FilePermit>),
 }
 
 impl AgentMessage {
     /// Answers the client whose request this is the response to, if it reaches no session.
-    pub(crate) fn refuse(&self, error: &RpcError) {
-        if let Self::Answered(AgentCall::Forwarded(Forwarded { connection, call }), _) = self
+    pub(crate) fn reject(&self, error: &RpcError) {
+        if let Self::Response(SessionCall::Forwarded(Forwarded { connection, call }), _) = self
             && let Some(client) = connection.upgrade()
         {
             client.queue.push(Frame::error(&call.id, error));
@@ -141,34 +142,34 @@ impl AgentMessage {
     }
 }
 
-/// What an agent was asked for.
+/// A call that the server makes to an agent for a session.
 #[derive(Debug)]
-pub(crate) enum AgentCall {
-    /// To create or restore a session that does not receive its updates yet.
+pub(crate) enum SessionCall {
+    /// Creates or restores an agent session.
     Restore,
-    /// To take a prompt.
+    /// Sends a prompt.
     Prompt(PromptId),
-    /// Something for a client.
+    /// Forwards the request of a client.
     Forwarded(Forwarded),
-    /// To take a title.
+    /// Sets the title.
     SetTitle,
 }
 
-/// What the agent was asked for a client.
+/// A client's request that was forwarded to the agent.
 #[derive(Debug)]
 pub(crate) struct Forwarded {
     pub(crate) call: ForwardedCall,
-    /// The client's connection, for when the session is gone.
+    /// The client, which gets an error if the session has ended.
     pub(crate) connection: Weak<Client>,
 }
 
-/// A number that no incarnation of an agent had.
+/// Returns a new epoch.
 pub(crate) fn next_epoch() -> AgentEpoch {
     static LAST: AtomicU64 = AtomicU64::new(0);
     AgentEpoch(LAST.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
-/// Now, in milliseconds since 1970.
+/// The current time in milliseconds since 1970.
 pub(crate) fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }

@@ -1,4 +1,4 @@
-//! Sessions that become live: new ones, and those that the store has.
+//! Starts the tasks of sessions, new or stored, and binds them to agent sessions.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,12 +19,11 @@ use tokio::sync::mpsc;
 use super::restore::restore;
 use super::task::SessionTask;
 use super::{INBOX, Inbox, Link, Message, now};
-use crate::agent::{BoundAgent, History, Rest, Startup};
+use crate::agent::{BoundAgent, EarlyMessages, History, Startup};
 use crate::hub::Shared;
 use crate::stored::StoredSession;
 
-/// Starts the task of a session. `agent` is there if the session is new, and `replay`, the updates that the agent replayed,
-/// if it was adopted.
+/// Starts the task of a session. A new session has an `agent`, and an adopted one also the updates that the agent replayed.
 pub(crate) fn start(
     hub: Arc<Shared>,
     stored: StoredSession,
@@ -32,8 +31,8 @@ pub(crate) fn start(
     replay: Option<Vec<String>>,
 ) -> Inbox {
     let (me, inbox) = mpsc::channel(INBOX);
-    let mut share = hub.resident().share();
-    share.set(stored.transcript.memory());
+    let mut memory = hub.memory().track_session();
+    memory.set(stored.transcript.memory());
     let config = config_of(&hub, &stored.row);
     let now = Now { monotonic: Duration::ZERO, wall: UnixMillis(now()) };
     let ids = IdGen::new(|| uuid::Uuid::new_v4().as_u128());
@@ -47,7 +46,7 @@ pub(crate) fn start(
         clients: HashMap::new(),
         forking: Vec::new(),
         requests: HashMap::new(),
-        ties: HashMap::new(),
+        agent_sessions: HashMap::new(),
         sent_prompts: HashMap::new(),
         sent_calls: HashMap::new(),
         terminals: None,
@@ -56,12 +55,12 @@ pub(crate) fn start(
         next_relay: 0,
         readers: Vec::new(),
         stopping: Vec::new(),
-        share,
+        memory,
     };
-    // From here on the agent's messages come to the session.
+    // From here on the agent's messages are routed to the session.
     let linked = agent.as_ref().map(|bound| task.relink(bound));
     let hub = Arc::clone(&task.hub);
-    hub.sessions().spawn(async move {
+    hub.session_thread().spawn(async move {
         let mut first = Vec::new();
         if let Some(bound) = agent {
             let agent = Box::new(task.bind(bound).await);
@@ -76,18 +75,18 @@ pub(crate) fn start(
     me
 }
 
-/// How a session behaves, by the configuration of its agent.
+/// The configuration of a session, from that of its agent.
 fn config_of(hub: &Shared, row: &SessionRow) -> SessionConfig {
     let agent = hub.config_of(row);
     SessionConfig {
         cancel_timeout: agent.as_ref().map(|agent| agent.cancel_timeout),
-        is_embedded: agent.is_some_and(|agent| agent.local.is_some()),
+        is_embedded: agent.is_some_and(|agent| agent.embedded.is_some()),
         limits: QueueLimits::default(),
     }
 }
 
 impl SessionTask {
-    /// The agent's session is restored, or cannot be.
+    /// Binds the session to the restored agent session, or reports the error.
     pub(super) async fn on_agent_ready(
         &mut self,
         restored: Result<BoundAgent, RpcError>,
@@ -106,64 +105,64 @@ impl SessionTask {
         }
     }
 
-    /// From here on the agent's messages come to the session.
+    /// Routes the agent's messages to the session.
     fn relink(&self, bound: &BoundAgent) -> Result<(), RpcError> {
-        let tie = &bound.tie;
-        let link = Link { inbox: self.me.clone(), epoch: tie.epoch, is_session: true };
-        tie.agent.relink(&tie.session, &link)
+        let guard = &bound.guard;
+        let link = Link { inbox: self.me.clone(), epoch: guard.epoch, is_session: true };
+        guard.agent.relink(&guard.session, &link)
     }
 
-    /// Keeps the agent's session, and collects what the agent sent before its messages came to the session.
+    /// Binds the session to an agent session, and collects the early messages.
     async fn bind(&mut self, bound: BoundAgent) -> OpenedAgent {
-        let BoundAgent { tie, session, rest } = bound;
+        let BoundAgent { guard, session, early } = bound;
         let AgentSession { result, settings, refused, without_history, lost, .. } = session;
-        let agent = Arc::clone(&tie.agent);
-        agent.serves(&tie.session, self.machine.id());
+        let agent = Arc::clone(&guard.agent);
+        agent.set_our_session(&guard.session, self.machine.id());
         let lookup = Arc::clone(&agent);
         let link = AgentLink {
-            epoch: tie.epoch,
-            agent: Arc::clone(&agent.about),
-            session: tie.session.clone(),
-            sessions: SessionLookup::new(move |theirs| lookup.our_session(theirs)),
+            epoch: guard.epoch,
+            agent: Arc::clone(&agent.info),
+            session: guard.session.clone(),
+            sessions: SessionLookup::new(move |id| lookup.our_session(id)),
         };
-        self.ties.insert(tie.epoch, tie);
+        self.agent_sessions.insert(guard.epoch, guard);
+        let EarlyMessages { kept, mut messages } = early;
         let mut early = Vec::new();
-        let Rest { kept, mut messages } = rest;
-        let mut take = |message| {
+        let mut add = |message| {
             if let Message::Agent(epoch, message) = message {
                 early.extend(self.agent_event(epoch, message));
             }
         };
-        kept.into_iter().for_each(&mut take);
+        kept.into_iter().for_each(&mut add);
         messages.close();
         while let Some(message) = messages.recv().await {
-            take(message);
+            add(message);
         }
         OpenedAgent { link, without_history, lost, result, settings, refused, early }
     }
 
-    /// Restores the agent's session in a task of its own.
+    /// Restores the agent session in a task of its own.
     pub(super) fn spawn_restore(&self) {
         let (hub, row, me) = (Arc::clone(&self.hub), self.machine.row().clone(), self.me.clone());
         let id = self.machine.id().clone();
         let in_force = Settings::of(self.machine.transcript());
-        // An agent that never had the session has nothing to replay.
+        // An agent that never had the session replays nothing.
         let known = row.agent_session.as_ref();
         let history = known.map(|_| History::of(self.machine.session())).unwrap_or_default();
         tokio::spawn(async move {
             let restored = restore(&hub, &row, &id, &in_force, &history).await;
-            // Should the session be gone, the agent's session is released with what is dropped.
+            // If the session has ended, dropping the guard releases the agent session.
             let _ = me.send(Message::AgentReady(Box::new(restored))).await;
         });
     }
 
-    /// A deleted session that the agent did not have open is deleted there as well, if the agent can.
+    /// Has the agent delete a deleted session that it does not have open, if it can.
     pub(super) fn delete_at_agent(&self) {
         let (hub, row, id) = (Arc::clone(&self.hub), self.machine.row().clone(), self.machine.id().clone());
         let agents =
             row.agent_session.as_deref().and_then(JsonStr::from_literal).map(parlor_session::SessionId::from);
         let (Some(config), Some(agents)) = (hub.config_of(&row), agents) else { return };
-        let known = hub.registry().remembered(&config);
+        let known = hub.registry().cached_agent_info(&config);
         if !known.is_some_and(|known| parlor_engine::Capability::Delete.is_in(known.dialect, &known.info)) {
             return;
         }
@@ -172,14 +171,14 @@ impl SessionTask {
             let deleted = async {
                 let startup = Startup::new(config.startup_timeout);
                 let agent =
-                    hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), &id, startup).await?;
+                    hub.registry().get(&config, peer.as_deref(), row.cwd.as_ref(), &id, startup).await?;
                 let mut params = Object::default();
                 params.set("sessionId", agents.as_json());
                 let deleted = agent.call("session/delete", &params).await;
                 deleted.map_err(|error| RpcError::from_raw(error.raw()))
             };
             if let Err(error) = deleted.await {
-                tracing::warn!(session = %id, "the agent does not delete the session: {}", error.message());
+                tracing::warn!(session = %id, "the agent did not delete the session: {}", error.message());
             }
         });
     }

@@ -3,16 +3,15 @@
 use std::iter;
 use std::sync::{Arc, Weak};
 
-use parlor_engine::{
-    AgentCall as Call, AgentCommand, AgentEpoch, AgentEvent, Event, Frame, Outgoing, Output, Timer,
-};
+use parlor_engine::{AgentCall, AgentCommand, AgentEpoch, Event, Frame, Outgoing, Output, Timer};
 use parlor_json::Object;
 use parlor_session::session::{Answer, ClientId};
+use parlor_session::{EntryId, MessageId, Role};
 
 use super::task::SessionTask;
-use super::{AgentCall, AgentMessage, Forwarded, Link, Message};
-use crate::agent::{Agent, Tie};
-use crate::client::{Client, Question};
+use super::{AgentMessage, Forwarded, Link, Message, SessionCall};
+use crate::agent::{Agent, AgentSessionGuard};
+use crate::client::{Client, SessionRequest};
 
 impl SessionTask {
     /// Releases an output in order.
@@ -20,7 +19,7 @@ impl SessionTask {
         for (session, losses) in output.losses {
             self.hub.losses().count(&session, losses);
         }
-        self.share.set(self.machine.transcript().memory());
+        self.memory.set(self.machine.transcript().memory());
         self.deliver(output.sends);
         for start in output.forks {
             self.start_fork(start);
@@ -46,7 +45,7 @@ impl SessionTask {
         self.clients.get(&id).and_then(Weak::upgrade)
     }
 
-    /// Sends clients what is theirs; what one client gets is written together.
+    /// Sends frames to clients; consecutive frames for one client are written together.
     fn deliver(&mut self, sends: Vec<parlor_engine::Delivery>) {
         let mut sends = sends.into_iter().peekable();
         while let Some(first) = sends.next() {
@@ -66,8 +65,8 @@ impl SessionTask {
             match outgoing {
                 Outgoing::Frame(frame) => frames.push(frame),
                 Outgoing::Request { peer_request, method, params } => {
-                    let about = Question { session: self.me.clone(), about: peer_request };
-                    if let Some(request) = client.ask(about) {
+                    let about = SessionRequest { session: self.me.clone(), peer_request };
+                    if let Some(request) = client.add_session_request(about) {
                         frames.push(Frame::request(&request, &method, &params));
                         self.requests.insert((client.id, peer_request), request);
                     } else {
@@ -78,8 +77,8 @@ impl SessionTask {
                 }
                 Outgoing::CancelRequest(peer_request) => {
                     if let Some(request) = self.requests.remove(&(client.id, peer_request)) {
-                        // An answer that crosses this is none to a later request about the same question.
-                        client.answered(&request);
+                        // A late response must not answer a later request with the same question.
+                        client.take_request(&request);
                         frames.push(Frame::cancel(&request));
                     }
                 }
@@ -109,15 +108,17 @@ impl SessionTask {
         if matches!(command, AgentCommand::Start) {
             return self.spawn_restore();
         }
-        let Some(agent) = self.ties.get(&epoch).map(|tie| Arc::clone(&tie.agent)) else { return };
+        let Some(agent) = self.agent_sessions.get(&epoch).map(|guard| Arc::clone(&guard.agent)) else {
+            return;
+        };
         let link = Link { inbox: self.me.clone(), epoch, is_session: true };
         match command {
             AgentCommand::Call { call, method, params } => self.call(&agent, &link, call, &method, &params),
             AgentCommand::CancelPrompt(prompt) => {
-                self.sent_prompts.get(&prompt).into_iter().for_each(|id| agent.take_back(id));
+                self.sent_prompts.get(&prompt).into_iter().for_each(|id| agent.cancel_call(id));
             }
             AgentCommand::CancelForwarded(client, id) => {
-                self.sent_calls.get(&(client, id)).into_iter().for_each(|id| agent.take_back(id));
+                self.sent_calls.get(&(client, id)).into_iter().for_each(|id| agent.cancel_call(id));
             }
             AgentCommand::Notify { method, params } => agent.notify(&method, &params),
             AgentCommand::Respond { id, reply } => {
@@ -134,7 +135,7 @@ impl SessionTask {
                 self.serve_terminal(link, id, &method, &params);
             }
             AgentCommand::KillTerminal { params } => {
-                // It is asked to end already when this returns.
+                // The process is signalled before this returns.
                 drop(self.terminals.as_ref().map(|terminals| terminals.serve("terminal/kill", &params)));
             }
             AgentCommand::AddClient(client) => {
@@ -143,8 +144,8 @@ impl SessionTask {
             AgentCommand::Start => {}
             AgentCommand::Retire => agent.retire(),
             AgentCommand::Release => {
-                if let Some(tie) = self.unlink(epoch) {
-                    tie.release(&self.hub, self.machine.id());
+                if let Some(guard) = self.unlink(epoch) {
+                    guard.release(&self.hub, self.machine.id());
                 }
             }
             AgentCommand::Unlink => {
@@ -154,79 +155,49 @@ impl SessionTask {
         }
     }
 
-    fn unlink(&mut self, epoch: AgentEpoch) -> Option<Tie> {
+    fn unlink(&mut self, epoch: AgentEpoch) -> Option<AgentSessionGuard> {
         self.sent_prompts.clear();
         self.sent_calls.clear();
         self.file_requests.clear();
-        self.ties.remove(&epoch)
+        self.agent_sessions.remove(&epoch)
     }
 
-    fn call(&mut self, agent: &Agent, link: &Link, call: Call, method: &str, params: &Object) {
+    fn call(&mut self, agent: &Agent, link: &Link, call: AgentCall, method: &str, params: &Object) {
         let waiting = match &call {
-            Call::Prompt(prompt) => AgentCall::Prompt(*prompt),
-            Call::SetTitle => AgentCall::SetTitle,
-            Call::Forwarded(call) => {
+            AgentCall::Prompt(prompt) => SessionCall::Prompt(*prompt),
+            AgentCall::SetTitle => SessionCall::SetTitle,
+            AgentCall::Forwarded(call) => {
                 let connection = self.clients.get(&call.client).cloned().unwrap_or_default();
-                AgentCall::Forwarded(Forwarded { call: call.clone(), connection })
+                SessionCall::Forwarded(Forwarded { call: call.clone(), connection })
             }
         };
         match agent.call_for(link, waiting, method, params) {
             Ok(id) => match call {
-                Call::Prompt(prompt) => drop(self.sent_prompts.insert(prompt, id)),
-                Call::Forwarded(call) => drop(self.sent_calls.insert((call.client, call.id), id)),
-                Call::SetTitle => {}
+                AgentCall::Prompt(prompt) => drop(self.sent_prompts.insert(prompt, id)),
+                AgentCall::Forwarded(call) => drop(self.sent_calls.insert((call.client, call.id), id)),
+                AgentCall::SetTitle => {}
             },
             Err(error) => {
-                let answered = AgentMessage::Failed(call, error);
+                let answered = AgentMessage::CallFailed(call, error);
                 self.pending.push_back(Message::Agent(link.epoch, answered));
             }
         }
     }
 
-    /// What a message of the agent means to the machine. Some of it is done here: answers of the server to requests of the
-    /// agent, which need no decision.
-    pub(super) fn agent_event(&mut self, epoch: AgentEpoch, message: AgentMessage) -> Option<AgentEvent> {
-        let is_current = self.ties.contains_key(&epoch);
-        Some(match message {
-            AgentMessage::Lines(lines, _) => AgentEvent::Updates(lines),
-            AgentMessage::Asks { id, method, params } => AgentEvent::Request { id, method, params },
-            AgentMessage::FileAllowed { id, method, params, request } => {
-                if is_current {
-                    self.file_requests.insert(id.clone(), request);
-                }
-                AgentEvent::FileAllowed { id, method, params }
-            }
-            AgentMessage::Unasks(id) => AgentEvent::CancelRequest(id),
-            AgentMessage::Notes(line) => AgentEvent::Notification(line),
-            AgentMessage::Answered(call, reply) => {
-                AgentEvent::Response(self.finish_call(call, is_current)?, reply)
-            }
-            AgentMessage::Failed(call, error) => AgentEvent::Response(call, Err(error)),
-            AgentMessage::Gone(error) => AgentEvent::Gone(error),
-            AgentMessage::Served(id, reply, share) => {
-                self.served(epoch, &id, &reply, share);
-                return None;
-            }
-        })
-    }
-
-    /// The agent answered a call. A prompt that an older incarnation was sent may be open at the current one.
-    fn finish_call(&mut self, call: AgentCall, is_current: bool) -> Option<Call> {
-        match call {
-            AgentCall::Restore => None,
-            AgentCall::SetTitle => Some(Call::SetTitle),
-            AgentCall::Prompt(prompt) => {
-                if is_current {
-                    self.sent_prompts.remove(&prompt);
-                }
-                Some(Call::Prompt(prompt))
-            }
-            AgentCall::Forwarded(Forwarded { call, .. }) => {
-                if is_current {
-                    self.sent_calls.remove(&(call.client, call.id.clone()));
-                }
-                Some(Call::Forwarded(call))
-            }
+    /// Sends the transcript to callers that wait for it.
+    pub(super) fn answer_readers(&mut self) {
+        if self.readers.is_empty() {
+            return;
         }
+        let transcript = self.machine.transcript();
+        let is_contained = |message: &Option<MessageId>| {
+            message
+                .as_ref()
+                .is_none_or(|id| transcript.get(&EntryId::Message(Role::User, id.clone())).is_some())
+        };
+        for (_, reply) in self.readers.extract_if(.., |(message, _)| is_contained(message)) {
+            let _ = reply.send(transcript.clone());
+        }
+        self.readers.retain(|(_, reply)| !reply.is_closed());
     }
 }

@@ -12,24 +12,30 @@ use crate::agent::{Agent, Reply};
 use crate::config::chosen_env;
 use crate::json;
 use crate::services::access::FileScope;
-use crate::services::budget::{FileRequest, FileShare};
+use crate::services::budget::{FilePermit, FileRequest};
 use crate::services::files;
 use crate::services::terminals::Terminals;
 
 impl SessionTask {
-    /// Sends the agent the answer of the server to one of its requests, if that incarnation of the agent is there still.
-    pub(super) fn served(&self, epoch: AgentEpoch, id: &RequestId, reply: &Reply, share: Option<FileShare>) {
-        let Some(tie) = self.ties.get(&epoch) else { return };
-        tie.agent.answer(id, reply);
-        let queue = tie.agent.send_queue();
-        // The agent has read it then, and the next answer may come.
+    /// Sends the agent the response to a file or terminal request, if the agent session still has this epoch.
+    pub(super) fn send_served(
+        &self,
+        epoch: AgentEpoch,
+        id: &RequestId,
+        reply: &Reply,
+        permit: Option<FilePermit>,
+    ) {
+        let Some(guard) = self.agent_sessions.get(&epoch) else { return };
+        guard.agent.answer(id, reply);
+        let queue = guard.agent.send_queue();
+        // The agent has read the response then, so the next one may follow.
         tokio::spawn(async move {
             queue.drained().await;
-            drop(share);
+            drop(permit);
         });
     }
 
-    /// Looks whether the agent may have a file, and tells the session.
+    /// Checks whether the agent may access a file, and reports that to the session.
     pub(super) fn check_file(
         &self,
         agent: &Agent,
@@ -41,12 +47,12 @@ impl SessionTask {
         let Some(request) = admit_file(agent, &id, &params) else { return };
         let scope = self.file_scope();
         tokio::spawn(async move {
-            let looked = tokio::task::spawn_blocking(move || {
+            let checked = tokio::task::spawn_blocking(move || {
                 let allowed = files::check(&params, &scope);
                 allowed.map(|()| params)
             });
-            let failed = || RpcError::new(code::INTERNAL_ERROR, "the file could not be served");
-            let _ = match looked.await.unwrap_or_else(|_| Err(failed())) {
+            let failed = || RpcError::new(code::INTERNAL_ERROR, "the file request was interrupted");
+            let _ = match checked.await.unwrap_or_else(|_| Err(failed())) {
                 Ok(params) => link.send(AgentMessage::FileAllowed { id, method, params, request }).await,
                 Err(error) => {
                     link.send(AgentMessage::Served(id, Err(json::error_object(&error)), None)).await
@@ -55,7 +61,7 @@ impl SessionTask {
         });
     }
 
-    /// Reads or writes a file for the agent on the disk.
+    /// Reads or writes a file for the agent.
     pub(super) fn read_or_write(
         &mut self,
         agent: &Agent,
@@ -64,38 +70,38 @@ impl SessionTask {
         method: String,
         params: Object,
     ) {
-        // It may have waited at a client that left.
-        let waited = self.file_requests.remove(&id);
-        let Some(request) = waited.or_else(|| admit_file(agent, &id, &params)) else { return };
+        // A client that was to serve it may have disconnected.
+        let admitted = self.file_requests.remove(&id);
+        let Some(request) = admitted.or_else(|| admit_file(agent, &id, &params)) else { return };
         let (queue, scope) = (agent.send_queue(), self.file_scope());
         tokio::spawn(async move {
-            let turn = request.measure_alone().await;
-            // The disk may be slow.
+            let measuring = request.lock_measuring().await;
             let measured = tokio::task::spawn_blocking(move || {
                 let length = files::length(&method, &params, &scope);
                 (length, method, params, scope)
             });
-            let failed =
-                || json::error_object(&RpcError::new(code::INTERNAL_ERROR, "the file could not be served"));
+            let failed = || {
+                json::error_object(&RpcError::new(code::INTERNAL_ERROR, "the file request was interrupted"))
+            };
             let Ok((length, method, params, scope)) = measured.await else {
                 let _ = link.send(AgentMessage::Served(id, Err(failed()), None)).await;
                 return;
             };
-            drop(turn);
-            let mut share = request.share(length).await;
+            drop(measuring);
+            let mut permit = request.acquire(length).await;
             let done = tokio::task::spawn_blocking(move || match method.as_str() {
                 "fs/read_text_file" => files::read(&params, &scope),
                 _ => files::write(&params, &scope),
             });
             let done = done.await.map(|done| done.map_err(|error| json::error_object(&error)));
             let reply = done.unwrap_or_else(|_| Err(failed()));
-            share.answer_alone().await;
+            permit.lock_response().await;
             queue.drained().await;
-            let _ = link.send(AgentMessage::Served(id, reply, Some(share))).await;
+            let _ = link.send(AgentMessage::Served(id, reply, Some(permit))).await;
         });
     }
 
-    /// The files that the agent may read and write.
+    /// The files that the agent may access.
     fn file_scope(&self) -> FileScope {
         let row = self.machine.row();
         let access = self.hub.config_of(row).map(|config| config.fs).unwrap_or_default();
@@ -104,21 +110,21 @@ impl SessionTask {
         let more = more.unwrap_or_default();
         let more = more.into_iter().filter_map(|path| Some(JsonStr::from_raw(path)?.to_text().into_owned()));
         let cwd = (!data.is_cwd_unconfirmed).then(|| row.cwd.clone());
-        // What is relative would be relative to where the server runs.
+        // Relative directories would be relative to the server's working directory.
         let directories =
             more.chain(cwd).map(PathBuf::from).filter(|directory| directory.is_absolute()).collect();
         FileScope::new(access, directories, self.hub.private().to_vec())
     }
 
-    /// Serves a request for a terminal of the agent's.
+    /// Handles a terminal request of the agent.
     pub(super) fn serve_terminal(&mut self, link: Link, id: RequestId, method: &str, params: &Object) {
         let hub = &self.hub;
         let (row, me, id_here) = (self.machine.row(), &self.me, self.machine.id());
         let config = hub.config_of(row);
         let terminals = self.terminals.get_or_insert_with(|| {
             let peer = hub.peer_of(id_here);
-            let theirs = peer.as_ref().map_or(&[][..], |peer| &peer.env);
-            let env = config.map(|config| chosen_env(&config, theirs)).unwrap_or_default();
+            let client_env = peer.as_ref().map_or(&[][..], |peer| &peer.env);
+            let env = config.map(|config| chosen_env(&config, client_env)).unwrap_or_default();
             let env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
             let (events, mut reader) = tokio::sync::mpsc::channel::<TerminalEvent>(64);
             let session = me.downgrade();
@@ -130,7 +136,7 @@ impl SessionTask {
                     }
                 }
             });
-            Terminals::new(hub.watcher().clone(), env, row.cwd.clone().into(), events)
+            Terminals::new(hub.reaper().clone(), env, row.cwd.clone().into(), events)
         });
         let served = terminals.serve(method, params);
         tokio::spawn(async move {
@@ -140,7 +146,7 @@ impl SessionTask {
     }
 }
 
-/// Lets a request for a file in, or answers it.
+/// Admits a file request to the budget, or responds with an error.
 fn admit_file(agent: &Agent, id: &RequestId, params: &Object) -> Option<FileRequest> {
     let admitted = agent.files.admit(params);
     admitted.map_err(|error| agent.answer(id, &Err(json::error_object(&error)))).ok()

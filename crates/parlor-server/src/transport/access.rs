@@ -28,7 +28,7 @@ pub(super) struct Access {
     pub(super) origins: Vec<String>,
 }
 
-/// What a token allows.
+/// The role that a token grants.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     pub(super) role: Role,
@@ -69,7 +69,7 @@ impl Access {
         }
     }
 
-    /// What the token of a request allows.
+    /// The role that the token of a request grants.
     pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
         let offered: Vec<&str> = headers
             .get_all(header::SEC_WEBSOCKET_PROTOCOL)
@@ -148,7 +148,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The header's value; an error if there are several, because not everybody would take the same one.
+/// The header's value; an error if there are several, because programs differ in which one they use.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

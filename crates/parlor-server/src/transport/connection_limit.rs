@@ -1,12 +1,14 @@
 //! How many connections there may be, and how they are asked to end.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Limits;
+
+use crate::lock;
 
 /// Counts all connections of a server. Those through the Unix socket, those over HTTP and those that have not shown a token
 /// yet have separate limits, so that none of them can use up those of the others.
@@ -47,7 +49,7 @@ enum Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Open,
-    /// Connections end when what is ready has been written.
+    /// Connections end when their queued frames have been written.
     Closing,
     /// Connections end at once.
     Aborted,
@@ -161,7 +163,7 @@ impl ConnectionGuard {
         self.evicted.notified().await;
     }
 
-    /// Waits until the connection has to end when what is ready has been written.
+    /// Waits until the connection has to end after its queued frames have been written.
     pub(super) async fn closing(&self) {
         self.reached(Phase::Closing).await;
     }
@@ -175,8 +177,4 @@ impl ConnectionGuard {
         // An error means that the listeners are gone, which ends connections as well.
         let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

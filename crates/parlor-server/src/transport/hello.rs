@@ -1,4 +1,4 @@
-//! What a client's hello means to a server.
+//! Decodes the hello of a client.
 
 use parlor_dialect::Dialect;
 pub use parlor_wire::hello::{Agent, Hello, VERSION, Welcome};
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hello_says_who_connects() {
+    fn a_hello_describes_the_client() {
         let agent = Some(Agent::Command(vec!["a".into(), "b c".into()]));
         let peer = to_peer(Hello { agent, dialect: Some("draft".into()), ..Hello::new() }).unwrap();
         assert_eq!(peer.agent, Some(AgentChoice::Command(vec!["a".into(), "b c".into()])));

@@ -1,6 +1,6 @@
 //! The requests between a client and the server that have no response yet, as a transport sees them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use parlor_engine::{Frame, FrameKind};
 use parlor_wire::{
@@ -9,13 +9,15 @@ use parlor_wire::{
 };
 use tokio::sync::Notify;
 
-/// How a session update begins, which is no response. Most lines are updates, so they are not parsed.
+use crate::lock;
+
+/// The start of a session update, which is no response. Most lines are updates, so they are not parsed.
 const UPDATE: &[u8] = br#"{"jsonrpc":"2.0","method":"session/update""#;
 
 /// How many requests in each direction are tracked; more than these are not.
 const LIMIT: usize = 10_000;
 
-/// How much memory is kept for the next line that arrives in pieces.
+/// How many bytes of buffer are kept for the next line that arrives in pieces.
 const KEPT_CAPACITY: usize = 64 << 10;
 
 /// The requests of a client that have no response, and those to the client.
@@ -101,10 +103,6 @@ impl InFlightRequests {
     pub(super) fn drain(&self) -> Vec<RequestId> {
         lock(&self.from_client).drain().map(|(id, ())| id).collect()
     }
-}
-
-fn lock(requests: &Mutex<Open<()>>) -> MutexGuard<'_, Open<()>> {
-    requests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LineScanner {

@@ -25,7 +25,7 @@ pub enum Ended {
     Refused(String),
 }
 
-/// How much is copied at once.
+/// How many bytes are copied at once.
 const COPIED: usize = 64 << 10;
 
 /// How long a server may still send responses when the editor sends no more.

@@ -15,7 +15,7 @@ use super::in_flight::InFlightRequests;
 use crate::hub::{Connection, Hub, Peer};
 use crate::send_queue::{SendQueueReader, SocketHalf, SocketWriter};
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const READ: usize = 64 << 10;
 
 /// How many bytes are gathered for one write.
@@ -26,7 +26,7 @@ const GATHERED: usize = 256 << 10;
 pub(super) struct LineInput<R> {
     read: R,
     buffer: Box<[u8]>,
-    /// What was read and not yet handled.
+    /// Bytes that were read and not yet handled.
     pub(super) lines: Lines,
     ended: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct LineConnection {
     in_flight: Arc<InFlightRequests>,
 }
 
-/// What ends a connection while neither side is gone.
+/// Why a connection ends while both sides are still connected.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     /// Ends it when the server stops.
@@ -93,7 +93,7 @@ impl LineConnection {
         let _ = write.shutdown().await;
     }
 
-    /// Does the same over a socket, to which whoever has a frame for the client writes.
+    /// Serves the client over a socket, to which pushing a frame writes.
     pub(super) async fn run_on_socket<R>(self, input: LineInput<R>, socket: SocketHalf, bounds: Bounds)
     where
         R: AsyncRead + Unpin,
@@ -111,7 +111,7 @@ impl LineConnection {
     }
 }
 
-/// What a client's lines are written to.
+/// The output of a connection.
 trait Output {
     /// Writes frames until the queue is closed, or until none waits after `finishing`.
     async fn write_all(&mut self, finishing: impl Future<Output = ()>) -> io::Result<()>;
@@ -201,7 +201,7 @@ async fn handle_line(connection: &mut Connection, in_flight: &InFlightRequests, 
     if let InputLine::Line(text) = &line {
         in_flight.on_client_line(text);
     }
-    connection.said(line).await;
+    connection.on_frame(line).await;
 }
 
 /// Writes frames together: a system call for each would cost more than copying them.

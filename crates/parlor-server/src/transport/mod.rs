@@ -1,6 +1,6 @@
 //! The transports: a Unix socket, HTTP with a WebSocket, and the standard streams of this process.
 //!
-//! A transport turns bytes into lines and decides who may connect. What the lines mean is up to the [hub](crate::hub).
+//! A transport turns bytes into lines and decides which clients may connect. The [hub](crate::hub) handles the lines.
 
 mod access;
 mod connection_limit;
@@ -14,7 +14,6 @@ mod unix;
 pub(crate) mod unix_socket;
 mod websocket;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -74,26 +73,35 @@ pub struct Limits {
 }
 
 /// Why the server cannot listen.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Other machines can reach the address, which was not allowed.
+    /// Other machines can reach the address, which the configuration does not allow.
+    #[error(
+        "{0} can be reached from other machines: if that is intended, add --allow-remote \
+         (or allow_remote = true under [server] in config.toml)"
+    )]
     Remote(SocketAddr),
     /// Listening on the address failed.
+    #[error("cannot listen on {listen}: {error}")]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// Why.
+        /// The error of the system.
+        #[source]
         error: io::Error,
     },
     /// Creating the Unix socket failed.
+    #[error("cannot create the socket {}: {error}", path.display())]
     Socket {
-        /// Its path.
+        /// The path of the socket.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
+        #[source]
         error: io::Error,
     },
     /// The data directory cannot be used.
-    Data(DataDirError),
+    #[error(transparent)]
+    Data(#[from] DataDirError),
 }
 
 /// The files by which clients find the listeners. They are removed with the listeners, while the directory is still locked.
@@ -123,7 +131,7 @@ impl Listeners {
         };
         let address = match &http {
             Some(listener) => {
-                Some(listener.address().map_err(data_dir::io_error("look at", &data.port_file()))?)
+                Some(listener.address().map_err(data_dir::io_error("inspect", &data.port_file()))?)
             }
             None => None,
         };
@@ -146,7 +154,7 @@ impl Listeners {
         &self.files.socket
     }
 
-    /// Accepts connections until `stop` is true or its sender is gone. Then connections end when what is ready for them has
+    /// Accepts connections until `stop` is true or its sender is dropped. Then connections end when their queued frames have
     /// been written, and after [`Limits::grace`] in any case.
     pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
         let Self { unix, http, limits, files, .. } = self;
@@ -182,7 +190,7 @@ impl Port {
         self.address
     }
 
-    /// Accepts connections until `stop` is true or its sender is gone, and ends them as [`Listeners::serve`] does.
+    /// Accepts connections until `stop` is true or its sender is dropped, and ends them as [`Listeners::serve`] does.
     pub async fn serve(self, hub: Arc<Hub>, mut stop: watch::Receiver<bool>) {
         let limit = ConnectionLimit::new(&self.limits);
         tokio::select! {
@@ -222,39 +230,8 @@ impl Drop for RuntimeFiles {
             }
         }
         // A socket outside the data directory may have a directory of its own.
-        if let Some(directory) = self.socket.parent().filter(|parent| data_dir::is_for_a_socket(parent)) {
+        if let Some(directory) = self.socket.parent().filter(|parent| data_dir::is_socket_dir(parent)) {
             let _ = std::fs::remove_dir(directory);
-        }
-    }
-}
-
-impl From<DataDirError> for ListenError {
-    fn from(error: DataDirError) -> Self {
-        Self::Data(error)
-    }
-}
-
-impl fmt::Display for ListenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Remote(listen) => write!(
-                f,
-                "{listen} can be reached from other machines: if that is meant, add --allow-remote \
-                 (or allow_remote = true under [server] in config.toml)"
-            ),
-            Self::Listen { listen, error } => write!(f, "cannot listen on {listen}: {error}"),
-            Self::Socket { path, error } => write!(f, "cannot create the socket {}: {error}", path.display()),
-            Self::Data(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ListenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Listen { error, .. } | Self::Socket { error, .. } => Some(error),
-            Self::Data(error) => error.source(),
-            Self::Remote(_) => None,
         }
     }
 }

@@ -44,7 +44,7 @@ pub fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
     }
 }
 
-/// What a standard stream is.
+/// The type of a standard stream.
 enum Kind {
     Pipe(OwnedFd),
     Socket(OwnedFd),

@@ -101,14 +101,14 @@ async fn serve_connection(
     Ok(())
 }
 
-/// What a client sent first.
+/// The first line of a client.
 enum FirstLine {
     Nothing,
     Hello(Result<Box<Peer>, String>),
     Message(Box<LineConnection>),
 }
 
-/// Waits for the first line, which says who connects or is a message already.
+/// Waits for the first line, which is a hello or already a message.
 async fn read_first_line(input: &mut LineInput<UnixSocket>, hub: &Arc<Hub>) -> io::Result<FirstLine> {
     loop {
         if let Some(line) = input.lines.next_line() {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 
-/// How long to wait where room cannot be waited for.
+/// The delay before a retry where readiness cannot be watched.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// One end of a connection. Clones are the same end; it is closed with the last of them.
@@ -25,7 +25,7 @@ impl UnixSocket {
         Ok(Self(Arc::new(watch(stream.into_std()?, Interest::READABLE)?)))
     }
 
-    /// Writes what there is room for, without waiting.
+    /// Writes as much as there is room for, without waiting.
     pub(crate) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.0.get_ref().write_vectored(slices)
     }

@@ -1,4 +1,4 @@
-//! What several tests share.
+//! Helpers for several tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use parlor_server::config::{Agents, Config};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
-use parlor_server::process::Watcher;
+use parlor_server::process::Reaper;
 use parlor_server::transport::streams;
 use parlor_store::{MemoryStore, Store};
 use tokio::io::DuplexStream;
 
-/// A hub that keeps nothing. There is nobody to end agents for it should this process be killed.
+/// Creates a hub with an in-memory store and without a reaper.
 #[allow(dead_code, reason = "each test takes what it needs")]
 pub(crate) async fn hub() -> Arc<Hub> {
     hub_with(Arc::new(MemoryStore::default()), &Config::default()).await
@@ -34,8 +34,8 @@ pub(crate) fn connect(hub: &Arc<Hub>, role: Role) -> DuplexStream {
 #[allow(dead_code, reason = "each test takes what it needs")]
 pub(crate) async fn hub_with(store: Arc<dyn Store>, config: &Config) -> Arc<Hub> {
     let agents = Agents::new(Vec::new(), config).unwrap();
-    let watcher = Watcher::start_with(Path::new("cat"), &[]).unwrap();
+    let reaper = Reaper::start_with(Path::new("cat"), &[]).unwrap();
     let idle = Duration::from_secs(60);
-    let options = Options { store, agents, watcher, idle, live_sessions: LIVE_SESSIONS, private: Vec::new() };
+    let options = Options { store, agents, reaper, idle, live_sessions: LIVE_SESSIONS, private: Vec::new() };
     Hub::new(options).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! What tests with real processes share.
+//! Helpers for tests with real processes.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -6,19 +6,19 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-use parlor_server::process::{Command, Watcher};
+use parlor_server::process::{Command, Reaper};
 use parlor_testkit::wait::TIMEOUT;
 
-/// A watcher whose helper is this test program, in which only the test called `as_watcher` runs.
-pub(crate) fn watcher() -> Watcher {
-    let args = ["--exact", "as_watcher", "--ignored", "--nocapture", "watch-agents"].map(OsString::from);
-    Watcher::start_with(&env::current_exe().unwrap(), &args).unwrap()
+/// Starts a reaper whose process is this test program, which then runs only the test `as_reaper`.
+pub(crate) fn reaper() -> Reaper {
+    let args = ["--exact", "as_reaper", "--ignored", "--nocapture", "watch-agents"].map(OsString::from);
+    Reaper::start_with(&env::current_exe().unwrap(), &args).unwrap()
 }
 
-/// What `as_watcher` does.
-pub(crate) fn watch() {
+/// Runs the reaper process.
+pub(crate) fn run_reaper() {
     if env::args().any(|arg| arg == "watch-agents") {
-        parlor_server::process::watch::watch(std::io::stdin().lock());
+        parlor_server::process::reaper_process::run(std::io::stdin().lock());
     }
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn environment() -> Vec<(OsString, OsString)> {
     vec![("PATH".into(), env::var_os("PATH").unwrap())]
 }
 
-/// A script for the shell, run in `cwd`.
+/// Creates the command that runs a shell script in `cwd`.
 pub(crate) fn shell(script: &str, cwd: &Path) -> Command {
     Command {
         program: "sh".into(),
@@ -36,13 +36,13 @@ pub(crate) fn shell(script: &str, cwd: &Path) -> Command {
     }
 }
 
-/// The result of something that must not take for ever.
+/// Waits for a future, up to a timeout.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("still waiting for {what}"))
 }
 
-/// Starts a process that cannot be found: it left the group and has no mark. It holds the streams that it was given.
-/// The script goes on when it runs; the file `hidden` has its process id.
+/// Starts a process that cannot be found, because it has left the group and has no tag, and that holds the streams of the
+/// script. The file `hidden` has its pid.
 pub(crate) const HIDE: &str = "
 env -i setsid sh -c 'echo $$ > hiding; mv hiding hidden; exec sleep 60' &
 while [ ! -e hidden ]; do sleep 0.01; done

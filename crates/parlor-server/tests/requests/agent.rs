@@ -1,4 +1,4 @@
-//! An agent whose part a test plays: its process hands all that it reads and writes to the test.
+//! An agent that is controlled by the test: its process connects its streams with the test.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as Stream;
@@ -19,10 +19,10 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use crate::client::connect;
 use crate::processes;
 
-/// Before the path of the socket, among the arguments of the agent's process.
+/// The argument of the agent's process before the path of the socket.
 const SOCKET: &str = "socket=";
 
-/// What the agent's process does: it connects its streams with the test's socket.
+/// Runs the agent's process, which connects its streams with the test's socket.
 pub(crate) fn bridge() {
     let Some(path) = std::env::args().find_map(|arg| arg.strip_prefix(SOCKET).map(str::to_owned)) else {
         return;
@@ -56,7 +56,7 @@ pub(crate) struct Server {
     _folder: tempfile::TempDir,
 }
 
-/// The agent, once its process runs.
+/// The agent, while its process runs.
 pub(crate) struct Agent {
     dialect: Dialect,
     read: Lines<BufReader<OwnedReadHalf>>,
@@ -89,7 +89,7 @@ impl Server {
         let options = Options {
             store: Arc::new(MemoryStore::default()) as Arc<dyn Store>,
             agents: Agents::new(vec![agent], &Config::default()).unwrap(),
-            watcher: processes::watcher(),
+            reaper: processes::reaper(),
             idle: Duration::from_secs(600),
             live_sessions: LIVE_SESSIONS,
             private: Vec::new(),
@@ -97,7 +97,7 @@ impl Server {
         Self { hub: Hub::new(options).await.unwrap(), dialect, listener, _folder: folder }
     }
 
-    /// The agent's next process, which says that it has these capabilities.
+    /// Waits for the agent's next process and answers `initialize` with these capabilities.
     pub(crate) async fn agent(&self, capabilities: &Value) -> Agent {
         let (stream, _) = within_timeout(self.listener.accept()).await.unwrap();
         let (read, write) = stream.into_split();
@@ -114,7 +114,7 @@ impl Server {
         agent
     }
 
-    /// A client and the agent that is started for it.
+    /// Connects a client, and waits for the agent that is started for it.
     pub(crate) async fn both(&self, client: Dialect, capabilities: Value) -> (AsyncClient, Agent) {
         tokio::join!(self.client(client), self.agent(&capabilities))
     }
@@ -129,7 +129,7 @@ impl Server {
 }
 
 impl Agent {
-    /// The next line that the agent reads. Its sessions are listed in the background, so that is answered here.
+    /// Reads the agent's next line. Answers `session/list`, which the server sends in the background.
     pub(crate) async fn hears(&mut self) -> Value {
         loop {
             let line = within_timeout(self.read.next_line()).await;
@@ -142,14 +142,14 @@ impl Agent {
         }
     }
 
-    /// The next line, which has this method.
+    /// Reads the next line, which has this method.
     pub(crate) async fn asked(&mut self, method: &str) -> Value {
         let line = self.hears().await;
         assert_eq!(line["method"], method, "{line}");
         line
     }
 
-    /// The answer to the agent's own request, which is the next line.
+    /// Reads the next line, which is the response to the agent's request.
     pub(crate) async fn answered(&mut self, id: &str) -> Value {
         let line = self.hears().await;
         assert!(line.get("method").is_none() && line["id"] == id, "{line}");
@@ -181,14 +181,14 @@ impl Agent {
         self.notifies("session/update", json!({ "sessionId": session, "update": update })).await;
     }
 
-    /// One more piece of a message of the agent's.
+    /// Sends a chunk of a message of the agent.
     pub(crate) async fn chunk(&mut self, session: &str, text: &str) {
         let content = json!({ "type": "text", "text": text });
         let chunk = json!({ "sessionUpdate": "agent_message_chunk", "messageId": "m", "content": content });
         self.updates(session, chunk).await;
     }
 
-    /// Answers the client's `session/new`, which is the next line; the session's id for the client.
+    /// Answers the client's `session/new`, which is the next line, and returns the session's id for the client.
     pub(crate) async fn begins(&mut self, client: &mut AsyncClient, session: &str, servers: Value) -> String {
         let asked = client.send("session/new", json!({ "cwd": "/", "mcpServers": servers }));
         let new = self.asked("session/new").await;
@@ -196,7 +196,7 @@ impl Agent {
         client.response(asked).await.unwrap()["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// The name of the request by which a client logs in.
+    /// The method with which a client logs in.
     pub(crate) fn login(&self) -> &'static str {
         if self.dialect == Dialect::V1 { "authenticate" } else { "auth/login" }
     }

@@ -16,9 +16,9 @@ pub(crate) async fn connect(hub: &Arc<Hub>, dialect: Dialect, role: Role) -> Asy
     AsyncClient::over(common::connect(hub, role), dialect, capabilities).await
 }
 
-/// What the tests here do with a client.
+/// Operations of these tests on a client.
 pub(crate) trait Requests {
-    /// Checks that it received nothing of this method so far.
+    /// Checks that it received no message with this method so far.
     async fn received_none(&mut self, method: &str);
 
     /// Waits until no agent runs.
@@ -36,7 +36,7 @@ pub(crate) trait Requests {
 
 impl Requests for AsyncClient {
     async fn received_none(&mut self, method: &str) {
-        // All that the server sent before this is here with the response to it.
+        // The response follows all messages that the server sent before.
         self.call("_parlor/status", json!({})).await.unwrap();
         assert!(self.received.iter().all(|line| line["method"] != method), "{:?}", self.received);
     }

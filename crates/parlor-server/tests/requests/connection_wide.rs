@@ -1,4 +1,4 @@
-//! What concerns a connection and no session of it.
+//! Messages between a client and its agent outside of sessions.
 
 use parlor_dialect::Dialect;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn mcp_messages_pass_between_the_agent_and_the_client_that_has_the_server(
         agent.asks("q", "mcp/message", params.clone()).await;
         let asked = client.wait_for_method("mcp/message").await;
         assert_eq!(asked["params"], params);
-        // What the server says about the request while it works on it.
+        // A notification of the MCP server about the request.
         let progress =
             json!({ "serverId": "tools-1", "requestId": "r1", "method": "notifications/progress" });
         client.notify("mcp/message", progress.clone());
@@ -34,14 +34,14 @@ async fn mcp_messages_pass_between_the_agent_and_the_client_that_has_the_server(
         assert_eq!(agent.answered("q").await["result"], json!({ "result": null }));
         other.received_none("mcp/message").await;
 
-        // Nobody has this one.
+        // No client has this server.
         agent.asks("r", "mcp/message", json!({ "serverId": "x", "requestId": "r2", "method": "m" })).await;
         assert_eq!(agent.answered("r").await["error"]["code"], -32602);
     }
 }
 
 #[tokio::test]
-async fn mcp_servers_of_two_clients_with_one_id_are_kept_apart() {
+async fn mcp_servers_of_two_clients_with_the_same_id_get_different_ids() {
     let server = Server::start(Dialect::V2).await;
     let (mut first, mut agent) = server.both(Dialect::V2, json!({})).await;
     let mut second = server.client(Dialect::V1).await;
@@ -73,7 +73,7 @@ async fn a_client_that_loads_a_session_serves_its_mcp_servers() {
     let mut second = server.client(Dialect::V2).await;
     second.load_with(&session, acp_server("tools")).await.unwrap();
     drop(first);
-    // The first is gone once the server has heard of it.
+    // Waits until the server has noticed that the first client is gone.
     loop {
         agent.asks("q", "mcp/message", json!({ "serverId": "tools", "requestId": "r", "method": "m" })).await;
         tokio::select! {
@@ -88,7 +88,7 @@ async fn a_client_that_loads_a_session_serves_its_mcp_servers() {
 }
 
 #[tokio::test]
-async fn an_observer_serves_no_tools_and_hears_nothing_that_concerns_no_session() {
+async fn an_observer_serves_no_mcp_servers_and_gets_no_messages_outside_of_sessions() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut driver, mut agent) = server.both(clients, json!({})).await;
@@ -106,7 +106,7 @@ async fn an_observer_serves_no_tools_and_hears_nothing_that_concerns_no_session(
         agent.notifies("_vendor/note", json!({})).await;
         driver.wait_for_method("_vendor/note").await;
         drop(driver);
-        // The driver is gone once the server has heard of it.
+        // Waits until the server has noticed that the driver is gone.
         loop {
             let message = json!({ "serverId": "tools", "requestId": "r", "method": "m" });
             agent.asks("q", "mcp/message", message).await;
@@ -122,7 +122,7 @@ async fn an_observer_serves_no_tools_and_hears_nothing_that_concerns_no_session(
 }
 
 #[tokio::test]
-async fn requests_and_notifications_of_extensions_pass_without_a_session_both_ways() {
+async fn extension_requests_and_notifications_outside_of_sessions_pass_both_ways() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(clients, json!({})).await;
@@ -130,7 +130,7 @@ async fn requests_and_notifications_of_extensions_pass_without_a_session_both_wa
         agent.begins(&mut client, "a", json!([])).await;
         agent.begins(&mut later, "b", json!([])).await;
 
-        // A request of the agent goes to the client that is there the longest, its notifications to all.
+        // A request of the agent goes to the client that is connected the longest, its notifications to all.
         agent.asks("q", "_vendor/ask", json!({ "n": 1.0 })).await;
         let asked = client.wait_for_method("_vendor/ask").await;
         client.respond(&asked, json!([1, "two"]));
@@ -140,7 +140,7 @@ async fn requests_and_notifications_of_extensions_pass_without_a_session_both_wa
         assert_eq!(later.wait_for_method("_vendor/note").await["params"], json!({ "n": 2 }));
         later.received_none("_vendor/ask").await;
 
-        // What a client says reaches the agent in the order in which it was said.
+        // Messages of a client reach the agent in order.
         for n in 0..20 {
             client.notify("_vendor/hint", json!({ "n": n }));
             client.send("_vendor/do", json!({ "n": n }));
@@ -155,7 +155,7 @@ async fn requests_and_notifications_of_extensions_pass_without_a_session_both_wa
 }
 
 #[tokio::test]
-async fn a_client_that_joined_a_session_hears_notifications_without_one() {
+async fn a_client_that_attached_to_a_session_gets_notifications_outside_of_sessions() {
     let server = Server::start(Dialect::V2).await;
     let (mut first, mut agent) = server.both(Dialect::V2, json!({})).await;
     let session = agent.begins(&mut first, "s", json!([])).await;
@@ -166,7 +166,7 @@ async fn a_client_that_joined_a_session_hears_notifications_without_one() {
 }
 
 #[tokio::test]
-async fn a_client_says_things_without_and_with_a_session_in_one_order() {
+async fn messages_of_a_client_inside_and_outside_of_sessions_stay_in_order() {
     let server = Server::start(Dialect::V2).await;
     let (mut client, mut agent) = server.both(Dialect::V2, json!({})).await;
     let session = agent.begins(&mut client, "s", json!([])).await;
@@ -181,7 +181,7 @@ async fn a_client_says_things_without_and_with_a_session_in_one_order() {
 }
 
 #[tokio::test]
-async fn an_agent_says_things_without_and_with_a_session_in_one_order() {
+async fn messages_of_an_agent_inside_and_outside_of_sessions_stay_in_order() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(clients, json!({})).await;
@@ -218,7 +218,7 @@ async fn an_agent_says_things_without_and_with_a_session_in_one_order() {
 }
 
 #[tokio::test]
-async fn an_elicitation_about_a_request_goes_to_who_made_it() {
+async fn an_elicitation_for_a_request_goes_to_the_client_that_made_it() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut first, mut agent) = server.both(clients, json!({})).await;
@@ -243,7 +243,7 @@ async fn an_elicitation_about_a_request_goes_to_who_made_it() {
         client.response(request).await.unwrap();
         first.received_none("elicitation/create").await;
 
-        // The request is over.
+        // The request has been answered.
         let params = json!({ "requestId": login["id"], "mode": "url", "elicitationId": "e", "url": "https://example.org/", "message": "Log in" });
         agent.asks("r", "elicitation/create", params).await;
         assert_eq!(agent.answered("r").await["error"]["code"], -32602);
@@ -251,7 +251,7 @@ async fn an_elicitation_about_a_request_goes_to_who_made_it() {
 }
 
 #[tokio::test]
-async fn an_elicitation_about_the_beginning_of_a_session_goes_to_who_began_it() {
+async fn an_elicitation_for_a_session_new_goes_to_the_client_that_sent_it() {
     let server = Server::start(Dialect::V2).await;
     let (mut client, mut agent) = server.both(Dialect::V1, json!({})).await;
     let request = client.send("session/new", json!({ "cwd": "/", "mcpServers": [] }));
@@ -269,7 +269,7 @@ async fn an_elicitation_about_the_beginning_of_a_session_goes_to_who_began_it() 
 }
 
 #[tokio::test]
-async fn an_elicitation_about_a_prompt_is_one_of_its_session() {
+async fn an_elicitation_for_a_prompt_belongs_to_its_session() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(clients, json!({})).await;
@@ -288,7 +288,7 @@ async fn an_elicitation_about_a_prompt_is_one_of_its_session() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_session_can_be_cancelled_by_either_side() {
+async fn a_request_outside_of_sessions_can_be_cancelled_by_either_side() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(clients, json!({})).await;
@@ -316,7 +316,7 @@ async fn a_request_without_a_session_can_be_cancelled_by_either_side() {
 async fn a_request_that_waits_for_its_agent_to_start_can_be_cancelled() {
     let server = Server::start(Dialect::V2).await;
     let (mut client, agent) = server.both(Dialect::V2, json!({})).await;
-    // The next process does not say who it is.
+    // The next process does not answer `initialize`.
     drop(agent);
     client.wait_for_no_agent().await;
     let request = client.send("_vendor/do", json!({}));
@@ -325,7 +325,7 @@ async fn a_request_that_waits_for_its_agent_to_start_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn who_leaves_does_not_keep_the_agent_waiting() {
+async fn a_client_that_disconnects_does_not_leave_the_agent_without_a_response() {
     let server = Server::start(Dialect::V1).await;
     let (mut client, mut agent) = server.both(Dialect::V1, json!({})).await;
     agent.begins(&mut client, "s", json!([])).await;
@@ -333,13 +333,13 @@ async fn who_leaves_does_not_keep_the_agent_waiting() {
     client.wait_for_method("_vendor/ask").await;
     drop(client);
     assert!(agent.answered("q").await.get("error").is_some());
-    // And then there is nobody to ask.
+    // Then no client is connected.
     agent.asks("r", "_vendor/ask", json!({})).await;
     assert_eq!(agent.answered("r").await["error"]["code"], -32601);
 }
 
 #[tokio::test]
-async fn an_extension_may_answer_null_with_and_without_a_session() {
+async fn an_extension_may_respond_with_null_inside_and_outside_of_sessions() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(clients, json!({})).await;
@@ -350,7 +350,7 @@ async fn an_extension_may_answer_null_with_and_without_a_session() {
             let request = client.send("_vendor/do", params);
             let asked = agent.asked("_vendor/do").await;
             agent.answer(&asked, Value::Null).await;
-            // The line itself: what is missing in it would read as null as well.
+            // The line itself, because a missing member would read as null as well.
             let line = client
                 .wait_for("the answer", |line| line.get("method").is_none() && line["id"] == request)
                 .await;

@@ -1,4 +1,4 @@
-//! Lists, and what happens to the sessions in them.
+//! Lists, statuses and deletions of sessions.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::async_client::AsyncClient;
@@ -10,16 +10,16 @@ use crate::client::Requests;
 use crate::pairs;
 
 #[tokio::test]
-async fn a_list_does_not_wait_for_what_the_connection_asked_before() {
+async fn a_list_does_not_wait_for_earlier_requests_of_the_connection() {
     for clients in [Dialect::V1, Dialect::V2, Dialect::Draft] {
         let server = Server::start(Dialect::V1).await;
         let (mut client, mut agent) = server.both(clients, json!({ "loadSession": true })).await;
-        // The agent is asked for a session and takes its time, while more is wanted of that session.
+        // The agent is slow to load a session, while the client sends more requests for that session.
         let load = client.send_load("theirs", json!([]));
         let asked = agent.asked("session/load").await;
         let prompt = client.prompt("theirs", json!([{ "type": "text", "text": "Hi" }]));
         assert_eq!(client.call("session/list", json!({})).await.unwrap()["sessions"], json!([]));
-        // All of it is done in its order when the agent has answered.
+        // They are handled in order when the agent has responded.
         agent.chunk("theirs", "Hello").await;
         agent.answer(&asked, json!({})).await;
         client.response(load).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_list_does_not_wait_for_what_the_connection_asked_before() {
 }
 
 #[tokio::test]
-async fn all_that_is_known_of_a_session_is_listed() {
+async fn all_members_of_a_session_are_listed() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let capabilities = json!({ "loadSession": true, "sessionCapabilities": { "list": {} } });
@@ -60,7 +60,7 @@ async fn all_that_is_known_of_a_session_is_listed() {
     }
 }
 
-/// The list, once it is as wanted: agents are asked for theirs in the background.
+/// Repeats `session/list` until a condition holds: sessions of agents are listed in the background.
 async fn listed(client: &mut AsyncClient, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let mut found = Vec::new();
     wait_until_async("the list is as wanted", async || {
@@ -73,7 +73,7 @@ async fn listed(client: &mut AsyncClient, is_so: impl Fn(&[Value]) -> bool) -> V
 }
 
 #[tokio::test]
-async fn the_deletion_of_a_closed_session_reaches_an_agent_that_offers_it() {
+async fn the_deletion_of_a_closed_session_reaches_an_agent_that_can_delete() {
     for (agents, capabilities) in [
         (Dialect::V1, json!({ "sessionCapabilities": { "delete": {}, "close": {} } })),
         (Dialect::V2, json!({ "session": { "delete": {} } })),
@@ -108,9 +108,9 @@ async fn an_agent_that_has_ended_is_started_to_delete_a_session() {
     assert_eq!(agent.asked("session/delete").await["params"]["sessionId"], "s");
 }
 
-/// The status of a session is known to the server: nobody else is asked, and nothing is opened for it.
+/// The server reports the status of a session itself, without opening it.
 #[tokio::test]
-async fn the_status_of_a_session_is_told_without_opening_it() {
+async fn the_status_of_a_session_is_reported_without_opening_it() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(clients, json!({})).await;
@@ -123,7 +123,7 @@ async fn the_status_of_a_session_is_told_without_opening_it() {
         } else {
             assert_eq!(status["state"]["state"], "idle", "{status}");
         }
-        // A client that only asks for it is not in the session afterwards.
+        // The request does not attach the client to the session.
         let mut other = server.client(clients).await;
         assert_eq!(other.call("session/status", about.clone()).await.unwrap()["status"], "open");
         client.prompt(&session, json!([{ "type": "text", "text": "Hi" }]));
@@ -146,7 +146,7 @@ async fn the_status_of_a_session_is_told_without_opening_it() {
 }
 
 #[tokio::test]
-async fn the_status_of_a_session_that_is_not_in_memory_leaves_it_there() {
+async fn the_status_of_a_stored_session_does_not_load_it() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let capabilities =
@@ -169,7 +169,7 @@ async fn the_status_of_a_session_that_is_not_in_memory_leaves_it_there() {
 }
 
 #[tokio::test]
-async fn the_time_that_an_agent_gives_its_session_is_listed_until_more_happens_and_does_not_move_it() {
+async fn the_time_that_an_agent_lists_is_shown_until_the_next_activity_and_does_not_reorder_the_list() {
     const LONG_AGO: &str = "2001-02-03T04:05:06.789012Z";
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
@@ -185,7 +185,7 @@ async fn the_time_that_an_agent_gives_its_session_is_listed_until_more_happens_a
             sessions.iter().find(|one| one["sessionId"] == id).unwrap()["updatedAt"].clone()
         };
         let listing = listed(&mut client, |sessions| time(sessions, &second) == LONG_AGO).await;
-        // In spite of that time it is the latest, because that is what happened last.
+        // It is first in spite of that time, because its activity is the latest.
         assert_eq!(order(&listing), [json!(second), json!(first)]);
         assert_eq!(time(&listing, &first), time(&before, &first));
         client.prompt(&second, json!([{ "type": "text", "text": "Hi" }]));

@@ -1,4 +1,4 @@
-//! Requests and notifications between clients and an agent that a test plays, in all dialects.
+//! Requests and notifications between clients and an agent that the test controls, in all dialects.
 
 #![expect(clippy::needless_pass_by_value, reason = "they are handed values that were just made")]
 
@@ -22,9 +22,9 @@ fn pairs() -> impl Iterator<Item = (Dialect, Dialect)> {
 }
 
 #[test]
-#[ignore = "the helper of the tests here"]
-fn as_watcher() {
-    processes::watch();
+#[ignore = "runs the reaper process of these tests"]
+fn as_reaper() {
+    processes::run_reaper();
 }
 
 #[test]

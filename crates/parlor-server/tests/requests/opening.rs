@@ -1,4 +1,4 @@
-//! What an agent says when it opens a session.
+//! Results and replayed updates of an agent that opens a session.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::async_client::AsyncClient;
@@ -36,7 +36,7 @@ fn check(client: Dialect, answer: &Value) {
 }
 
 #[tokio::test]
-async fn what_else_an_agent_says_of_a_session_that_it_opens_reaches_every_client_that_opens_it() {
+async fn other_members_of_the_result_that_opens_a_session_reach_every_client_that_opens_it() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(clients, json!({})).await;
@@ -54,7 +54,7 @@ async fn what_else_an_agent_says_of_a_session_that_it_opens_reaches_every_client
 }
 
 #[tokio::test]
-async fn a_fork_has_what_its_agent_says_of_it() {
+async fn a_fork_has_the_members_of_its_agents_result() {
     for (agents, capabilities) in [
         (Dialect::V1, json!({ "sessionCapabilities": { "fork": {} } })),
         (Dialect::V2, json!({ "session": { "fork": {} } })),
@@ -63,7 +63,7 @@ async fn a_fork_has_what_its_agent_says_of_it() {
             let server = Server::start(agents).await;
             let (mut client, mut agent) = server.both(clients, capabilities.clone()).await;
             let session = agent.begins(&mut client, "s", json!([])).await;
-            // Of one that is empty there is nothing to fork.
+            // An empty session cannot be forked.
             agent.chunk("s", "Hello").await;
             client.wait_for("the chunk", |line| line["params"]["update"]["content"]["text"] == "Hello").await;
             let request =
@@ -79,7 +79,7 @@ async fn a_fork_has_what_its_agent_says_of_it() {
 }
 
 #[tokio::test]
-async fn what_an_agent_says_when_it_opens_a_session_again_is_what_counts() {
+async fn the_result_of_the_last_restore_replaces_earlier_ones() {
     let server = Server::start(Dialect::V1).await;
     let capabilities = json!({ "loadSession": true });
     let (mut client, mut agent) = server.both(Dialect::V1, capabilities.clone()).await;
@@ -97,7 +97,7 @@ async fn what_an_agent_says_when_it_opens_a_session_again_is_what_counts() {
 }
 
 #[tokio::test]
-async fn an_adopted_session_has_what_its_agent_says_of_it() {
+async fn an_adopted_session_has_the_members_of_its_agents_result() {
     for clients in [Dialect::V1, Dialect::V2, Dialect::Draft] {
         let server = Server::start(Dialect::V1).await;
         let (mut client, mut agent) = server.both(clients, json!({ "loadSession": true })).await;
@@ -110,13 +110,13 @@ async fn an_adopted_session_has_what_its_agent_says_of_it() {
 }
 
 #[tokio::test]
-async fn a_session_of_which_the_agent_has_nothing_to_say_is_not_adopted() {
+async fn a_session_that_the_agent_replays_empty_is_not_adopted() {
     for clients in [Dialect::V1, Dialect::V2, Dialect::Draft] {
         let server = Server::start(Dialect::V1).await;
         let (mut client, mut agent) = server.both(clients, json!({ "loadSession": true })).await;
         let request = client.send_load("nothing", json!([]));
         let load = agent.asked("session/load").await;
-        // As it says of any session.
+        // It responds like this for any session.
         agent
             .updates(
                 "nothing",
@@ -155,7 +155,7 @@ async fn directories_of_a_session_are_absolute() {
 }
 
 #[tokio::test]
-async fn an_agent_does_not_choose_which_files_it_is_served() {
+async fn an_agent_does_not_choose_the_files_that_it_may_access() {
     for clients in [Dialect::V1, Dialect::V2, Dialect::Draft] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("notes");
@@ -174,7 +174,7 @@ async fn an_agent_does_not_choose_which_files_it_is_served() {
             agent.answer(&load, json!({})).await;
         };
         let renamed = async {
-            // The agent is asked for its list in the background.
+            // The server lists the agent's sessions in the background.
             wait_until_async("the list", async || {
                 client.call("session/list", json!({})).await.unwrap()["sessions"] != json!([])
             })
@@ -187,12 +187,12 @@ async fn an_agent_does_not_choose_which_files_it_is_served() {
         agent.asks("q", "fs/read_text_file", read.clone()).await;
         let refused = agent.answered("q").await;
         assert_eq!(refused["error"]["data"]["reason"], "outside", "{refused}");
-        // Who only watches names nothing.
+        // An observer names no directory.
         let load = json!({ "sessionId": "theirs", "cwd": folder.path(), "mcpServers": [] });
         server.observer(clients).await.call("session/load", load.clone()).await.unwrap();
         agent.asks("q", "fs/read_text_file", read.clone()).await;
         assert_eq!(agent.answered("q").await["error"]["data"]["reason"], "outside");
-        // A person says where the session works.
+        // A driver names the directory of the session.
         client.call("session/load", load).await.unwrap();
         agent.asks("q", "fs/read_text_file", read).await;
         assert_eq!(agent.answered("q").await["result"]["content"], "in the workspace");
@@ -204,7 +204,7 @@ async fn an_agent_does_not_choose_which_files_it_is_served() {
     }
 }
 
-/// What an agent offers that resumes sessions.
+/// The capabilities of an agent that resumes sessions.
 fn resumes(dialect: Dialect) -> Value {
     match dialect {
         Dialect::V1 => json!({ "sessionCapabilities": { "resume": {} } }),
@@ -217,7 +217,7 @@ fn chunk(id: &str, text: &str) -> Value {
     json!({ "sessionUpdate": "agent_message_chunk", "messageId": id, "content": content })
 }
 
-/// The texts of the agent's messages in a session, as a client reads it that has not been there.
+/// The texts of the agent's messages in a session, read by a new client.
 async fn agent_texts(server: &Server, session: &str) -> Vec<String> {
     let mut client = server.client(Dialect::V1).await;
     client.load(session).await.unwrap();
@@ -227,7 +227,7 @@ async fn agent_texts(server: &Server, session: &str) -> Vec<String> {
     chunks.map(|update| update["content"]["text"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A session with one message of an agent that has ended since, and a prompt for which the agent is to resume it.
+/// Creates a session with one message of an agent that has ended, and sends a prompt for which the agent has to resume it.
 async fn to_be_resumed(server: &Server, agents: Dialect, clients: Dialect) -> (AsyncClient, String, Agent) {
     let (mut client, mut agent) = server.both(clients, resumes(agents)).await;
     let session = agent.begins(&mut client, "s", json!([])).await;
@@ -241,7 +241,7 @@ async fn to_be_resumed(server: &Server, agents: Dialect, clients: Dialect) -> (A
 }
 
 #[tokio::test]
-async fn what_an_agent_says_right_after_it_resumed_a_session_is_new() {
+async fn updates_right_after_a_resume_are_new() {
     for (agents, clients) in pairs() {
         let server = Server::start(agents).await;
         let (mut client, session, mut agent) = to_be_resumed(&server, agents, clients).await;
@@ -256,7 +256,7 @@ async fn what_an_agent_says_right_after_it_resumed_a_session_is_new() {
                 agent.updates("s", json!({ "sessionUpdate": "state_change", "state": "running" })).await;
             }
         }
-        // It begins like the one before.
+        // It starts like the message before.
         agent.updates("s", chunk("n", "Hel")).await;
         agent.updates("s", chunk("n", "p is done. ")).await;
         let is_done = |line: &Value| line["params"]["update"].to_string().contains("p is done. ");
@@ -274,7 +274,7 @@ async fn what_an_agent_says_right_after_it_resumed_a_session_is_new() {
 }
 
 #[tokio::test]
-async fn an_agent_that_tells_a_resumed_session_again_adds_nothing() {
+async fn an_agent_that_replays_a_resumed_session_adds_nothing() {
     for (agents, clients) in pairs() {
         for is_late in [false, true] {
             let server = Server::start(agents).await;
@@ -299,7 +299,7 @@ async fn an_agent_that_tells_a_resumed_session_again_adds_nothing() {
     }
 }
 
-/// The update by which an agent says what it does.
+/// The update with the agent's state.
 fn state(dialect: Dialect, state: &str) -> Value {
     match dialect {
         Dialect::V1 | Dialect::V2 => {
@@ -315,7 +315,7 @@ fn text(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// The agent takes the prompt that it is asked next, and says this.
+/// Accepts the next prompt and answers it with this text.
 async fn answers_prompt(agent: &mut Agent, dialect: Dialect, id: &str, says: &str) {
     let prompt = agent.asked("session/prompt").await;
     if dialect == Dialect::V1 {
@@ -375,7 +375,7 @@ async fn work_that_an_agent_ends_while_it_is_restored_is_not_the_turn_of_the_pro
 }
 
 #[tokio::test]
-async fn turns_that_an_agent_tells_again_do_not_run_again() {
+async fn replayed_turns_do_not_run_again() {
     for agents in [Dialect::V2, Dialect::Draft] {
         for is_busy in [false, true] {
             let server = Server::start(agents).await;
@@ -408,7 +408,7 @@ fn user_chunk(id: &str, content: Value) -> Value {
     json!({ "sessionUpdate": "user_message_chunk", "messageId": id, "content": content })
 }
 
-/// Every message of a session, as a client reads it that has not been there.
+/// All messages of a session, read by a new client.
 async fn messages(server: &Server, session: &str) -> Vec<Value> {
     let mut client = server.client(Dialect::V1).await;
     client.load(session).await.unwrap();
@@ -419,8 +419,8 @@ async fn messages(server: &Server, session: &str) -> Vec<Value> {
     chunks.map(|update| update["content"].clone()).collect()
 }
 
-/// An agent that resumes a session of a prompt and its answer replays these updates, before it answers the request to resume
-/// or after; then it gets another prompt, and answers it. What the session has then.
+/// Has an agent resume a session of a prompt and its answer and replay these updates, before or after its response; then sends
+/// another prompt. Returns the messages of the session.
 async fn after_replay(
     (agents, clients): (Dialect, Dialect),
     first: Value,
@@ -455,14 +455,14 @@ async fn after_replay(
 }
 
 #[tokio::test]
-async fn a_replay_that_begins_with_a_long_message_adds_nothing() {
+async fn a_replay_that_starts_with_a_long_message_adds_nothing() {
     let paste = text(&"a long line \n".repeat(20_000));
     let screenshot =
         json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgoA".repeat(20_000) });
     for pair in [(Dialect::V1, Dialect::V1), (Dialect::V2, Dialect::V1), (Dialect::V2, Dialect::V2)] {
         for first in [&paste, &screenshot] {
             for is_late in [false, true] {
-                // So long that the second does not come together with the first.
+                // So long that the second is not read together with the first.
                 let first_of = |id: &str| user_chunk(id, first.clone());
                 let replay = [first_of("x"), first_of("z"), chunk("y", "Hello. ")];
                 let all = after_replay(pair, first.clone(), &replay, is_late).await;
@@ -474,7 +474,7 @@ async fn a_replay_that_begins_with_a_long_message_adds_nothing() {
 }
 
 #[tokio::test]
-async fn what_an_agent_adds_to_the_prompts_that_it_replays_does_not_make_them_new() {
+async fn additions_of_an_agent_to_replayed_prompts_do_not_make_them_new() {
     let link = json!({ "type": "resource_link", "uri": "file:///a", "name": "a" });
     for (agents, clients) in pairs() {
         for replay in [
@@ -493,7 +493,7 @@ async fn what_an_agent_adds_to_the_prompts_that_it_replays_does_not_make_them_ne
                 "{agents} {clients}"
             );
         }
-        // What is decided by is what the agent says itself.
+        // The messages of the agent decide whether it is a replay.
         let news = [user_chunk("x", text("Every hour: look.")), chunk("y", "Nothing new. ")];
         let all = after_replay((agents, clients), link.clone(), &news, false).await;
         let new = [text("Every hour: look."), text("Nothing new. ")];
@@ -504,7 +504,7 @@ async fn what_an_agent_adds_to_the_prompts_that_it_replays_does_not_make_them_ne
 }
 
 #[tokio::test]
-async fn a_fork_in_which_the_agent_replays_a_prompt_in_other_words_adds_nothing() {
+async fn a_fork_whose_agent_replays_a_changed_prompt_adds_nothing() {
     for (agents, capabilities) in [
         (Dialect::V1, json!({ "sessionCapabilities": { "fork": {} } })),
         (Dialect::V2, json!({ "session": { "fork": {} } })),

@@ -1,4 +1,4 @@
-//! Prompts that cannot be sent, and what is said of a turn that ended.
+//! Prompts that are rejected, and the results of turns.
 
 use parlor_dialect::Dialect;
 use serde_json::json;
@@ -37,7 +37,7 @@ async fn a_prompt_that_is_not_valid_is_refused_and_changes_nothing() {
         {
             assert_eq!(client.call(method, params).await.unwrap_err()["code"], -32602);
         }
-        // The first that the agent hears of.
+        // The first prompt that the agent receives.
         client.prompt(&session, json!([{ "type": "text", "text": "Hi", "x": 1 }]));
         assert_eq!(agent.asked("session/prompt").await["params"]["prompt"][0]["text"], "Hi");
     }
@@ -55,7 +55,7 @@ async fn a_prompt_that_would_reach_a_v1_agent_empty_is_refused_with_the_loss() {
             (&error["code"], &error["data"]["losses"]),
             (&json!(-32602), &json!(["content_block_type"]))
         );
-        // What is left of another one is sent.
+        // A prompt that is only translated in part is sent.
         client.prompt(&session, json!([{ "type": "_hologram" }, { "type": "text", "text": "Hi" }]));
         let prompt = agent.asked("session/prompt").await;
         assert_eq!(prompt["params"]["prompt"], json!([{ "type": "text", "text": "Hi" }]));
@@ -63,7 +63,7 @@ async fn a_prompt_that_would_reach_a_v1_agent_empty_is_refused_with_the_loss() {
 }
 
 #[tokio::test]
-async fn a_prompt_with_blocks_that_only_others_know_reaches_an_agent_that_may_know_them() {
+async fn a_prompt_with_unknown_blocks_reaches_an_agent_that_may_know_them() {
     for agents in [Dialect::V2, Dialect::Draft] {
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(Dialect::V2, json!({})).await;
@@ -75,7 +75,7 @@ async fn a_prompt_with_blocks_that_only_others_know_reaches_an_agent_that_may_kn
 }
 
 #[tokio::test]
-async fn what_a_v1_agent_says_of_a_turn_reaches_a_v1_client_as_it_came() {
+async fn the_result_of_a_turn_of_a_v1_agent_reaches_a_v1_client_unchanged() {
     let server = Server::start(Dialect::V1).await;
     let (mut client, mut agent) = server.both(Dialect::V1, json!({})).await;
     let session = agent.begins(&mut client, "s", json!([])).await;

@@ -10,7 +10,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_command_line_comes_before_the_environment_and_both_before_the_usual_place() {
+fn the_command_line_takes_precedence_over_the_environment_and_both_over_the_default() {
     let flag = || Some(PathBuf::from("/by/flag"));
     let env = || Some(OsString::from("/by/env"));
     assert_eq!(data_dir::path(flag(), env()).unwrap(), Path::new("/by/flag"));
@@ -21,7 +21,7 @@ fn the_command_line_comes_before_the_environment_and_both_before_the_usual_place
 }
 
 #[test]
-fn the_directory_is_closed_to_others_also_if_it_was_open() {
+fn access_to_the_directory_is_restricted_even_if_it_was_open() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b");
     DataDir::open(&path).unwrap();
@@ -34,7 +34,7 @@ fn the_directory_is_closed_to_others_also_if_it_was_open() {
 #[test]
 fn the_directory_of_another_user_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    // Only the superuser can give a directory away; everybody else finds one that is not theirs at the root.
+    // Only root can change the owner; for other users the root directory belongs to another user.
     let path = match std::os::unix::fs::chown(directory.path(), Some(12345), None) {
         Ok(()) => directory.path(),
         Err(_) => Path::new("/"),
@@ -43,7 +43,7 @@ fn the_directory_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_second_server_learns_who_the_first_is() {
+fn a_second_server_gets_the_pid_of_the_first() {
     let directory = tempfile::tempdir().unwrap();
     let data = DataDir::open(directory.path()).unwrap();
     let lock = data.lock().unwrap();
@@ -61,7 +61,7 @@ fn a_second_server_learns_who_the_first_is() {
 }
 
 #[test]
-fn tokens_are_made_once_and_kept_from_others() {
+fn tokens_are_created_once_and_only_the_owner_can_read_them() {
     let directory = tempfile::tempdir().unwrap();
     let data = DataDir::open(directory.path()).unwrap();
     let lock = data.lock().unwrap();
@@ -94,7 +94,7 @@ fn tokens_are_made_once_and_kept_from_others() {
 }
 
 #[test]
-fn a_socket_with_a_long_path_goes_elsewhere_and_is_found() {
+fn a_socket_whose_path_is_too_long_is_placed_elsewhere_and_found() {
     let directory = tempfile::tempdir().unwrap();
     let (runtime, temp) = (directory.path().join("run"), directory.path().join("tmp"));
     for made in [&runtime, &temp] {
@@ -113,14 +113,14 @@ fn a_socket_with_a_long_path_goes_elsewhere_and_is_found() {
     assert_eq!(socket.parent(), Some(runtime.as_path()));
     assert_eq!(long.socket(), socket);
 
-    // What others may look into does not do.
+    // A directory that others may read is not used.
     fs::set_permissions(&runtime, Permissions::from_mode(0o755)).unwrap();
     let socket = long.place_socket(&lock, Some(runtime), &temp).unwrap();
     let parent = socket.parent().unwrap();
     assert_eq!((parent.parent(), mode(parent)), (Some(temp.as_path()), 0o700));
     assert_eq!(long.place_socket(&lock, None, &temp).unwrap(), socket, "it is the same every time");
 
-    // Nor does a link that somebody put there.
+    // A link that another user placed there is not followed.
     fs::remove_dir(parent).unwrap();
     std::os::unix::fs::symlink(directory.path(), parent).unwrap();
     assert!(matches!(long.place_socket(&lock, None, &temp), Err(DataDirError::NotOurs(_))));
@@ -138,7 +138,7 @@ fn a_token_of_another_user_is_refused() {
     for name in ["token", "token.read"] {
         let file = data.path().join(name);
         if std::os::unix::fs::chown(&file, Some(12345), None).is_err() {
-            // Only root can give a file away.
+            // Only root can change the owner of a file.
             return;
         }
         let refused = data.tokens(&lock, None).unwrap_err();
@@ -157,7 +157,7 @@ fn a_lock_knows_whether_its_directory_was_deleted() {
     let moved = directory.path().join("moved");
     fs::rename(&path, &moved).unwrap();
     assert!(!lock.is_in_place());
-    // One that another server made in the same place is not the same.
+    // A lock that another server created with the same path is another one.
     let other = DataDir::open(&path).unwrap().lock().unwrap();
     assert!(!lock.is_in_place() && other.is_in_place());
     fs::remove_dir_all(&path).unwrap();

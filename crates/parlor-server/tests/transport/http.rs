@@ -12,7 +12,7 @@ use super::{Server, in_time, loopback};
 async fn get(at: SocketAddr, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(at).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
-    // The server may answer and hang up before it has read all.
+    // The server may respond and close before it has read everything.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     let _ = in_time(stream.read_to_end(&mut answer)).await;
@@ -42,7 +42,7 @@ async fn pages_are_served_to_accepted_hosts_and_origins() {
         let foreign = get(at, path, &format!("{host}Origin: https://evil.example\r\n")).await;
         assert_eq!(status(&foreign), "403", "{path}");
     }
-    // Which of several names is meant nobody knows.
+    // Several host headers are ambiguous.
     assert_eq!(status(&get(at, "/", &format!("{host}{host}")).await), "403");
 }
 
@@ -63,7 +63,7 @@ async fn requests_without_a_token_are_rejected() {
                 && !answer.contains(server.tokens.observer.as_deref().unwrap())
         );
     }
-    // With one, what is asked for has to be a WebSocket.
+    // A request with a token must be one for a WebSocket.
     let token = format!("{host}Authorization: Bearer {}\r\n", server.tokens.driver);
     assert!(status(&get(server.address, "/acp", &token).await).starts_with('4'));
     let answer = get(server.address, "/acp?dialect=v9", &token).await;
@@ -82,7 +82,7 @@ async fn slow_and_endless_headers_end_the_connection() {
 
     let endless = format!("Host: {}\r\nX: {}\r\n", server.address, "x".repeat(100_000));
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // The server may hang up while this is being sent.
+    // The server may close the connection while this is being sent.
     let _ = stream.write_all(format!("GET / HTTP/1.1\r\n{endless}\r\n").as_bytes()).await;
     let mut answer = Vec::new();
     let _ = in_time(stream.read_to_end(&mut answer)).await;
@@ -120,7 +120,7 @@ async fn connections_over_the_limit_are_rejected() {
 async fn connections_without_a_token_do_not_use_up_other_limits() {
     let limits = Limits { unauthenticated_connections: 4, connections: 2, ..Limits::default() };
     let server = Server::with(limits, |_| {}).await;
-    // More than there are places, all of which say nothing.
+    // More connections than the limit, none of which sends anything.
     let mut silent = Vec::new();
     for _ in 0..20 {
         silent.push(TcpStream::connect(server.address).await.unwrap());
@@ -130,7 +130,7 @@ async fn connections_without_a_token_do_not_use_up_other_limits() {
     let host = format!("Host: {}\r\n", server.address);
     assert_eq!(status(&get(server.address, "/health", &host).await), "200");
     super::unix::is_let_in(&server.socket).await;
-    // Those who waited the longest lost their places, the last ones have theirs.
+    // The oldest connections were closed, the latest are open.
     let mut rest = Vec::new();
     in_time(silent[0].read_to_end(&mut rest)).await.unwrap();
     let last = silent.last_mut().unwrap();

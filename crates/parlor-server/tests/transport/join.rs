@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::{Server, in_time, request, response};
 
-/// An editor's side, as it runs.
+/// The editor's side of a joined connection.
 struct Editor {
     stdin: DuplexStream,
     stdout: BufReader<DuplexStream>,
@@ -25,7 +25,7 @@ fn editor(socket: PathBuf, hello: Hello) -> Editor {
 }
 
 impl Editor {
-    async fn hear(&mut self) -> String {
+    async fn read_line(&mut self) -> String {
         let mut line = String::new();
         in_time(self.stdout.read_line(&mut line)).await.unwrap();
         line
@@ -38,15 +38,15 @@ impl Editor {
     }
 }
 
-/// A server of which the test is in control, with its client let in.
-struct Played {
+/// A server that the test controls, with an accepted client.
+struct FakeServer {
     _directory: TempDir,
     hello: String,
     from_editor: BufReader<OwnedReadHalf>,
     to_editor: OwnedWriteHalf,
 }
 
-async fn play(answer: &Welcome) -> (Played, Editor) {
+async fn accept(answer: &Welcome) -> (FakeServer, Editor) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -57,11 +57,11 @@ async fn play(answer: &Welcome) -> (Played, Editor) {
     let mut hello = String::new();
     in_time(from_editor.read_line(&mut hello)).await.unwrap();
     to_editor.write_all(answer.to_line().as_bytes()).await.unwrap();
-    (Played { _directory: directory, hello, from_editor, to_editor }, editor)
+    (FakeServer { _directory: directory, hello, from_editor, to_editor }, editor)
 }
 
-impl Played {
-    async fn hear(&mut self) -> String {
+impl FakeServer {
+    async fn read_line(&mut self) -> String {
         let mut line = String::new();
         in_time(self.from_editor.read_line(&mut line)).await.unwrap();
         line
@@ -73,9 +73,9 @@ async fn an_editor_sends_requests_to_a_server_and_disconnects() {
     let server = Server::start().await;
     let mut editor = editor(server.socket.clone(), Hello::new());
     editor.stdin.write_all(format!("{}\n", request(1)).as_bytes()).await.unwrap();
-    assert!(editor.hear().await.contains("\"id\":1"));
+    assert!(editor.read_line().await.contains("\"id\":1"));
     editor.stdin.write_all(format!("{}\n{}\n", request(2), response(2)).as_bytes()).await.unwrap();
-    // The last answer is for a request whose line does not end; it comes although nothing more is said.
+    // The last request has no line end; it is answered although nothing follows.
     editor.stdin.write_all(response(1).as_bytes()).await.unwrap();
     let Editor { stdin, stdout, joined } = editor;
     drop(stdin);
@@ -86,25 +86,25 @@ async fn an_editor_sends_requests_to_a_server_and_disconnects() {
 
 #[tokio::test]
 async fn the_hello_comes_first_and_lines_are_copied_unchanged() {
-    let (mut played, mut editor) = play(&Welcome::come_in("1", 7)).await;
+    let (mut played, mut editor) = accept(&Welcome::come_in("1", 7)).await;
     let hello = Hello::read(&played.hello).unwrap().unwrap();
     assert_eq!(hello.agent, Some(Agent::Name("claude".into())));
     let odd = "{ \"jsonrpc\" : \"2.0\", \"method\":\"x\", \"params\": 1.0e2 }\r\n";
     editor.stdin.write_all(odd.as_bytes()).await.unwrap();
-    assert_eq!(played.hear().await, odd);
+    assert_eq!(played.read_line().await, odd);
     played.to_editor.write_all(odd.as_bytes()).await.unwrap();
-    assert_eq!(editor.hear().await, odd);
+    assert_eq!(editor.read_line().await, odd);
 }
 
 #[tokio::test]
 async fn when_the_server_dies_requests_without_a_response_get_an_error() {
-    let (mut played, mut editor) = play(&Welcome::come_in("1", 7)).await;
+    let (mut played, mut editor) = accept(&Welcome::come_in("1", 7)).await;
     for id in 1..=4 {
         editor.stdin.write_all(format!("{}\n", request(id)).as_bytes()).await.unwrap();
-        played.hear().await;
+        played.read_line().await;
     }
     editor.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notify\"}\n").await.unwrap();
-    played.hear().await;
+    played.read_line().await;
     let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"id":3,"result":{}}}"#;
     let asked = r#"{"jsonrpc":"2.0","id":4,"method":"session/request_permission"}"#;
     let half = &response(1)[..20];
@@ -125,12 +125,12 @@ async fn when_the_server_dies_requests_without_a_response_get_an_error() {
 
 #[tokio::test]
 async fn responses_are_copied_after_the_editor_has_closed_its_input() {
-    let (mut played, editor) = play(&Welcome::come_in("1", 7)).await;
+    let (mut played, editor) = accept(&Welcome::come_in("1", 7)).await;
     let Editor { mut stdin, stdout, joined } = editor;
     stdin.write_all(request(1).as_bytes()).await.unwrap();
     drop(stdin);
-    assert_eq!(played.hear().await, request(1), "and then the end");
-    assert_eq!(played.hear().await, "");
+    assert_eq!(played.read_line().await, request(1), "and then the end");
+    assert_eq!(played.read_line().await, "");
     played.to_editor.write_all(format!("{}\n", response(1)).as_bytes()).await.unwrap();
     drop(played);
     let (ended, rest) = Editor { stdin: duplex(1).0, stdout, joined }.end().await;
@@ -139,10 +139,10 @@ async fn responses_are_copied_after_the_editor_has_closed_its_input() {
 
 #[tokio::test]
 async fn a_rejected_client_gets_the_reason() {
-    let (_played, editor) = play(&Welcome::refused("not today")).await;
+    let (_played, editor) = accept(&Welcome::refused("not today")).await;
     assert_eq!(editor.end().await, (Ended::Refused("not today".into()), String::new()));
 
-    let (_played, editor) = play(&Welcome { parlor: 2, ..Welcome::come_in("1", 7) }).await;
+    let (_played, editor) = accept(&Welcome { parlor: 2, ..Welcome::come_in("1", 7) }).await;
     let (ended, _) = editor.end().await;
     assert!(matches!(&ended, Ended::Refused(why) if why.contains('2')), "{ended:?}");
 }
@@ -157,7 +157,7 @@ async fn connecting_without_a_server_is_an_error() {
 
 #[tokio::test]
 async fn copying_ends_when_the_editor_reads_no_more() {
-    let (mut played, editor) = play(&Welcome::come_in("1", 7)).await;
+    let (mut played, editor) = accept(&Welcome::come_in("1", 7)).await;
     let Editor { stdin, stdout, joined } = editor;
     drop(stdout);
     played.to_editor.write_all(format!("{}\n", response(1)).as_bytes()).await.unwrap();

@@ -1,6 +1,6 @@
 //! The transports of a server, with real sockets.
 //!
-//! The hub behind them responds to each request with an error that has the request's id, which is all that is needed here.
+//! The hub responds to each request with an error that has the request's id, which is enough for these tests.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Longer than anything takes that works.
+/// The time after which a test fails.
 const LONG: Duration = Duration::from_secs(20);
 
 /// A server with a directory and a port of its own.
@@ -54,7 +54,7 @@ impl Server {
         Self { directory, data, lock, tokens, address, socket, stop, running }
     }
 
-    /// Stops it, and waits until it has.
+    /// Stops the server, and waits until it has stopped.
     async fn end(self) -> (TempDir, DataDir, Lock) {
         self.stop.send_replace(true);
         in_time(self.running).await.unwrap();
@@ -71,7 +71,7 @@ fn loopback() -> HttpOptions {
     }
 }
 
-/// Fails instead of waiting for what does not come.
+/// Waits for a future, up to a timeout.
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, what).await.expect("it takes too long")
 }

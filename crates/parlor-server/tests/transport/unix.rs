@@ -26,17 +26,17 @@ impl Client {
         Self { lines: BufReader::new(read).lines(), write }
     }
 
-    async fn say(&mut self, text: &str) {
+    async fn send(&mut self, text: &str) {
         self.write.write_all(text.as_bytes()).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Option<String> {
+    async fn read_line(&mut self) -> Option<String> {
         in_time(self.lines.next_line()).await.unwrap()
     }
 
     async fn hello(&mut self, hello: &str) -> Welcome {
-        self.say(hello).await;
-        serde_json::from_str(&self.hear().await.unwrap()).unwrap()
+        self.send(hello).await;
+        serde_json::from_str(&self.read_line().await.unwrap()).unwrap()
     }
 }
 
@@ -52,14 +52,14 @@ async fn only_the_owner_can_use_the_socket() {
 async fn messages_follow_the_answer_to_a_hello() {
     let server = Server::start().await;
     let mut client = Client::connect(&server.socket).await;
-    // All in one go: what follows the greeting is not lost.
+    // Sent in one write: the lines after the hello are not lost.
     let welcome = client.hello(&format!("{}{}\n", Hello::new().to_line(), request(5))).await;
     assert_eq!(welcome, Welcome::come_in(env!("CARGO_PKG_VERSION"), std::process::id()));
-    assert_eq!(id_of(&client.hear().await.unwrap()), Some(5));
+    assert_eq!(id_of(&client.read_line().await.unwrap()), Some(5));
 }
 
 #[tokio::test]
-async fn a_hello_that_asks_for_the_impossible_is_rejected_with_a_reason() {
+async fn an_invalid_hello_is_rejected_with_a_reason() {
     let server = Server::start().await;
     for (hello, part) in [
         ("{\"parlor\":2}\n", "version 1"),
@@ -69,18 +69,18 @@ async fn a_hello_that_asks_for_the_impossible_is_rejected_with_a_reason() {
         let mut client = Client::connect(&server.socket).await;
         let error = client.hello(hello).await.error.unwrap();
         assert!(error.contains(part), "{error}");
-        assert_eq!(client.hear().await, None);
+        assert_eq!(client.read_line().await, None);
     }
 }
 
 #[tokio::test]
-async fn a_client_may_begin_with_a_message() {
+async fn a_client_may_start_without_a_hello() {
     let server = Server::start().await;
     let mut client = Client::connect(&server.socket).await;
-    client.say(&format!("\n{}\n", request(1))).await;
-    assert_eq!(id_of(&client.hear().await.unwrap()), Some(1));
-    client.say(&format!("{}\n", request(2))).await;
-    assert_eq!(id_of(&client.hear().await.unwrap()), Some(2));
+    client.send(&format!("\n{}\n", request(1))).await;
+    assert_eq!(id_of(&client.read_line().await.unwrap()), Some(1));
+    client.send(&format!("{}\n", request(2))).await;
+    assert_eq!(id_of(&client.read_line().await.unwrap()), Some(2));
 }
 
 #[tokio::test]
@@ -104,11 +104,11 @@ async fn many_lines_come_back_in_order() {
 async fn a_client_that_closed_its_side_gets_pending_responses() {
     let server = Server::start().await;
     let mut client = Client::connect(&server.socket).await;
-    // Whether a server answers or says back what it hears, this has an answer. The last line has no end.
-    client.say(&format!("{}\n{}", request(1), response(1))).await;
+    // Both a server and an echo respond to this. The last line has no line end.
+    client.send(&format!("{}\n{}", request(1), response(1))).await;
     client.write.shutdown().await.unwrap();
-    assert_eq!(id_of(&client.hear().await.unwrap()), Some(1));
-    while client.hear().await.is_some() {}
+    assert_eq!(id_of(&client.read_line().await.unwrap()), Some(1));
+    while client.read_line().await.is_some() {}
 }
 
 #[tokio::test]
@@ -116,9 +116,9 @@ async fn a_client_that_closed_its_side_is_disconnected_after_the_drain_timeout()
     let limits = Limits { grace: Duration::from_millis(10), ..Limits::default() };
     let server = Server::with(limits, |_| {}).await;
     let mut client = Client::connect(&server.socket).await;
-    client.say(&format!("{}\n", request(1))).await;
+    client.send(&format!("{}\n", request(1))).await;
     client.write.shutdown().await.unwrap();
-    while client.hear().await.is_some() {}
+    while client.read_line().await.is_some() {}
 }
 
 #[tokio::test]
@@ -127,15 +127,15 @@ async fn clients_over_the_limit_are_rejected_with_a_reason() {
     let mut first = Client::connect(&server.socket).await;
     first.hello(&Hello::new().to_line()).await;
     let mut second = Client::connect(&server.socket).await;
-    let line = second.hear().await.unwrap();
+    let line = second.read_line().await.unwrap();
     assert!(line.contains("too many connections"), "{line}");
-    assert_eq!(second.hear().await, None);
+    assert_eq!(second.read_line().await, None);
     drop(first);
-    // The place is free as soon as the server has noticed.
+    // The slot is free as soon as the server has noticed.
     in_time(async {
         loop {
             let mut third = Client::connect(&server.socket).await;
-            // It may be turned away, and the socket closed, before it has spoken.
+            // The server may reject it and close the socket before it has sent anything.
             let _ = third.write.write_all(Hello::new().to_line().as_bytes()).await;
             if let Ok(Some(line)) = third.lines.next_line().await
                 && line.contains("version")
@@ -156,7 +156,7 @@ async fn a_dead_servers_socket_is_replaced_and_other_files_are_not() {
     let socket = data.path().join("parlor.sock");
     let open = || Listeners::open(&data, &lock, tokens.clone(), None, Limits::default());
 
-    // One that was bound and dropped stays in the file system, as when a server is killed.
+    // A socket that was bound and dropped stays in the file system, as when a server is killed.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let listeners = open().await.unwrap();
     assert_eq!(listeners.address(), None);
@@ -193,17 +193,17 @@ async fn a_server_in_a_deep_directory_is_found() {
 #[tokio::test]
 async fn a_server_that_stops_closes_connections_and_removes_its_files() {
     let server = Server::start().await;
-    // It is let in before the other, so it is in when the other is answered.
+    // It is accepted before the other, so it is connected when the other gets a response.
     let mut silent = Client::connect(&server.socket).await;
     let mut client = Client::connect(&server.socket).await;
-    client.say(&format!("{}{}\n", Hello::new().to_line(), request(1))).await;
-    client.hear().await.unwrap();
-    client.hear().await.unwrap();
+    client.send(&format!("{}{}\n", Hello::new().to_line(), request(1))).await;
+    client.read_line().await.unwrap();
+    client.read_line().await.unwrap();
     let (socket, port) = (server.socket.clone(), server.data.port_file());
     assert_eq!(fs::read_to_string(&port).unwrap().trim(), server.address.port().to_string());
     let _kept = server.end().await;
-    assert_eq!(client.hear().await, None);
-    assert_eq!(silent.hear().await, None);
+    assert_eq!(client.read_line().await, None);
+    assert_eq!(silent.read_line().await, None);
     assert!(!socket.exists() && !port.exists());
 }
 
@@ -212,9 +212,9 @@ async fn a_client_that_does_not_read_does_not_keep_a_server_from_stopping() {
     let limits = Limits { grace: Duration::from_millis(100), ..Limits::default() };
     let server = Server::with(limits, |_| {}).await;
     let mut client = Client::connect(&server.socket).await;
-    client.say(&Hello::new().to_line()).await;
-    client.hear().await.unwrap();
-    // More than sockets hold; how much of it gets through does not matter.
+    client.send(&Hello::new().to_line()).await;
+    client.read_line().await.unwrap();
+    // More than the buffers of a socket can hold.
     let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "x".repeat(1 << 20));
     let mut write = client.write;
     let flood = tokio::spawn(async move {
@@ -246,7 +246,7 @@ async fn streams_are_served_until_they_end() {
     assert_eq!(id_of(said.lines().next().unwrap()), Some(3));
 }
 
-/// Greets the server at a socket, which answers.
+/// Sends a hello to the server at a socket, and reads the response.
 pub(crate) async fn is_let_in(socket: &Path) {
     Client::connect(socket).await.hello(&Hello::new().to_line()).await;
 }

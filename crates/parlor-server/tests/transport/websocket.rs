@@ -35,8 +35,8 @@ async fn driver(server: &Server) -> Client {
     connect(server, &[("authorization", format!("Bearer {}", server.tokens.driver))]).await.unwrap().0
 }
 
-/// The next frame with a message in it.
-async fn hear(client: &mut Client) -> String {
+/// Reads the next message.
+async fn read_message(client: &mut Client) -> String {
     loop {
         let frame = in_time(client.next()).await.unwrap().unwrap();
         if let Message::Text(text) = &frame {
@@ -46,7 +46,7 @@ async fn hear(client: &mut Client) -> String {
     }
 }
 
-/// How the server ended the connection.
+/// The code with which the server closed the connection.
 async fn close_code(client: &mut Client) -> Option<u16> {
     loop {
         match in_time(client.next()).await {
@@ -79,7 +79,7 @@ async fn a_token_is_accepted_in_a_header_or_a_subprotocol() {
         let id = response.headers()["acp-connection-id"].to_str().unwrap();
         assert!(uuid::Uuid::parse_str(id).is_ok(), "{id}");
         client.send(Message::text(request(1))).await.unwrap();
-        assert_eq!(id_of(&hear(&mut client).await), Some(1));
+        assert_eq!(id_of(&read_message(&mut client).await), Some(1));
     }
     assert_eq!(connect(&server, &[]).await.unwrap_err(), StatusCode::UNAUTHORIZED);
     let wrong = ("authorization", format!("Bearer {}", driver.to_uppercase() + "0"));
@@ -111,11 +111,11 @@ async fn a_message_may_be_binary_or_have_line_ends() {
     let server = Server::start().await;
     let mut client = driver(&server).await;
     client.send(Message::text("{\n\"jsonrpc\":\"2.0\",\r\n\"id\":1,\n\"method\":\"a\"}\n")).await.unwrap();
-    let heard = hear(&mut client).await;
+    let heard = read_message(&mut client).await;
     assert_eq!(id_of(&heard), Some(1));
     assert!(!heard.contains('\n'));
     client.send(Message::binary(request(2).into_bytes())).await.unwrap();
-    assert_eq!(id_of(&hear(&mut client).await), Some(2));
+    assert_eq!(id_of(&read_message(&mut client).await), Some(2));
     client.send(Message::binary(vec![0xff, 0xfe])).await.unwrap();
     assert_eq!(close_code(&mut client).await, Some(1003));
 }
@@ -145,7 +145,7 @@ async fn a_message_that_is_too_long_ends_the_connection() {
     let mut client = driver(&server).await;
     let head = request(1);
     client.send(Message::text(format!("{head:<1000}"))).await.unwrap();
-    assert_eq!(id_of(&hear(&mut client).await), Some(1));
+    assert_eq!(id_of(&read_message(&mut client).await), Some(1));
     client.send(Message::text(format!("{head:<1001}"))).await.unwrap();
     assert_eq!(close_code(&mut client).await, Some(1009));
 }
@@ -161,7 +161,7 @@ async fn messages_of_every_length_come_whole_in_both_directions() {
     let mut client = driver(&server).await;
     for bytes in (0..300).chain([65_300, 65_400, 65_535, 65_536, 300_000, 5 << 20]) {
         client.send(Message::text(request_of(bytes))).await.unwrap();
-        let response: serde_json::Value = serde_json::from_str(&hear(&mut client).await).unwrap();
+        let response: serde_json::Value = serde_json::from_str(&read_message(&mut client).await).unwrap();
         assert_eq!(response["id"].as_str().map(str::len), Some(bytes));
     }
 }
@@ -170,7 +170,7 @@ async fn messages_of_every_length_come_whole_in_both_directions() {
 async fn a_client_that_reads_late_gets_everything_in_order() {
     let server = Server::start().await;
     let (mut sink, mut stream) = driver(&server).await.split();
-    // Together more than the buffers of both sockets hold.
+    // Together more than the buffers of both sockets can hold.
     for n in 0..40 {
         sink.send(Message::text(request_of((1 << 20) + n))).await.unwrap();
     }
@@ -186,7 +186,7 @@ async fn the_responses_to_a_batch_are_one_message() {
     let server = Server::start().await;
     let mut client = driver(&server).await;
     client.send(Message::text(format!("[{},{}]", request(1), request(2)))).await.unwrap();
-    let responses: Vec<serde_json::Value> = serde_json::from_str(&hear(&mut client).await).unwrap();
+    let responses: Vec<serde_json::Value> = serde_json::from_str(&read_message(&mut client).await).unwrap();
     assert_eq!(responses.iter().map(|response| response["id"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
 }
 
@@ -203,11 +203,11 @@ async fn a_ping_is_answered_between_the_parts_of_a_message() {
     client.send(Message::Ping("are you there".into())).await.unwrap();
     assert_eq!(in_time(client.next()).await.unwrap().unwrap(), Message::Pong("are you there".into()));
     client.send(part(rest, Data::Continue, true)).await.unwrap();
-    assert_eq!(id_of(&hear(&mut client).await), Some(1));
+    assert_eq!(id_of(&read_message(&mut client).await), Some(1));
 }
 
 #[tokio::test]
-async fn a_client_that_breaks_the_protocol_is_told_how() {
+async fn a_client_that_violates_the_protocol_gets_the_close_code() {
     let server = Server::start().await;
     let text = |bytes: &'static [u8]| Frame::message(bytes, OpCode::Data(Data::Text), true);
     let mut reserved = text(b"x");
@@ -265,7 +265,7 @@ async fn a_client_that_does_not_answer_pings_is_disconnected() {
     });
 
     let mut client = driver(&server).await;
-    // Together these pings take longer than one may be silent.
+    // Together these pings take longer than the limit of silence.
     let mut pings = 0;
     while pings < 15 {
         if let Message::Ping(_) = in_time(client.next()).await.unwrap().unwrap() {
@@ -273,7 +273,7 @@ async fn a_client_that_does_not_answer_pings_is_disconnected() {
         }
     }
     client.send(Message::text(request(1))).await.unwrap();
-    assert_eq!(id_of(&hear(&mut client).await), Some(1));
+    assert_eq!(id_of(&read_message(&mut client).await), Some(1));
 
     let heard = hearing.await.unwrap();
     assert!(heard.starts_with(b"HTTP/1.1 101"));
@@ -290,7 +290,7 @@ async fn both_sides_close_with_a_close_frame() {
 
     let mut stays = driver(&server).await;
     stays.send(Message::text(request(1))).await.unwrap();
-    hear(&mut stays).await;
+    read_message(&mut stays).await;
     let (code, _kept) = tokio::join!(close_code(&mut stays), server.end());
     assert_eq!(code, Some(1001));
 }

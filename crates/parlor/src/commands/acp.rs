@@ -10,7 +10,7 @@ use parlor_dialect::Dialect;
 use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
 use parlor_server::hub::{AgentChoice, Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
-use parlor_server::process::Watcher;
+use parlor_server::process::Reaper;
 use parlor_server::transport::hello::{Agent, Hello};
 use parlor_server::transport::{Ended, join, standard_input, standard_output, stdio};
 use parlor_store::{MemoryStore, SqliteStore, Store};
@@ -100,11 +100,11 @@ impl Acp {
         let mut stop_signals = StopSignals::catch();
         setup::survive_file_size_limit();
         let exe = std::env::current_exe().map_err(Failure::failed)?;
-        let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
+        let reaper = Reaper::start(&exe).map_err(Failure::failed)?;
         let idle = Duration::from_secs(3600);
         // A server's data is nobody's business here either.
         let private = self.common.data_dir().into_iter().collect();
-        let options = Options { store, agents, watcher, idle, live_sessions: LIVE_SESSIONS, private };
+        let options = Options { store, agents, reaper, idle, live_sessions: LIVE_SESSIONS, private };
         let hub = Hub::new(options).await.map_err(Failure::failed)?;
         let peer = Peer {
             transport: TransportKind::Stdio,

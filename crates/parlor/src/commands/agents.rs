@@ -107,7 +107,7 @@ fn list(
     };
     let found = agent.command.first().and_then(|program| program_at(program, path));
     let remembered =
-        library.and_then(Library::store).and_then(|store| stored::remembered(store, &agent).ok()?);
+        library.and_then(Library::store).and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
     Listed {
         default,
         source,

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_server::{known, stored};
+use parlor_server::{agent_sessions, stored};
 use parlor_store::{Filter, SessionRow};
 use serde::Serialize;
 
@@ -114,7 +114,7 @@ impl Ls {
 fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed, Failure> {
     let title = title_of(row);
     let first_prompt =
-        if title.is_none() && !known::is_foreign(row) { library.first_words(row)? } else { None };
+        if title.is_none() && !agent_sessions::is_agent_only(row) { library.first_words(row)? } else { None };
     Ok(Listed {
         session_id: id_of(row),
         title,
@@ -131,7 +131,7 @@ fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed
         updated_at: timestamp(row.active_at),
         parent: row.parent.as_deref().map(literal_text),
         forked_at: stored::SessionData::of(row).forked_at.map(|message| message.to_text().into_owned()),
-        adopted: !known::is_foreign(row),
+        adopted: !agent_sessions::is_agent_only(row),
         active_at: row.active_at,
         branches: String::new(),
     })

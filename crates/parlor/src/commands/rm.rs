@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use clap::Args;
 use parlor_client::{Error, Hello};
 use parlor_json::JsonStr;
+use parlor_server::agent_sessions;
 use parlor_server::data_dir::{DataDir, DataDirError};
-use parlor_server::known;
 use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
 
 use crate::failure::Failure;
@@ -114,7 +114,7 @@ fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), Failure> {
     let store = SqliteStore::open(&data.database()).map_err(Failure::failed)?;
     let delete = |row: &SessionRow| {
         std::iter::once(StoreWrite::Delete { session: row.id.clone() })
-            .chain(known::deleted_agent_session(row))
+            .chain(agent_sessions::deleted_agent_session(row))
     };
     let writes = rows.iter().flat_map(delete).collect();
     let (sender, done) = mpsc::channel();

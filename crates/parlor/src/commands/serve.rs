@@ -9,7 +9,7 @@ use clap::Args;
 use parlor_server::config::AgentConfig;
 use parlor_server::data_dir::{DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
-use parlor_server::process::Watcher;
+use parlor_server::process::Reaper;
 use parlor_server::transport::{Limits, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
@@ -69,7 +69,7 @@ impl Serve {
         let default = agents.default_agent().name.clone();
         // Before the server listens: commands that find it may read the store themselves.
         let store = store(self.store.as_deref(), &data)?;
-        data.note_config(&lock, config.path.as_deref()).map_err(Failure::failed)?;
+        data.write_config_path(&lock, config.path.as_deref()).map_err(Failure::failed)?;
         let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(Failure::failed)?;
         let mut http = config.server.http();
         if let Some(listen) = self.listen {
@@ -81,11 +81,11 @@ impl Serve {
         let mut stop_signals = StopSignals::catch();
         setup::survive_file_size_limit();
         let exe = std::env::current_exe().map_err(Failure::failed)?;
-        let watcher = Watcher::start(&exe).map_err(Failure::failed)?;
+        let reaper = Reaper::start(&exe).map_err(Failure::failed)?;
         let idle = Duration::from_secs(self.idle);
         // Turns that the last server left running have ended before the server listens.
         let private = private(&data, self.store.as_deref());
-        let options = Options { store, agents, watcher, idle, live_sessions: self.live_sessions, private };
+        let options = Options { store, agents, reaper, idle, live_sessions: self.live_sessions, private };
         let hub = Hub::new(options).await.map_err(Failure::failed)?;
         let listeners = match Listeners::open(&data, &lock, tokens, http.as_ref(), Limits::default()).await {
             Ok(listeners) => listeners,

@@ -203,9 +203,9 @@ fn what_goes_wrong_is_said() {
     scenario.run(&["prompt", "--new", "a", "b"]).exit_code(2);
     scenario.run(&["prompt", "latest", "--agent", "demo", "x"]).exit_code(2);
     let said = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(1);
-    assert!(said.stderr.contains("there is no agent 'nobody'"), "{said:#?}");
+    assert!(said.stderr.contains("unknown agent 'nobody'"), "{said:#?}");
     let said = scenario.run(&["prompt", "--new", "--agent", "goose", "x"]).exit_code(1);
-    assert!(said.stderr.contains("cannot be started") && said.stderr.contains("parlor agents"), "{said:#?}");
+    assert!(said.stderr.contains("cannot start agent") && said.stderr.contains("parlor agents"), "{said:#?}");
     assert!(
         scenario
             .run(&["prompt", "--new", "--cwd", "/nowhere", "x"])

@@ -215,7 +215,7 @@ fn an_agent_that_does_not_start_is_found() {
     let scenario = Scenario::new(PARLOR);
     let config = scenario.path().join("config.toml");
     for (command, part) in
-        [("no-such-program", "cannot be started"), ("sh -c 'echo broken >&2; exit 3'", "broken")]
+        [("no-such-program", "cannot start agent"), ("sh -c 'echo broken >&2; exit 3'", "broken")]
     {
         fs::write(&config, format!("default_agent = 'mine'\n[agents.mine]\ncommand = \"{command}\"\n"))
             .unwrap();

@@ -29,7 +29,7 @@ fn a_client_that_asks_faster_than_it_is_answered_is_told_so() {
     let asked: Vec<_> = (0..300).map(|_| client.send("session/new", new.clone())).collect();
     for &id in &asked[256..] {
         let refused = client.response(id).unwrap_err();
-        assert_eq!(refused["message"], "256 requests wait for their answers already: try again later");
+        assert_eq!(refused["message"], "256 requests of this connection are in flight: try again later");
     }
     // What needs no agent is answered all the same, for others.
     let mut other = server.client(TransportKind::Unix, Dialect::V2, "silent");

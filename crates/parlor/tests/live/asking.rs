@@ -239,9 +239,9 @@ fn files_outside_of_the_session_are_not_served() {
             let secret = last(&format!("read {}", name("secret")), outside);
             assert_eq!(secret.contains("nobody's way"), outside, "{secret}");
             if !outside {
-                assert!(refused(&secret, "outside of the session's directories"), "{secret}");
+                assert!(refused(&secret, "outside the session's directories"), "{secret}");
                 let written = last(&format!("write {} mine", name("secret")), false);
-                assert!(refused(&written, "outside of the session's directories"), "{written}");
+                assert!(refused(&written, "outside the session's directories"), "{written}");
             }
             for private in [name("data/token"), "/proc/self/environ".to_owned()] {
                 let said = last(&format!("read {private}"), false);

@@ -109,7 +109,7 @@ fn folded(client: &Client, session: &str) -> Value {
     }
     // What parlor itself notes of a turn is not kept.
     if let Some(meta) = view["info"]["_meta"].as_object_mut() {
-        meta.retain(|name, _| !matches!(name.as_str(), "parlor/held" | "parlor/queue" | "parlor/state"));
+        meta.retain(|name, _| !matches!(name.as_str(), "parlor/queue" | "parlor/state"));
     }
     // Notices are live events: who comes later does not hear of them.
     view["other"].as_array_mut().unwrap().retain(|other| other["sessionUpdate"] != "notice");

@@ -17,7 +17,7 @@ pub(crate) struct Handshake {
     on_upgrade: OnUpgrade,
 }
 
-/// A connection that has become a WebSocket, with what the client has sent since.
+/// A connection that has become a WebSocket, with the bytes that the client has sent since.
 #[derive(Debug)]
 pub(crate) struct UpgradedStream {
     pub(super) stream: TcpStream,

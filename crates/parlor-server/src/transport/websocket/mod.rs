@@ -83,10 +83,10 @@ async fn receive(reader: &mut MessageReader, connection: &mut Connection, silenc
 async fn handle(connection: &mut Connection, text: &str) {
     let line = write::one_line(text);
     let is_blank = line.bytes().all(|byte| matches!(byte, b' ' | b'\t'));
-    connection.said(if is_blank { InputLine::Blank } else { InputLine::Line(&line) }).await;
+    connection.on_frame(if is_blank { InputLine::Blank } else { InputLine::Line(&line) }).await;
 }
 
-/// Writes what waits until the hub closes the queue, or until nothing waits when the server stops.
+/// Writes queued frames until the hub closes the queue, or until the queue is empty when the server stops.
 async fn send(writer: &mut SocketWriter, guard: &ConnectionGuard) -> Close {
     let ended = tokio::select! {
         biased;

@@ -10,21 +10,21 @@ use tokio_tungstenite::tungstenite::{Error, Message, WebSocket};
 
 use crate::send_queue::RawSender;
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const READ: usize = 16 << 10;
 
-/// How much of that the library takes at once: it zeroes its buffer for each read.
+/// How many of these bytes the library is given at once: it zeroes its buffer for each read.
 const LIBRARY_READ: usize = 4 << 10;
 
 /// Reads messages. Pings and a close are answered through the send queue.
 #[derive(Debug)]
 pub(super) struct MessageReader(WebSocket<Channel>);
 
-/// What the library reads from and writes to: neither waits.
+/// The stream that the library reads from and writes to without blocking.
 #[derive(Debug)]
 struct Channel {
     read: OwnedReadHalf,
-    /// What was read and the library has not taken.
+    /// Bytes that were read and that the library has not consumed.
     received: BytesMut,
     sender: RawSender,
 }

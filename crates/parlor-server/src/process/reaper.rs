@@ -1,11 +1,11 @@
-//! Parlor's end of the helper process in [`watch`](super::watch).
+//! Starts the [reaper process](super::reaper_process) and reports agents to it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, PipeWriter, Write};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -13,18 +13,19 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tracing::warn;
 
-/// Ends the agents when parlor is killed: it tells a helper process which agents there are, and the helper hears by
-/// the end of its input that parlor is gone.
+use crate::lock;
+
+/// Ends the agents when parlor is killed: reports them to a reaper process, whose input ends when parlor is gone.
 ///
-/// Clones are handles to the same helper. When the last one is dropped, the helper ends what is still registered.
+/// Clones share one reaper process. When the last one is dropped, that process ends the agents that are still registered.
 #[derive(Debug, Clone)]
-pub struct Watcher(Arc<Handle>);
+pub struct Reaper(Arc<Handle>);
 
-/// Between the death of a helper and the next one, at first and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
+/// The delay before an ended reaper process is restarted: at first, and at most after several failures.
+const RESTART_DELAY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
 
-/// A helper that lived this long was fine.
-const FINE: Duration = Duration::from_secs(60);
+/// The uptime after which the restart delay is reset.
+const STABLE_UPTIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
@@ -34,27 +35,28 @@ struct Shared {
     program: OsString,
     args: Vec<OsString>,
     state: Mutex<State>,
-    /// Whether the helper cannot be told anything.
+    /// Whether the pipe to the reaper process is full or broken.
     stuck: watch::Sender<bool>,
     closing: watch::Sender<bool>,
-    /// Whether the last helper has ended.
+    /// Whether the last reaper process has ended.
     closed: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pipe: Option<PipeWriter>,
-    /// The groups by their marks. Zero stands for one that is about to be started.
+    /// Process groups by tag; zero for an agent that is about to be started.
     groups: HashMap<String, i32>,
 }
 
-impl Watcher {
+impl Reaper {
     /// Starts `exe watch-agents`. Must be called within a tokio runtime.
     pub fn start(exe: &Path) -> io::Result<Self> {
         Self::start_with(exe, &["watch-agents".into()])
     }
 
-    /// Starts a helper by another command, which has to call [`watch`](super::watch::watch) with its standard input.
+    /// Starts the reaper process with another command, which must call [`run`](super::reaper_process::run) with its standard
+    /// input.
     pub fn start_with(program: &Path, args: &[OsString]) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             program: program.into(),
@@ -65,13 +67,12 @@ impl Watcher {
             closed: watch::Sender::new(false),
         });
         let child = shared.launch()?;
-        tokio::spawn(keep(Arc::clone(&shared), child));
+        tokio::spawn(restart_on_exit(Arc::clone(&shared), child));
         Ok(Self(Arc::new(Handle(shared))))
     }
 
-    /// No helper at all, for those who start no programs. Should they do so nevertheless, the programs outlive a process
-    /// that is killed.
-    pub fn nobody() -> Self {
+    /// Creates a handle without a reaper process, for servers that start no programs: programs would outlive a killed server.
+    pub fn disabled() -> Self {
         let (program, args) = (OsString::new(), Vec::new());
         Self(Arc::new(Handle(Arc::new(Shared {
             program,
@@ -83,46 +84,46 @@ impl Watcher {
         }))))
     }
 
-    /// Ends the helper, which ends all agents that are left, and waits for it.
+    /// Ends the reaper process, which ends all remaining agents, and waits for that.
     pub async fn close(&self) {
         let shared = &self.0.0;
         shared.close();
-        // The other end cannot go away before this one.
+        // `self` holds the sender.
         let _ = shared.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// Starts a child that the helper knows of from before it starts until [`forget`](Self::forget).
-    pub(super) fn spawn(&self, mark: &str, mut command: Command) -> io::Result<Child> {
+    /// Starts a child that is registered from before its start until [`unregister`](Self::unregister).
+    pub(super) fn spawn(&self, tag: &str, mut command: Command) -> io::Result<Child> {
         let shared = &self.0.0;
-        // The lock is held while the child starts: its pipes and a new helper's are never made at the same time, so
-        // that on no system one can inherit an end of the other's.
-        let mut state = shared.lock();
+        // The lock is held while the child starts: on systems without atomic close-on-exec, a child and a reaper process
+        // that are started at the same time would inherit each other's pipes.
+        let mut state = lock(&shared.state);
         if *shared.closing.borrow() {
             return Err(shutting_down());
         }
-        state.groups.insert(mark.to_owned(), 0);
-        shared.say(&state, '+', 0, mark);
+        state.groups.insert(tag.to_owned(), 0);
+        shared.report(&state, '+', 0, tag);
         match command.spawn() {
             Ok(child) => {
                 let group = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or(0);
-                state.groups.insert(mark.to_owned(), group);
-                shared.say(&state, '+', group, mark);
+                state.groups.insert(tag.to_owned(), group);
+                shared.report(&state, '+', group, tag);
                 Ok(child)
             }
             Err(error) => {
-                state.groups.remove(mark);
-                shared.say(&state, '-', 0, mark);
+                state.groups.remove(tag);
+                shared.report(&state, '-', 0, tag);
                 Err(error)
             }
         }
     }
 
-    /// All of a child's family is gone; it itself is still to be reaped, so that its number is still its own.
-    pub(super) fn forget(&self, mark: &str) {
+    /// Unregisters a child whose descendants have ended. The child must not have been reaped, so that its pid is its own.
+    pub(super) fn unregister(&self, tag: &str) {
         let shared = &self.0.0;
-        let mut state = shared.lock();
-        if let Some(group) = state.groups.remove(mark) {
-            shared.say(&state, '-', group, mark);
+        let mut state = lock(&shared.state);
+        if let Some(group) = state.groups.remove(tag) {
+            shared.report(&state, '-', group, tag);
         }
     }
 }
@@ -134,23 +135,19 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn close(&self) {
         self.closing.send_replace(true);
-        self.lock().pipe = None;
+        lock(&self.state).pipe = None;
     }
 
-    /// Starts a helper and tells it all groups.
+    /// Starts a reaper process and registers all groups with it.
     fn launch(&self) -> io::Result<Child> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if *self.closing.borrow() {
             return Err(shutting_down());
         }
         let (reader, mut writer) = io::pipe()?;
-        // Its own group, so that what ends parlor's group does not end it. No environment, so that it carries no mark.
+        // It has its own group, so that signals to parlor's group do not end it, and no environment, so that it has no tag.
         let child = Command::new(&self.program)
             .args(&self.args)
             .env_clear()
@@ -162,10 +159,10 @@ impl Shared {
             .spawn()
             .map_err(|error| {
                 let program = Path::new(&self.program).display();
-                io::Error::new(error.kind(), format!("cannot start {program}: {error}"))
+                io::Error::new(error.kind(), format!("cannot start the reaper process {program}: {error}"))
             })?;
-        for (mark, group) in &state.groups {
-            writer.write_all(line('+', *group, mark).as_bytes())?;
+        for (tag, group) in &state.groups {
+            writer.write_all(line('+', *group, tag).as_bytes())?;
         }
         fcntl_setfl(&writer, OFlags::NONBLOCK)?;
         state.pipe = Some(writer);
@@ -173,11 +170,11 @@ impl Shared {
         Ok(child)
     }
 
-    /// Tells the helper, if there is one. The next one hears it in any case.
-    fn say(&self, state: &State, sign: char, group: i32, mark: &str) {
+    /// Reports a change to the reaper process. A later one is sent the whole state.
+    fn report(&self, state: &State, sign: char, group: i32, tag: &str) {
         let Some(mut pipe) = state.pipe.as_ref() else { return };
-        let line = line(sign, group, mark);
-        // A line is short enough to be written whole or not at all.
+        let line = line(sign, group, tag);
+        // A line is shorter than PIPE_BUF, so it is written whole or not at all.
         if !pipe.write(line.as_bytes()).is_ok_and(|length| length == line.len()) {
             self.stuck.send_replace(true);
         }
@@ -188,46 +185,48 @@ fn shutting_down() -> io::Error {
     io::Error::other("parlor is shutting down")
 }
 
-fn line(sign: char, group: i32, mark: &str) -> String {
-    format!("{sign} {group} {mark}\n")
+fn line(sign: char, group: i32, tag: &str) -> String {
+    format!("{sign} {group} {tag}\n")
 }
 
-/// Starts another helper whenever one has died.
-async fn keep(shared: Arc<Shared>, mut child: Child) {
+/// Restarts the reaper process whenever it ends.
+async fn restart_on_exit(shared: Arc<Shared>, mut child: Child) {
     let mut closing = shared.closing.subscribe();
     let mut stuck = shared.stuck.subscribe();
-    let mut pause = PAUSE.0;
+    let mut delay = RESTART_DELAY.0;
     let mut started = Instant::now();
     loop {
-        let deaf = tokio::select! {
+        let is_stuck = tokio::select! {
             _ = child.wait() => false,
-            deaf = async { stuck.wait_for(|stuck| *stuck).await.is_ok() } => deaf,
+            is_stuck = async { stuck.wait_for(|stuck| *stuck).await.is_ok() } => is_stuck,
         };
-        if deaf {
+        if is_stuck {
             // It must be dead before its pipe is closed, or it would end all agents.
             let _ = child.kill().await;
         }
-        if started.elapsed() > FINE {
-            pause = PAUSE.0;
+        if started.elapsed() > STABLE_UPTIME {
+            delay = RESTART_DELAY.0;
         }
         loop {
             if *closing.borrow() {
                 shared.closed.send_replace(true);
                 return;
             }
-            warn!("the process that ends agents when parlor is killed has died; starting another");
+            warn!("the reaper process ended; starting another");
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(delay) => {}
                 _ = closing.wait_for(|closing| *closing) => continue,
             }
-            pause = (pause * 2).min(PAUSE.1);
+            delay = (delay * 2).min(RESTART_DELAY.1);
             started = Instant::now();
             match shared.launch() {
                 Ok(next) => {
                     child = next;
                     break;
                 }
-                Err(error) => warn!(%error, "without it, agents outlive a parlor that is killed"),
+                Err(error) => {
+                    warn!(%error, "cannot start the reaper process: if parlor is killed, its agents keep running");
+                }
             }
         }
     }

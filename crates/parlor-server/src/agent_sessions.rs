@@ -1,7 +1,7 @@
-//! Sessions that only an agent knows, listed together with those that are kept here.
+//! Sessions that only an agent has, listed together with those of the server.
 //!
-//! They are kept as values of the store, one an agent, and not as sessions: nothing that opens, searches, forks or
-//! deletes sessions can take one of them for its own. One that is loaded becomes a session like any other.
+//! They are stored as one value per agent, and not as sessions, so that no operation on stored sessions applies to them. A
+//! client that loads one has the server adopt it; from then on it is an ordinary session.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -14,32 +14,32 @@ use parlor_engine::deleted_key;
 
 use crate::json;
 
-/// Under which name it is kept which agents have sessions of their own.
+/// The key of the list of agents that have such sessions.
 const INDEX: &str = "agents with sessions";
 
-/// How many agents' sessions are kept. The one that was asked the longest ago goes.
+/// How many agents' sessions are stored; those of the agent whose list is the oldest are dropped.
 const MAX_AGENTS: usize = 100;
 
-/// How the data of a session's row begins that only its agent knows.
-const MARK: &str = r#"{"adopted":false"#;
+/// The start of the data of a row for such a session.
+const DATA_PREFIX: &str = r#"{"adopted":false"#;
 
-/// What is kept of such a session in a place of its own.
-const OWN: [&str; 5] = ["sessionId", "cwd", "title", "updatedAt", "archived"];
+/// The members of a listed session that are columns of the row.
+const COLUMNS: [&str; 5] = ["sessionId", "cwd", "title", "updatedAt", "archived"];
 
-/// Whether a listed session is one that only its agent knows.
-pub fn is_foreign(row: &SessionRow) -> bool {
-    row.data.starts_with(MARK)
+/// Whether only the agent has a listed session.
+pub fn is_agent_only(row: &SessionRow) -> bool {
+    row.data.starts_with(DATA_PREFIX)
 }
 
-/// What else its agent lists of such a session.
-pub(crate) fn listed(row: &SessionRow) -> Object {
+/// The other members with which the agent lists such a session.
+pub(crate) fn other_members(row: &SessionRow) -> Object {
     let data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
     json::member(&data, "info").unwrap_or_default()
 }
 
-/// The data of a row that has this.
+/// Encodes the data of a row from the members that the agent lists.
 fn data(mut info: Object) -> String {
-    OWN.iter().for_each(|name| drop(info.remove(name)));
+    COLUMNS.iter().for_each(|name| drop(info.remove(name)));
     let meta = json::foreign_meta(&info);
     if meta.is_empty() {
         info.remove("_meta");
@@ -47,13 +47,13 @@ fn data(mut info: Object) -> String {
         info.set("_meta", meta.to_json());
     }
     if info.is_empty() {
-        format!("{MARK}}}")
+        format!("{DATA_PREFIX}}}")
     } else {
-        format!(r#"{MARK},"info":{}}}"#, info.to_json().as_str())
+        format!(r#"{DATA_PREFIX},"info":{}}}"#, info.to_json().as_str())
     }
 }
 
-/// The row by which such a session is listed. `info` is how the agent lists it.
+/// Creates the row of such a session from the members that the agent lists.
 pub(crate) fn row(agent: &str, info: &Object) -> Option<SessionRow> {
     let id = json::literal(info, "sessionId")?.as_literal().to_owned();
     let title = json::literal(info, "title").filter(|title| !title.to_text().trim().is_empty());
@@ -75,68 +75,68 @@ pub(crate) fn row(agent: &str, info: &Object) -> Option<SessionRow> {
     })
 }
 
-/// Puts sessions into the order of lists.
+/// Sorts sessions into list order: the latest activity first.
 pub(crate) fn sort(rows: &mut [SessionRow]) {
-    rows.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+    rows.sort_unstable_by(|a, b| sort_key(a).cmp(&sort_key(b)));
 }
 
-/// The sessions of one agent that only it knows, in the order of lists. `key` is what the agent is remembered by.
+/// The stored sessions that only this agent has, in list order.
 pub(crate) fn of_agent(store: &dyn Store, key: &str) -> Result<Vec<SessionRow>, StoreError> {
-    Ok(store.value(&value_of(key))?.map(|kept| read(&kept)).unwrap_or_default())
+    Ok(store.value(&value_key(key))?.map(|stored| decode(&stored)).unwrap_or_default())
 }
 
-/// Those of all agents, in the order of lists.
+/// The stored sessions that only agents have, of all agents, in list order.
 pub fn of_all(store: &dyn Store) -> Result<Vec<SessionRow>, StoreError> {
     let mut rows = Vec::new();
     for key in index(store)? {
         rows.extend(of_agent(store, &key)?);
     }
     sort(&mut rows);
-    // Two agents may know the same session.
+    // Two agents may have the same session.
     let mut seen = HashSet::new();
     rows.retain(|row| seen.insert(row.id.clone()));
     Ok(rows)
 }
 
-/// What keeps the sessions that an agent was found to have.
+/// The writes that store the list of an agent's sessions.
 pub(crate) fn writes(store: &dyn Store, key: &str, rows: &[SessionRow]) -> Result<Vec<Write>, StoreError> {
     let mut keys = index(store)?;
     keys.retain(|other| other != key);
     keys.insert(0, key.to_owned());
     let mut writes: Vec<_> = keys
         .drain(MAX_AGENTS.min(keys.len())..)
-        .map(|key| Write::Value { key: value_of(&key), value: None })
+        .map(|key| Write::Value { key: value_key(&key), value: None })
         .collect();
     let keys: Vec<_> = keys.iter().map(|key| json::string(key).as_str().to_owned()).collect();
     writes.push(Write::Value { key: INDEX.to_owned(), value: Some(format!("[{}]", keys.join(","))) });
-    writes.push(Write::Value { key: value_of(key), value: Some(text(rows)) });
+    writes.push(Write::Value { key: value_key(key), value: Some(encode(rows)) });
     Ok(writes)
 }
 
-/// A page of sessions: those that are kept here and those that only agents know, in one order. `known` are the latter,
-/// in that order and of the agents that are asked for; those of them that are kept here by now are left out.
+/// Reads a page of sessions: those of the server merged with `agent_only`, the sorted sessions that only agents have. Those
+/// that the server has adopted by now are left out.
 ///
-/// Activity moves a session to the front, so that while a list is read page by page, one in which nothing happens is
-/// listed exactly once, and any other at most once.
+/// Activity moves a session to the front. So while a list is read page by page, a session without activity is listed exactly
+/// once, and any other at most once.
 pub fn page(
     store: &dyn Store,
-    known: &[SessionRow],
+    agent_only: &[SessionRow],
     filter: &Filter,
     after: Option<&Cursor>,
     limit: usize,
 ) -> Result<Vec<SessionRow>, StoreError> {
     let mut own = store.sessions(filter, after, limit)?.into_iter().peekable();
     let after = after.map(|cursor| (Reverse(cursor.active_at), cursor.id.as_str()));
-    let first = after.map_or(0, |after| known.partition_point(|row| place(row) <= after));
-    let mut others = known[first..].iter().filter(|row| matches(filter, row)).peekable();
+    let first = after.map_or(0, |after| agent_only.partition_point(|row| sort_key(row) <= after));
+    let mut others = agent_only[first..].iter().filter(|row| matches(filter, row)).peekable();
     let mut rows = Vec::new();
     while rows.len() < limit {
         match (own.peek(), others.peek()) {
             (None, None) => break,
-            (Some(ours), Some(other)) if place(ours) <= place(other) => rows.extend(own.next()),
+            (Some(ours), Some(other)) if sort_key(ours) <= sort_key(other) => rows.extend(own.next()),
             (Some(_), None) => rows.extend(own.next()),
             (_, Some(other)) => {
-                if !is_kept(store, other)? {
+                if !is_stored(store, other)? {
                     rows.push((*other).clone());
                 }
                 others.next();
@@ -146,8 +146,8 @@ pub fn page(
     Ok(rows)
 }
 
-/// Whether an agent's session is one of those that are kept here, or were, or has the id of one.
-pub(crate) fn is_kept(store: &dyn Store, row: &SessionRow) -> Result<bool, StoreError> {
+/// Whether the server has an agent's session, has deleted it, or has another session with its id.
+pub(crate) fn is_stored(store: &dyn Store, row: &SessionRow) -> Result<bool, StoreError> {
     if store.value(&deleted_key(&row.id))?.is_some() {
         return Ok(true);
     }
@@ -155,8 +155,7 @@ pub(crate) fn is_kept(store: &dyn Store, row: &SessionRow) -> Result<bool, Store
     Ok(!store.sessions(&same, None, 1)?.is_empty() || store.session(&row.id)?.is_some())
 }
 
-/// Where a session stands in lists.
-fn place(row: &SessionRow) -> (Reverse<i64>, &str) {
+fn sort_key(row: &SessionRow) -> (Reverse<i64>, &str) {
     (Reverse(row.active_at), &row.id)
 }
 
@@ -167,46 +166,46 @@ fn matches(filter: &Filter, row: &SessionRow) -> bool {
         && filter.busy != Some(true)
 }
 
-fn value_of(key: &str) -> String {
+fn value_key(key: &str) -> String {
     format!("sessions of {key}")
 }
 
 fn index(store: &dyn Store) -> Result<Vec<String>, StoreError> {
-    let kept = store.value(INDEX)?.and_then(|kept| Json::parse(kept).ok());
-    let keys = kept.as_ref().and_then(|kept| parlor_json::elements(kept.raw())).unwrap_or_default();
+    let stored = store.value(INDEX)?.and_then(|stored| Json::parse(stored).ok());
+    let keys = stored.as_ref().and_then(|stored| parlor_json::elements(stored.raw())).unwrap_or_default();
     Ok(keys.into_iter().filter_map(|key| Some(JsonStr::from_raw(key)?.to_text().into_owned())).collect())
 }
 
-fn text(rows: &[SessionRow]) -> String {
+fn encode(rows: &[SessionRow]) -> String {
     let rows = rows.iter().map(|row| {
-        let mut kept = Object::default();
-        kept.set("agent", json::string(&row.agent));
-        kept.set("sessionId", json::json(row.id.clone()));
-        kept.set("cwd", json::string(&row.cwd));
+        let mut stored = Object::default();
+        stored.set("agent", json::string(&row.agent));
+        stored.set("sessionId", json::json(row.id.clone()));
+        stored.set("cwd", json::string(&row.cwd));
         if let Some(title) = &row.title {
-            kept.set("title", json::json(title.clone()));
+            stored.set("title", json::json(title.clone()));
         }
         if let Some(time) = crate::stored::time(row.active_at).filter(|_| row.active_at != 0) {
-            kept.set("updatedAt", time);
+            stored.set("updatedAt", time);
         }
-        let info = listed(row);
+        let info = other_members(row);
         if !info.is_empty() {
-            kept.set("info", info.to_json());
+            stored.set("info", info.to_json());
         }
-        kept.to_json().as_str().to_owned()
+        stored.to_json().as_str().to_owned()
     });
     format!("[{}]", rows.collect::<Vec<_>>().join(","))
 }
 
-fn read(kept: &str) -> Vec<SessionRow> {
-    let kept = Json::parse(kept).ok();
-    let rows = kept.as_ref().and_then(|kept| parlor_json::elements(kept.raw())).unwrap_or_default();
-    let one = |kept| {
-        let kept = json::object(Some(kept));
-        let row = row(&json::text(&kept, "agent")?, &kept)?;
-        Some(SessionRow { data: data(json::member(&kept, "info").unwrap_or_default()), ..row })
+fn decode(stored: &str) -> Vec<SessionRow> {
+    let stored = Json::parse(stored).ok();
+    let rows = stored.as_ref().and_then(|stored| parlor_json::elements(stored.raw())).unwrap_or_default();
+    let decode_row = |stored| {
+        let stored = json::object(Some(stored));
+        let row = row(&json::text(&stored, "agent")?, &stored)?;
+        Some(SessionRow { data: data(json::member(&stored, "info").unwrap_or_default()), ..row })
     };
-    let mut rows: Vec<_> = rows.into_iter().filter_map(one).collect();
+    let mut rows: Vec<_> = rows.into_iter().filter_map(decode_row).collect();
     sort(&mut rows);
     rows
 }

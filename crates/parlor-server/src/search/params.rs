@@ -1,4 +1,4 @@
-//! What a search asks for: the words, and the filters beside them and among them.
+//! Decodes the params of a search: the words of the query, and filters in the query or beside it.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -9,24 +9,24 @@ use parlor_wire::{RpcError, code};
 use super::ROLES;
 use crate::json;
 
-/// How many hits an answer has, and at most.
-const LIMIT: usize = 20;
-const MOST: usize = 100;
+/// How many hits a page has, by default and at most.
+const DEFAULT_LIMIT: usize = 20;
+const MAX_LIMIT: usize = 100;
 
-/// How far a search can be paged through. Who wants more is better served by another word.
-const DEEPEST: usize = 10_000;
+/// The maximal offset of a page.
+const MAX_OFFSET: usize = 10_000;
 
-/// What the params of a search mean.
+/// The decoded params of a search.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct SearchParams {
     pub(super) search: Search,
     pub(super) offset: usize,
     pub(super) limit: usize,
 }
 
-impl Asked {
+impl SearchParams {
     pub(super) fn read(params: &Object, now: i64) -> Result<Self, RpcError> {
-        let mut asked = Self { search: Search::default(), offset: 0, limit: LIMIT };
+        let mut read = Self { search: Search::default(), offset: 0, limit: DEFAULT_LIMIT };
         let mut words = None;
         for (name, value) in params.iter().filter(|(_, value)| !value.is_null()) {
             let name = name.to_text();
@@ -36,61 +36,62 @@ impl Asked {
                 ("query", Some(query)) => words = Some(query),
                 ("limit", None) if value.type_of() == Type::Number => {
                     let limit =
-                        value.as_str().parse::<usize>().ok().filter(|limit| (1..=MOST).contains(limit));
-                    asked.limit =
-                        limit.ok_or_else(|| wrong(&format!("`limit` is a number from 1 to {MOST}"), ""))?;
+                        value.as_str().parse::<usize>().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+                    read.limit = limit.ok_or_else(|| {
+                        invalid(&format!("`limit` must be a number from 1 to {MAX_LIMIT}"), "")
+                    })?;
                 }
                 ("cursor", Some(cursor)) => {
-                    asked.offset = cursor
+                    read.offset = cursor
                         .parse()
                         .ok()
-                        .filter(|offset| *offset <= DEEPEST)
-                        .ok_or_else(|| wrong("`cursor` is not one that this server gave", ""))?;
+                        .filter(|offset| *offset <= MAX_OFFSET)
+                        .ok_or_else(|| invalid("`cursor` is not a cursor of this server", ""))?;
                 }
                 ("sessionId", Some(_)) => {
                     let id = JsonStr::from_raw(value.raw()).map(|id| id.as_literal().to_owned());
-                    asked.search.session = id;
+                    read.search.session = id;
                 }
                 ("since", None) if value.type_of() == Type::Number => {
                     let since = value.as_str().parse().ok();
-                    asked.search.since = Some(since.ok_or_else(|| wrong_since(value.as_str()))?);
+                    read.search.since = Some(since.ok_or_else(|| invalid_since(value.as_str()))?);
                 }
                 ("query" | "limit" | "cursor" | "sessionId", _) => {
-                    return Err(wrong(&format!("`{name}` is of the wrong type"), ""));
+                    return Err(invalid(&format!("`{name}` has the wrong type"), ""));
                 }
-                (_, Some(value)) => asked.filter(&name, value, now)?,
-                (_, None) => return Err(unknown(&name)),
+                (_, Some(value)) => read.filter(&name, value, now)?,
+                (_, None) => return Err(unknown_filter(&name)),
             }
         }
-        let words = words.ok_or_else(|| wrong("`query` must be a string", ""))?;
-        asked.search.query = Query::parse(&asked.take_filters(&words, now)?);
-        Ok(asked)
+        let words = words.ok_or_else(|| invalid("`query` must be a string", ""))?;
+        read.search.query = Query::parse(&read.take_filters(&words, now)?);
+        Ok(read)
     }
 
-    /// Where the next page begins, unless that is too far.
+    /// The cursor of the next page, unless it exceeds the maximal offset.
     pub(super) fn next(&self) -> Option<String> {
         let next = self.offset + self.limit;
-        (next <= DEEPEST).then(|| next.to_string())
+        (next <= MAX_OFFSET).then(|| next.to_string())
     }
 
     fn filter(&mut self, name: &str, value: String, now: i64) -> Result<(), RpcError> {
         match name {
             "role" if ROLES.contains(&&*value) => self.search.kind = Some(value),
             "role" => {
-                return Err(wrong(
-                    &format!("nobody has the role {value}"),
+                return Err(invalid(
+                    &format!("unknown role: {value}"),
                     &format!("roles are {}", ROLES.join(", ")),
                 ));
             }
             "cwd" => self.search.cwd = Some(value),
             "agent" => self.search.agent = Some(value),
-            "since" => self.search.since = Some(since(&value, now).ok_or_else(|| wrong_since(&value))?),
-            _ => return Err(unknown(name)),
+            "since" => self.search.since = Some(since(&value, now).ok_or_else(|| invalid_since(&value))?),
+            _ => return Err(unknown_filter(name)),
         }
         Ok(())
     }
 
-    /// Takes the filters out of a query, and leaves the words. What is quoted is no filter.
+    /// Applies the filters in a query, and returns the rest. Quoted text is no filter.
     fn take_filters(&mut self, query: &str, now: i64) -> Result<String, RpcError> {
         let mut words = String::with_capacity(query.len());
         for (n, part) in query.split('"').enumerate() {
@@ -115,19 +116,19 @@ impl Asked {
     }
 }
 
-/// The filters that a query may have in it.
+/// The names of filters in a query.
 const FILTERS: [&str; 4] = ["role", "cwd", "agent", "since"];
 
-/// A word that is a filter, or looks so much like one that it must be a mistake: `names:values`, and neither `a::b`,
-/// `localhost:80` nor `https://`.
+/// Splits a filter, or a word that is probably a misspelled filter: `name:value`, but not `a::b`, `localhost:80` or
+/// `https://`.
 fn filter(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once(':')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase());
-    let is_meant = FILTERS.contains(&name) || value.starts_with(|c: char| c.is_ascii_alphabetic());
-    (is_name && is_meant && !value.is_empty()).then_some((name, value))
+    let is_filter = FILTERS.contains(&name) || value.starts_with(|c: char| c.is_ascii_alphabetic());
+    (is_name && is_filter && !value.is_empty()).then_some((name, value))
 }
 
-/// A time: a day or a moment, or how long ago.
+/// Decodes a date, a timestamp, or a span before now.
 fn since(text: &str, now: i64) -> Option<i64> {
     if let Ok(moment) = text.parse::<jiff::Timestamp>() {
         return Some(moment.as_millisecond());
@@ -147,19 +148,19 @@ fn since(text: &str, now: i64) -> Option<i64> {
     Some(now.saturating_sub(count.saturating_mul(seconds).saturating_mul(1000)))
 }
 
-fn wrong_since(value: &str) -> RpcError {
-    wrong(
-        &format!("{value} is no time"),
-        "write a day like 2026-01-31, a moment like 2026-01-31T12:00:00Z, or 30m, 12h, 7d, 2w",
+fn invalid_since(value: &str) -> RpcError {
+    invalid(
+        &format!("invalid time: {value}"),
+        "use a date like 2026-01-31, a timestamp like 2026-01-31T12:00:00Z, or a span like 30m, 12h, 7d, 2w",
     )
 }
 
-fn unknown(name: &str) -> RpcError {
-    let hint = format!("filters are {}; quote what is to be searched for as it is", FILTERS.join(", "));
-    wrong(&format!("there is no filter {name}"), &hint)
+fn unknown_filter(name: &str) -> RpcError {
+    let hint = format!("filters are {}; quote text with a colon to search for it", FILTERS.join(", "));
+    invalid(&format!("unknown filter: {name}"), &hint)
 }
 
-fn wrong(message: &str, hint: &str) -> RpcError {
+fn invalid(message: &str, hint: &str) -> RpcError {
     let error = RpcError::new(code::INVALID_PARAMS, message);
     if hint.is_empty() {
         return error;
@@ -175,18 +176,18 @@ mod tests {
 
     const NOW: i64 = 1_790_000_000_000;
 
-    fn read(params: &str) -> Result<Asked, RpcError> {
-        Asked::read(&json::object(Some(json::json(params).raw())), NOW)
+    fn read(params: &str) -> Result<SearchParams, RpcError> {
+        SearchParams::read(&json::object(Some(json::json(params).raw())), NOW)
     }
 
     fn search(query: &str) -> Result<Search, RpcError> {
         let mut params = Object::default();
         params.set("query", json::string(query));
-        Asked::read(&params, NOW).map(|asked| asked.search)
+        SearchParams::read(&params, NOW).map(|params| params.search)
     }
 
     #[test]
-    fn filters_stand_beside_and_among_the_words() {
+    fn filters_are_read_from_the_params_and_from_the_query() {
         let text = |text: &str| Some(text.to_owned());
         let expected = Search {
             query: Query::parse("two words"),
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_filter_is_searched_for() {
+    fn text_with_a_colon_that_is_no_filter_is_searched_for() {
         for query in [
             "std::io",
             "https://example.org",
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_days_moments_and_spans() {
+    fn times_are_dates_timestamps_and_spans() {
         for (text, expected) in [
             ("1970-01-02", Some(86_400_000)),
             ("1970-01-01T00:00:01Z", Some(1000)),
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn params_that_make_no_sense_are_refused() {
+    fn invalid_params_are_rejected() {
         for params in [
             "{}",
             r#"{"query":7}"#,

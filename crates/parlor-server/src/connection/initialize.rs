@@ -1,0 +1,153 @@
+//! Responds to `initialize`: the capabilities of parlor and of the client's agent.
+
+use std::sync::Arc;
+
+use parlor_dialect::{Dialect, Losses, live};
+use parlor_json::Object;
+use parlor_session::SessionId;
+use parlor_wire::{RpcError, code};
+
+use crate::agent::Startup;
+use crate::client::Client;
+use crate::config::AgentConfig;
+use crate::hub::Shared;
+use crate::json;
+
+/// The configuration of the agent that a client chose.
+pub(super) fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {
+    hub.registry()
+        .agents
+        .chosen(client.peer.agent.as_ref())
+        .map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))
+}
+
+/// The result of `initialize`: the capabilities of parlor, and those of the agent if it was ever started. Only the first
+/// client of an agent waits for its start.
+pub(super) async fn initialized(
+    hub: &Arc<Shared>,
+    client: &Arc<Client>,
+    dialect: Dialect,
+) -> Result<Object, RpcError> {
+    let config = config(hub, client)?;
+    // An embedded agent starts at once, and may differ from the one of the last process.
+    let mut known = hub.registry().load_agent_info(&config).await.filter(|_| config.embedded.is_none());
+    if known.is_none() && client.is_driver() {
+        let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
+        // A client whose agent cannot be started can still read sessions.
+        let startup = Startup::new(config.startup_timeout);
+        match hub.registry().get(&config, Some(&client.peer), &cwd, &SessionId::from(""), startup).await {
+            Ok(_) => known = hub.registry().load_agent_info(&config).await,
+            Err(error) => {
+                tracing::warn!(agent = config.name, "{}", error.message());
+                client.set_start_error(error);
+            }
+        }
+    }
+    let mut losses = Losses::default();
+    let agents = known.map(|known| live::agent_info(&known.info, known.dialect, dialect, &mut losses));
+    Ok(capabilities(dialect, &config, &agents.unwrap_or_default()))
+}
+
+/// Every session can be forked at any message, whatever its agent can do.
+const FORK: &str = r#"{"atMessageId":true}"#;
+
+/// The implementation info of parlor in front of an agent.
+fn parlor_info(agent: &str) -> Object {
+    let mut info = Object::default();
+    info.set("name", json::string("parlor"));
+    info.set("title", json::string(&format!("parlor ({agent})")));
+    info.set("version", json::string(env!("CARGO_PKG_VERSION")));
+    info
+}
+
+/// Merges the capabilities of parlor and of the agent. An embedded agent shows its own implementation info.
+fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Object {
+    let agent = config.name.as_str();
+    let info_name = if dialect == Dialect::V1 { "agentInfo" } else { "info" };
+    let own = config.embedded.as_ref().and_then(|_| json::member(agents, info_name));
+    let info = own.unwrap_or_else(|| parlor_info(agent)).to_json();
+    let mut result = Object::default();
+    result.set("protocolVersion", json::json(dialect.version().to_string()));
+    match dialect {
+        Dialect::V1 => {
+            let mut capabilities = json::member(agents, "agentCapabilities").unwrap_or_default();
+            capabilities.set("loadSession", json::json("true"));
+            let agents_session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
+            let mut session = agent_capabilities(&agents_session, &["additionalDirectories", "systemPrompt"]);
+            for name in ["list", "resume", "close", "delete", "archive", "title", "status"] {
+                session.set(name, json::json("{}"));
+            }
+            session.set("fork", json::json(FORK));
+            capabilities.set("sessionCapabilities", session.to_json());
+            result.set("agentCapabilities", capabilities.to_json());
+        }
+        Dialect::V2 | Dialect::Draft => {
+            let mut capabilities = json::member(agents, "capabilities").unwrap_or_default();
+            let agents_session = json::member(&capabilities, "session").unwrap_or_default();
+            let names = ["prompt", "mcp", "additionalDirectories", "systemPrompt"];
+            let mut session = agent_capabilities(&agents_session, &names);
+            for name in ["delete", "archive", "title", "status"] {
+                session.set(name, json::json("{}"));
+            }
+            session.set("fork", json::json(FORK));
+            capabilities.set("session", session.to_json());
+            result.set("capabilities", capabilities.to_json());
+        }
+    }
+    result.set(info_name, info);
+    if let Some(methods) = agents.get("authMethods") {
+        result.set("authMethods", methods.clone());
+    }
+    json::note(&mut result, "parlor/agent", json::string(agent));
+    if dialect == Dialect::Draft {
+        json::note(&mut result, Dialect::MARK, json::string(dialect.name()));
+    }
+    result
+}
+
+/// Selects the capabilities that only the agent can have.
+fn agent_capabilities(agents: &Object, names: &[&str]) -> Object {
+    let selected = names.iter().filter_map(|name| Some(((*name).into(), agents.get(name)?.clone())));
+    selected.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_json::Json;
+
+    use super::*;
+
+    #[test]
+    fn capabilities_of_parlor_are_added_to_those_of_the_agent() {
+        let agents = json::object(Some(
+            Json::parse(r#"{"agentCapabilities":{"promptCapabilities":{"image":true}},"authMethods":[{"id":"a","name":"A"}]}"#)
+                .unwrap()
+                .raw(),
+        ));
+        let result = capabilities(Dialect::V1, &AgentConfig::new("x", Vec::new()), &agents);
+        let capabilities = json::member(&result, "agentCapabilities").unwrap();
+        assert_eq!(capabilities.get("loadSession").unwrap().as_str(), "true");
+        assert_eq!(capabilities.get("promptCapabilities").unwrap().as_str(), r#"{"image":true}"#);
+        assert!(result.get("authMethods").is_some());
+    }
+
+    #[test]
+    fn capabilities_that_only_the_agent_can_have_are_passed_on() {
+        let session = r#"{"additionalDirectories":{},"systemPrompt":{"append":true},"status":null,"own":{}}"#;
+        for (dialect, holder, name, agents) in [
+            (Dialect::V1, "agentCapabilities", "sessionCapabilities", "agentCapabilities"),
+            (Dialect::V2, "capabilities", "session", "capabilities"),
+        ] {
+            let initialize = format!(r#"{{"{agents}":{{"{name}":{session}}}}}"#);
+            let initialize = json::object(Some(Json::parse(initialize).unwrap().raw()));
+            for (agents, directories) in [(&initialize, Some("{}")), (&Object::default(), None)] {
+                let result = capabilities(dialect, &AgentConfig::new("x", Vec::new()), agents);
+                let result = json::member(&json::member(&result, holder).unwrap(), name).unwrap();
+                assert_eq!(result.get("additionalDirectories").map(Json::as_str), directories);
+                assert_eq!(result.get("systemPrompt").is_some(), directories.is_some());
+                assert_eq!(result.get("status").unwrap().as_str(), "{}", "parlor answers it itself");
+                assert_eq!(result.get("own"), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The live sessions of a server: opens them, routes messages to them, and unregisters them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parlor_engine::{ClientCall, Event, no_session};
+use parlor_session::SessionId;
+use parlor_wire::{RpcError, code};
+use tokio::sync::{OnceCell, mpsc};
+
+use super::{MAX_ATTACH_ON_OPEN, Shared};
+use crate::agent::BoundAgent;
+use crate::client::Client;
+use crate::lock;
+use crate::session::{self, Inbox, Message};
+use crate::stored::StoredSession;
+
+impl Shared {
+    /// The inbox of a session, which is opened from the store if it is not live.
+    async fn inbox(self: &Arc<Self>, id: &SessionId) -> Result<Inbox, RpcError> {
+        self.open_or_else(id, async || Err(no_session(id))).await
+    }
+
+    /// The inbox of a session, which is opened from the store or, if it is not stored, with `otherwise`. Other callers that
+    /// want the same session wait meanwhile.
+    pub(crate) async fn open_or_else(
+        self: &Arc<Self>,
+        id: &SessionId,
+        otherwise: impl AsyncFnOnce() -> Result<Inbox, RpcError>,
+    ) -> Result<Inbox, RpcError> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return Err(RpcError::new(code::INTERNAL_ERROR, "the server is stopping"));
+        }
+        let cell = self.cell(id);
+        let opened = cell.get_or_try_init(async || {
+            // Boxed because it is rare: otherwise the future of each connection would have its size.
+            let Some(opened) = Box::pin(self.open(id)).await? else { return otherwise().await };
+            let inbox = session::start(Arc::clone(self), opened, None, None);
+            if let Some(client) = lock(&self.attach_on_open).remove(id).and_then(|client| client.upgrade()) {
+                // The inbox of a session that was just started is empty.
+                let _ = inbox.try_send(Message::Call(client, ClientCall::Follow));
+            }
+            Ok(inbox)
+        });
+        match opened.await {
+            Ok(inbox) => Ok(inbox.clone()),
+            Err(error) => {
+                self.unregister_unopened(id, &cell);
+                Err(error)
+            }
+        }
+    }
+
+    /// Attaches a client to a stored session as soon as the session is opened.
+    pub(crate) fn attach_on_open(&self, id: &SessionId, client: &Arc<Client>) {
+        let mut waiting = lock(&self.attach_on_open);
+        if waiting.len() >= MAX_ATTACH_ON_OPEN {
+            waiting.retain(|_, client| client.strong_count() > 0);
+        }
+        if waiting.len() < MAX_ATTACH_ON_OPEN {
+            waiting.insert(id.clone(), Arc::downgrade(client));
+        }
+    }
+
+    /// Sends a message to a session, which is opened if it is not live.
+    pub(crate) async fn send(self: &Arc<Self>, id: &SessionId, message: Message) -> Result<(), RpcError> {
+        let mut message = message;
+        loop {
+            let inbox = self.inbox(id).await?;
+            match inbox.send(message).await {
+                Ok(()) => return Ok(()),
+                // The session ended meanwhile: open it again.
+                Err(mpsc::error::SendError(unsent)) => {
+                    self.unregister_inbox(id, &inbox);
+                    message = unsent;
+                }
+            }
+        }
+    }
+
+    /// Sends the messages that a session received while it was evicted to the session again, which opens it.
+    pub(crate) fn resend(self: &Arc<Self>, id: &SessionId, messages: Vec<Message>) {
+        let matters =
+            |message: &Message| !matches!(message, Message::Tick | Message::Event(Event::Disconnected(_)));
+        let messages: Vec<_> = messages.into_iter().filter(matters).collect();
+        if messages.is_empty() {
+            return;
+        }
+        let (hub, id) = (Arc::clone(self), id.clone());
+        tokio::spawn(async move {
+            for message in messages {
+                let request = message.as_rejectable();
+                if let Err(error) = hub.send(&id, message).await {
+                    tracing::warn!(session = %id, "dropping a message to an evicted session: {}", error.message());
+                    if let Some(request) = request {
+                        request.reject(&error);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Starts a session that its agent has just created.
+    pub(crate) fn start_session(self: &Arc<Self>, opened: StoredSession, id: &SessionId, bound: BoundAgent) {
+        // Registered before its task runs: a task that ends at once unregisters this cell.
+        let _ = self.cell(id).set(session::start(Arc::clone(self), opened, Some(bound), None));
+    }
+
+    /// Starts a stored fork with the agent session that its agent forked. Returns the agent session if another caller has
+    /// opened the fork already.
+    pub(crate) async fn start_forked(
+        self: &Arc<Self>,
+        id: &SessionId,
+        bound: BoundAgent,
+    ) -> Result<Option<BoundAgent>, RpcError> {
+        let cell = self.cell(id);
+        let mut bound = Some(bound);
+        let started = cell.get_or_try_init(async || {
+            let opened = self.open(id).await?.ok_or_else(|| no_session(id))?;
+            Ok(session::start(Arc::clone(self), opened, bound.take(), None))
+        });
+        match started.await {
+            Ok(_) => Ok(bound),
+            Err(error) => {
+                self.unregister_unopened(id, &cell);
+                Err(error)
+            }
+        }
+    }
+
+    /// The registration of a session, which is empty until the session is open.
+    fn cell(&self, id: &SessionId) -> Arc<OnceCell<Inbox>> {
+        Arc::clone(lock(&self.sessions).entry(id.clone()).or_default())
+    }
+
+    /// Unregisters a session that could not be opened, unless another caller is opening it.
+    fn unregister_unopened(&self, id: &SessionId, cell: &Arc<OnceCell<Inbox>>) {
+        let mut sessions = lock(&self.sessions);
+        let is_ours = |other: &Arc<_>| Arc::ptr_eq(other, cell) && Arc::strong_count(cell) == 2;
+        if !cell.initialized() && sessions.get(id).is_some_and(is_ours) {
+            sessions.remove(id);
+        }
+    }
+
+    /// Closes the inbox of an idle session and unregisters the session, unless the inbox has messages.
+    pub(crate) fn unregister_if_idle(&self, id: &SessionId, inbox: &mut mpsc::Receiver<Message>) -> bool {
+        let mut sessions = lock(&self.sessions);
+        if !inbox.is_empty() {
+            return false;
+        }
+        inbox.close();
+        sessions.remove(id);
+        drop(sessions);
+        lock(&self.peers).remove(id);
+        self.memory.on_evicted();
+        true
+    }
+
+    /// Unregisters a session that has ended.
+    pub(crate) fn unregister(&self, id: &SessionId) {
+        lock(&self.sessions).remove(id);
+        lock(&self.peers).remove(id);
+        self.memory.on_evicted();
+    }
+
+    /// Unregisters a session whose inbox is closed, unless it was opened again.
+    fn unregister_inbox(&self, id: &SessionId, inbox: &Inbox) {
+        let mut sessions = lock(&self.sessions);
+        let is_same = |cell: &Arc<OnceCell<Inbox>>| cell.get().is_some_and(|other| other.same_channel(inbox));
+        if sessions.get(id).is_some_and(is_same) {
+            sessions.remove(id);
+        }
+    }
+
+    /// Notifies the live sessions that a client has called of its disconnect. The client's queue must be closed: a session
+    /// that handles a call of the client later sees that.
+    pub(crate) async fn disconnect(&self, client: &Client) {
+        for session in client.take_sessions() {
+            let inbox = lock(&self.sessions).get(&session).and_then(|cell| cell.get().cloned());
+            if let Some(inbox) = inbox {
+                let _ = inbox.send(Message::Event(Event::Disconnected(client.id))).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use parlor_dialect::Dialect;
+    use parlor_session::session::ClientId;
+    use parlor_store::{ErrorKind, FaultyStore, MemoryStore, Store};
+
+    use super::*;
+    use crate::agent::Agent;
+    use crate::hub::{Hub, Peer, Role, TransportKind};
+    use crate::send_queue::send_queue;
+    use crate::stored::session_for_tests;
+
+    fn client(id: u64) -> Client {
+        let peer = Peer {
+            transport: TransportKind::Stdio,
+            role: Role::Driver,
+            agent: None,
+            dialect: None,
+            env: Vec::new(),
+            cwd: None,
+        };
+        Client::new(ClientId(id), Arc::new(peer), send_queue().0)
+    }
+
+    #[tokio::test]
+    async fn a_disconnect_is_sent_only_to_the_sessions_that_the_client_called() {
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
+        let [mut called, mut other] = ["called", "other"].map(|id| {
+            let (inbox, messages) = mpsc::channel(8);
+            let cell = Arc::new(OnceCell::new_with(Some(inbox)));
+            lock(&hub.shared.sessions).insert(id.into(), cell);
+            messages
+        });
+        let client = client(7);
+        client.add_session(&"called".into());
+        client.add_session(&"evicted".into());
+        hub.shared.disconnect(&client).await;
+        let message = called.try_recv();
+        assert!(
+            matches!(message, Ok(Message::Event(Event::Disconnected(ClientId(7))))),
+            "the session that the client called got {message:?}"
+        );
+        assert!(called.is_empty() && other.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_session_knows_its_clients_and_they_know_it_until_it_ends() {
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
+        let (agent, _stream) = Agent::for_tests(Dialect::V2);
+        let id = SessionId::from("s");
+        hub.shared.start_session(session_for_tests("s"), &id, BoundAgent::for_tests(&agent, "theirs"));
+        let client = Arc::new(client(7));
+        let call = Message::Call(Arc::clone(&client), ClientCall::Follow);
+        hub.shared.send(&id, call).await.unwrap();
+        hub.transcript(&id, None).await.unwrap();
+        assert!(client.take_sessions().contains(&id));
+        client.add_session(&id);
+        hub.stop().await;
+        assert!(client.take_sessions().is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_session_that_fails_at_once_leaves_no_inbox_behind() {
+        let store = Arc::new(FaultyStore::new(MemoryStore::default()));
+        let hub = Hub::for_tests(Arc::clone(&store) as Arc<dyn Store>).await;
+        let (agent, _stream) = Agent::for_tests(Dialect::V2);
+        store.fail_next(usize::MAX, ErrorKind::Io);
+        for n in 0..500 {
+            let id = format!("s{n}");
+            let bound = BoundAgent::for_tests(&agent, &id);
+            hub.shared.start_session(session_for_tests(&id), &id.as_str().into(), bound);
+            let unregistered = async {
+                while hub.shared.live_sessions() > 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let limit = Duration::from_secs(10);
+            assert!(tokio::time::timeout(limit, unregistered).await.is_ok(), "{id} is still registered");
+        }
+    }
+}
