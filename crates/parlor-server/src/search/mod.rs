@@ -47,8 +47,8 @@ pub fn answer(
     if let Some(next) = params.next().filter(|_| has_more) {
         result.set("nextCursor", json::string(&next));
     }
-    if params.search.query.left_out() > 0 {
-        result.set("ignoredWords", json::json(params.search.query.left_out().to_string()));
+    if params.search.query.ignored_words() > 0 {
+        result.set("ignoredWords", json::json(params.search.query.ignored_words().to_string()));
     }
     if !store.unindexed(1).map_err(failed)?.is_empty() {
         result.set("incomplete", json::json("true"));

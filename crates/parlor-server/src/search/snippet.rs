@@ -21,7 +21,7 @@ pub(super) struct Snippet {
 
 impl Snippet {
     pub(super) fn of(text: &str, query: &Query) -> Self {
-        let ranges = query.places(text);
+        let ranges = query.ranges(text);
         let first = ranges.first().cloned().unwrap_or(0..0);
         let begin = begin(text, first.start);
         let end = end(text, begin, first.end);
