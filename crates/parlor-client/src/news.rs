@@ -108,7 +108,7 @@ impl News {
                 Some(Update::State(state)) if self.turn.is_some() && state.activity == Activity::Idle => {}
                 Some(update) => return Some(update),
                 None => {
-                    self.told = reading.upto();
+                    self.told = reading.through();
                     self.reading = None;
                     if self.told >= last {
                         self.is_over = end.is_some();

@@ -2,16 +2,16 @@ use std::fmt;
 
 use parlor_session::MessageId;
 
-/// Something that could not be said in the other dialect.
+/// Something that the other dialect could not express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// What it is.
+    /// The kind of loss.
     pub kind: LossKind,
-    /// The message it is about, where it is about one.
+    /// The message that it concerns, if any.
     pub message_id: Option<MessageId>,
 }
 
-/// Collects what a translation could not say.
+/// Collects the losses of a translation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Losses(Vec<Loss>);
 
@@ -25,17 +25,17 @@ macro_rules! loss_kinds {
         }
 
         impl LossKind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind,)*];
 
-            /// The name by which scripts know it.
+            /// The stable name, for scripts.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)*
                 }
             }
 
-            /// What it means, for people.
+            /// The meaning, for people.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$kind => concat!($($doc,)+),)*
@@ -50,119 +50,119 @@ loss_kinds! {
     MessageReplaced = "message_replaced",
     /// Content that was sent to a v1 peer was cleared; an empty message is stated under another id.
     MessageCleared = "message_cleared",
-    /// A message without content, which v1 has no update for; it was left out.
+    /// A message without content, for which v1 has no update, was left out.
     MessageEmpty = "message_empty",
-    /// A message has metadata, which v1 has only for chunks; where there is a chunk, the first one carries it.
+    /// A message has metadata, which v1 has only for chunks; if there is a chunk, the first one carries it.
     MessageMeta = "message_meta",
     /// A message's metadata was cleared after content was sent to a v1 peer.
     MessageMetaCleared = "message_meta_cleared",
-    /// A message has fields that v1 has no place for.
+    /// A message has fields that v1 does not have.
     MessageFields = "message_fields",
     /// A content block of a type that v1 cannot parse was left out.
     ContentBlockType = "content_block_type",
-    /// A block is meant for readers that v1 does not know; they were left out.
+    /// A block has an audience that v1 does not know; it was left out.
     Audience = "audience",
-    /// A v1 tool call must have a title; one was made.
+    /// A v1 tool call must have a title; one was generated.
     ToolCallTitleMade = "tool_call_title_made",
-    /// A field of a tool call was cleared, which v1 cannot say.
+    /// A field of a tool call was cleared, which v1 cannot express.
     ToolCallFieldCleared = "tool_call_field_cleared",
-    /// The metadata of a tool call was cleared, which v1 cannot say.
+    /// The metadata of a tool call was cleared, which v1 cannot express.
     ToolCallMetaCleared = "tool_call_meta_cleared",
-    /// A tool call has a status that v1 does not know; the nearest was said.
+    /// A tool call has a status that v1 does not know; the nearest was sent.
     ToolCallStatus = "tool_call_status",
-    /// A tool call has a kind that v1 does not know; `other` was said.
+    /// A tool call has a kind that v1 does not know; `other` was sent.
     ToolCallKind = "tool_call_kind",
     /// Tool content of a type that v1 cannot parse was left out.
     ToolContentType = "tool_content_type",
-    /// Accumulated tool content was longer than is repeated with every chunk; the middle was left out.
+    /// Accumulated tool content was too long to be repeated with every chunk; the middle was left out.
     ToolContentCut = "tool_content_cut",
-    /// A chunk of tool content or of output says more than its content, which v1 has no place for.
+    /// A chunk of tool content or of output has other members, which v1 does not have.
     ChunkFields = "chunk_fields",
-    /// A diff names only the changed lines, so v1's old and new texts are parts of the file.
+    /// A diff has only the changed lines, so that v1's old and new texts are parts of the file.
     DiffPartial = "diff_partial",
-    /// A diff has no patch that can be read; the changed paths were said as text.
+    /// A diff has no readable patch; the changed paths were sent as text.
     DiffWithoutPatch = "diff_without_patch",
-    /// A diff deletes, moves or copies a file, or says more of it than v1 can; only path and texts were said.
+    /// A diff deletes, moves or copies a file, or has other members that v1 lacks; only path and texts were sent.
     DiffOperation = "diff_operation",
-    /// A terminal is shown as text of the tool call that refers to it: its output, and nothing else of it.
+    /// A terminal is shown as text of the tool call that refers to it: only its output.
     TerminalAsText = "terminal_as_text",
     /// A terminal that no tool call refers to cannot be shown in v1.
     TerminalAlone = "terminal_alone",
-    /// v1 has one plan; another one took its place.
+    /// v1 has one plan; another one replaced it.
     PlanReplaced = "plan_replaced",
     /// A plan that is no list of entries cannot be shown in v1.
     PlanType = "plan_type",
-    /// The removal of a plan cannot be said to a v1 client that did not ask for it.
+    /// The removal of a plan cannot be sent to a v1 client that does not support it.
     PlanRemoved = "plan_removed",
-    /// A plan entry has a status that v1 does not know; the nearest was said.
+    /// A plan entry has a status that v1 does not know; the nearest was sent.
     PlanEntryStatus = "plan_entry_status",
-    /// A plan entry has a priority that v1 does not know; `medium` was said.
+    /// A plan entry has a priority that v1 does not know; `medium` was sent.
     PlanEntryPriority = "plan_entry_priority",
-    /// A command is of a type that v1 does not know; it was said as a plain one.
+    /// A command has a type that v1 does not know; it was sent as a plain one.
     CommandType = "command_type",
-    /// A command takes input of a type that v1 does not know; it was said without.
+    /// A command has input of a type that v1 does not know; it was sent without input.
     CommandInput = "command_input",
-    /// The current mode changed, but which modes there are was not said.
+    /// The current mode changed, but the available modes are unknown.
     Mode = "mode",
     /// An option of a type that v1 does not know was left out.
     OptionType = "option_type",
-    /// An option's value is of a type that v1 does not know.
+    /// An option's value has a type that v1 does not know.
     OptionValue = "option_value",
     /// An MCP server of a type that v1 cannot parse was left out.
     McpServerType = "mcp_server_type",
-    /// An MCP server over SSE was passed on, though v2 does not define that transport.
+    /// An MCP server over SSE was forwarded, although v2 does not define that transport.
     McpSse = "mcp_sse",
-    /// A way to authenticate is of a type that v1 does not know; it was said as one that the agent handles.
+    /// An authentication method has a type that v1 does not know; it was sent as one that the agent handles.
     AuthMethodType = "auth_method_type",
-    /// v2 takes for granted that sessions can be listed, resumed and closed; this agent did not say it can.
+    /// v2 requires that sessions can be listed, resumed and closed; this agent did not advertise it.
     CapabilityBaseline = "capability_baseline",
-    /// v1 takes for granted that MCP servers can be started as processes; this agent did not say it can.
+    /// v1 requires that MCP servers can be started as processes; this agent did not advertise it.
     McpStdio = "mcp_stdio",
-    /// A v2 agent without sessions cannot be said in v1.
+    /// A v2 agent without sessions cannot be expressed in v1.
     NoSessions = "no_sessions",
-    /// A v2 peer must say its name and version; they were made.
+    /// A v2 peer must send its name and version; they were generated.
     InfoMade = "info_made",
-    /// A permission is asked for something other than a tool call; one was made up to stand for it.
+    /// A permission request is not about a tool call; one was generated for it.
     PermissionSubject = "permission_subject",
-    /// A permission option is of a kind that v1 does not know; `reject_once` was said.
+    /// A permission option has a kind that v1 does not know; `reject_once` was sent.
     PermissionOptionKind = "permission_option_kind",
-    /// The answer to a permission request is one that v1 does not know; `cancelled` was said.
+    /// The result of a permission request has an outcome that v1 does not know; `cancelled` was sent.
     PermissionOutcome = "permission_outcome",
-    /// An elicitation is of a mode that v1 does not know.
+    /// An elicitation has a mode that v1 does not know.
     ElicitationMode = "elicitation_mode",
-    /// The answer to an elicitation is one that v1 does not know; `cancel` was said.
+    /// The result of an elicitation has an action that v1 does not know; `cancel` was sent.
     ElicitationAction = "elicitation_action",
-    /// A state of the session that no v1 message stands for.
+    /// A state of the session for which v1 has no message.
     State = "state",
-    /// A stop reason that v1 does not know, or none; `end_turn` was said.
+    /// A stop reason that v1 does not know, or none; `end_turn` was sent.
     StopReason = "stop_reason",
-    /// A notice, to a v1 client that did not ask for them.
+    /// A notice, for a v1 client that does not support them.
     Notice = "notice",
-    /// A compaction, to a v1 client that did not ask for them.
+    /// A compaction, for a v1 client that does not support them.
     Compaction = "compaction",
-    /// A subagent or a message between sessions, to a v1 client that did not ask for them.
+    /// A subagent or a message between sessions, for a v1 client that does not support them.
     Subagent = "subagent",
-    /// An update that v1 does not list.
+    /// An update that v1 does not define.
     UnknownUpdate = "unknown_update",
-    /// Metadata holds a null, which the other dialect's merge rule takes for a removal.
+    /// Metadata contains a null, which the other dialect's merge rule treats as a removal.
     MetaNull = "meta_null",
-    /// A title was longer than a session takes and was cut.
+    /// A title exceeded the limit and was truncated.
     TitleCut = "title_cut",
-    /// The other version has no such method.
+    /// The other version does not have this method.
     Method = "method",
-    /// A list that v2 wants filled is empty; what it belongs to was left out or refused.
+    /// A list that must not be empty in v2 is empty; the value that contains it was left out or rejected.
     EmptyList = "empty_list",
-    /// A request without an id of its own is spoken of, which v2 cannot.
+    /// A reference to a request without an id, which v2 cannot express.
     NullId = "null_id",
-    /// A session is to be replayed from a point that v1 cannot name; all of it was asked for.
+    /// A session is to be replayed from a point that v1 cannot express; all of it was requested.
     ReplayFrom = "replay_from",
-    /// A response came without its request having been seen, so it was passed on as it is.
+    /// A response to an unknown request was forwarded unchanged.
     ResponseWithoutRequest = "response_without_request",
-    /// An update of an agent could not be read or was too large; it was refused.
+    /// An update of an agent could not be decoded or was too large; it was rejected.
     UpdateRefused = "update_refused",
-    /// A part of an update could not be read; the rest was taken.
+    /// A part of an update could not be decoded; the rest was applied.
     UpdatePart = "update_part",
-    /// An agent wrote metadata under `parlor/`, which only parlor writes; those keys were left out.
+    /// An agent sent metadata under `parlor/`, which is reserved; those keys were dropped.
     ReservedMeta = "reserved_meta",
 }
 

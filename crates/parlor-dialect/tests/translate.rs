@@ -239,7 +239,7 @@ fn view_of(dialect: Dialect, lines: &[String]) -> Value {
 
 proptest! {
     #[test]
-    fn where_nothing_is_lost_a_generated_session_comes_back_the_same(from in dialect(), to in dialect(), updates in updates()) {
+    fn a_generated_session_without_losses_survives_a_round_trip(from in dialect(), to in dialect(), updates in updates()) {
         let lines: Vec<_> = updates.iter().map(notification).collect();
         let (there, lost) = one_sided(from, to, &lines);
         let (back, lost_back) = one_sided(to, from, &there);

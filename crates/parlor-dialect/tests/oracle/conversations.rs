@@ -52,14 +52,14 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn a_conversation_said_again_in_another_dialect_is_valid((from, to) in two_dialects(), row in row()) {
+    fn a_translated_conversation_is_valid((from, to) in two_dialects(), row in row()) {
         let mut found = Found::default();
-        say_again(from, to, row, &mut found);
+        translate_recorded(from, to, row, &mut found);
         prop_assert_eq!(found.shown(), "");
     }
 
     #[test]
-    fn peers_of_two_dialects_hear_only_what_is_valid_in_their_own((agent, client) in two_dialects(), row in row()) {
+    fn peers_receive_only_valid_messages_of_their_dialect((agent, client) in two_dialects(), row in row()) {
         let mut found = Found::default();
         let mut peers = Peers::new(agent, client, row);
         relay(agent, client, &mut found, |peer| {
@@ -71,7 +71,7 @@ proptest! {
 }
 
 #[test]
-fn a_mode_is_set_only_to_what_can_be_one() {
+fn a_mode_is_set_only_to_an_available_one() {
     let modes = json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }] });
     let set = json!({ "sessionId": "s", "configId": "mode", "type": "boolean", "value": true });
     for client in [Dialect::V2, Dialect::Draft] {
@@ -98,7 +98,7 @@ fn a_long_search() {
         let mut any =
             |strategy: BoxedStrategy<_>| strategy.new_tree(&mut runner).expect("no filters").current();
         let ((one, other), row) = any((two_dialects(), row()).boxed());
-        say_again(one, other, row.clone(), &mut found);
+        translate_recorded(one, other, row.clone(), &mut found);
         let mut peers = Peers::new(one, other, row);
         relay(one, other, &mut found, |peer| {
             peer.iter().for_each(|(by, line)| peers.hear(*by, line));
@@ -109,7 +109,7 @@ fn a_long_search() {
 }
 
 /// Says a conversation of one dialect in another.
-fn say_again(from: Dialect, to: Dialect, row: Vec<u16>, found: &mut Found) {
+fn translate_recorded(from: Dialect, to: Dialect, row: Vec<u16>, found: &mut Found) {
     let mut peers = Peers::new(from, from, row);
     let mut translator = Translator::record(from, to);
     let mut checker = Checker::new(to);
