@@ -54,8 +54,7 @@ impl Dialect {
 
     /// The dialect of a connection, by the params of its `initialize`.
     ///
-    /// Version 1 is v1 and version 2 is v2, or the draft of it if the metadata asks for that. Who asks for a
-    /// later version gets the latest one there is. Version 0 was never published.
+    /// Version 1 is v1 and version 2 is v2, or its draft if the metadata selects it. A request for a later version gets the latest supported one. Version 0 was never published.
     ///
     /// ```
     /// use parlor_dialect::Dialect;

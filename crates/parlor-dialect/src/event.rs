@@ -10,7 +10,7 @@ use crate::json_ext;
 pub(crate) const UPDATE: &str = "_parlor_event";
 
 /// The metadata key of `initialize` with which a client requests events.
-pub const WANTED: &str = "parlor/events";
+pub const EVENTS_KEY: &str = "parlor/events";
 
 /// Maximum bytes of JSON of a request's raw input that a decision records. Longer input is left out.
 const MAX_INPUT: usize = 64 << 10;
@@ -18,7 +18,7 @@ const MAX_INPUT: usize = 64 << 10;
 /// Whether the params of an `initialize` request events.
 pub fn wants_events(initialize: &Object) -> bool {
     let meta = json_ext::member(initialize, "_meta");
-    meta.and_then(|meta| meta.get(WANTED).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
+    meta.and_then(|meta| meta.get(EVENTS_KEY).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
 }
 
 /// The entry of an event.

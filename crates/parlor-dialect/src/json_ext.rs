@@ -53,8 +53,7 @@ pub(crate) fn in_front(holder: &Object, name: &str, value: Json) -> Object {
     std::iter::once((JsonStr::new(name), value)).chain(rest).collect()
 }
 
-/// Converts every object of a list; `None` removes it. Other elements stay, as does a value that is no list. What
-/// does not change keeps its text.
+/// Converts every object of a list; `None` removes it. Other elements stay, as does a value that is no list. Unchanged elements keep their text.
 pub(crate) fn each(list: &Json, mut convert: impl FnMut(Object) -> Option<Object>) -> Json {
     let Some(elements) = elements(list.raw()) else { return list.clone() };
     let mut changed = false;

@@ -177,12 +177,12 @@ impl Losses {
         self.0.push(Loss { kind, message_id: Some(message.clone()) });
     }
 
-    /// What was lost, in order.
+    /// The losses, in order.
     pub fn into_vec(self) -> Vec<Loss> {
         self.0
     }
 
-    /// What was lost so far.
+    /// The losses so far.
     pub fn as_slice(&self) -> &[Loss] {
         &self.0
     }

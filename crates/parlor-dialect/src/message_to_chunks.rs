@@ -26,9 +26,9 @@ pub enum NotAsChunks {
     BlockType,
 }
 
-/// The v1 chunks that say a whole v2 message, one for each content block.
+/// Converts a whole v2 message to v1 chunks, one for each content block.
 ///
-/// This looks at the one update only, and is right only if the v1 side has nothing of the message yet: v1 cannot
+/// This reads only the one update, and is correct only if the v1 peer has nothing of the message: v1 cannot
 /// replace. A message that chunks cannot express is an error. [`Translator`](crate::Translator) tracks what a peer has.
 ///
 /// ```

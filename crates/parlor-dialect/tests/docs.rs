@@ -15,7 +15,7 @@ fn page() -> String {
     std::fs::read_to_string(testdata("../docs/translation.md")).unwrap()
 }
 
-/// Everything that stands between backticks.
+/// Every text between backticks.
 fn named(page: &str) -> BTreeSet<&str> {
     page.split('`').skip(1).step_by(2).collect()
 }

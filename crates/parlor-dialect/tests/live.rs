@@ -1,4 +1,4 @@
-//! What a server says to clients and agents of each dialect.
+//! Updates, requests and responses of a server for each dialect.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// A session whose agent speaks a dialect, and one client.
+/// A session with an agent and one client.
 struct ClientOfSession {
     agent: Dialect,
     decoder: Decoder,
@@ -44,7 +44,7 @@ impl ClientOfSession {
         }
     }
 
-    /// What the client is results when the agent says an update, and what could not be results.
+    /// The encoded updates and the losses for an update of the agent.
     fn on_agent_update(&mut self, update: &str) -> String {
         let raw = json(update);
         let mut new_id = || MessageId::from("made");
@@ -87,7 +87,7 @@ impl ClientOfSession {
         results.join("\n")
     }
 
-    /// Whether the schema crate knows what the client is results.
+    /// Checks an encoded update against the schema crate.
     fn check(&self, update: &str) {
         let line = live::update_line(&"s".into(), update, Some(7));
         assert!(line.ends_with("}\n") && line.matches('\n').count() == 1);
@@ -214,10 +214,10 @@ fn a_v1_client_is_not_sent_its_own_prompt() {
         };
         let own = client.on_update(prompt("u"), IdSource::Given);
         assert!(if results.is_empty() { own.is_empty() } else { own.contains(results) }, "{own}");
-        // Those of others it is results.
+        // It is sent the prompts of others.
         let others = client.on_update(prompt("v"), IdSource::Given);
         assert!(others.contains("user_message") && others.contains("\"v\""), "{others}");
-        // Who loads the session is results all of it.
+        // A client that loads the session is sent all of it.
         client.encoder.reset();
         let again = client.on_update(prompt("u"), IdSource::Given);
         assert!(again.contains("user_message") && again.contains("\"u\""), "{again}");
@@ -278,7 +278,7 @@ fn settings_of_a_response_are_stored_and_encoded_for_clients() {
     serde_json::from_str::<v2::NewSessionResponse>(&said).unwrap();
     assert!(said.contains(r#""category":"mode""#) && !said.contains("currentModeId"), "{said}");
     assert_eq!(said, fields(Draft, &transcript));
-    // A v1 agent does not report a mode that it was asked to set.
+    // A v1 agent does not report a mode that a client has set.
     transcript
         .push(
             parlor_dialect::settings::chosen_by("session/set_mode", &object(r#"{"modeId":"code"}"#)).unwrap(),
@@ -338,14 +338,14 @@ fn the_response_to_a_prompt_converts_to_its_state_and_back() {
         said,
         serde_json::json!({ "stopReason": "max_tokens", "more": 1, "_meta": { "k": 1 }, "also": 2 })
     );
-    // What an agent of another version says of a turn has no place at the root of a v1 answer.
+    // Members of another version do not go to the root of a v1 result.
     for agent in [V2, Draft] {
         let said = live::turn_result(&state, &accepted, agent, &mut losses).unwrap();
         let said: Value = serde_json::from_str(said.to_json().as_str()).unwrap();
         let meta = serde_json::json!({ "k": 1, "parlor/turn": { "more": 1, "also": 2 } });
         assert_eq!(said, serde_json::json!({ "stopReason": "max_tokens", "_meta": meta }));
     }
-    // v1 would not know the reason.
+    // v1 does not know the reason.
     let odd = State { stop_reason: Some("tired".into()), ..state };
     let said = live::turn_result(&odd, &Object::default(), V1, &mut losses).unwrap();
     assert_eq!(said.get("stopReason").unwrap().as_str(), r#""end_turn""#);
@@ -365,7 +365,7 @@ fn only_an_answer_of_version_2_is_one() {
     }
 }
 
-/// A request of a client, and how the agent knows it.
+/// A converted request of a client.
 fn request(method: &str, params: &str, from: Dialect, to: Dialect, transcript: &Transcript) -> String {
     let mut losses = Losses::default();
     let asked = live::request_to_agent(method, &object(params), from, to, Some(transcript), &mut losses);
@@ -513,7 +513,7 @@ fn a_chunk_like_the_last_one_is_read_as_if_it_were_the_first() {
             let others = [
                 line("n", &text("two"), more),
                 line("m", "7", more),
-                // What is more than plain text is looked at more closely.
+                // A block that is not plain text is decoded in full.
                 line("m", r#"{"type":"image","data":"","mimeType":"image/png"}"#, more),
                 line("m", r#"{"type":"text"}"#, more),
                 line("m", " {} ", more),

@@ -1,4 +1,4 @@
-//! What real agents said, folded.
+//! Recordings of real agents, folded.
 
 mod common;
 

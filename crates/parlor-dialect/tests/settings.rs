@@ -1,4 +1,4 @@
-//! What is chosen in a session: one mode and one model in every view, and chosen again when an agent forgot them.
+//! Settings of a session: one mode and one model in every view, restored when an agent lost them.
 
 use parlor_dialect::settings::{self, Setting, Settings};
 use parlor_dialect::{Dialect, live};
@@ -98,12 +98,12 @@ fn settings_that_are_not_in_force_are_restored_the_mode_last() {
     let mode = r#"session/set_mode {"modeId":"code"}"#;
     let model = r#"session/set_model {"modelId":"large"}"#;
     assert_eq!(asked(Dialect::V1, defaults), [model, mode]);
-    // One that says nothing may be set to anything.
+    // An agent that presents nothing may be set to any value.
     let deep = r#"session/set_config_option {"configId":"deep","value":true,"type":"boolean"}"#;
     assert_eq!(asked(Dialect::V1, Settings::default()), [model, deep, mode]);
-    // One that has it all is asked for nothing.
+    // An agent with all settings needs no request.
     assert_eq!(asked(Dialect::V1, wanted.clone()), [""; 0]);
-    // One that has an option for its mode is asked so.
+    // An agent with an option for its mode gets the request for the option.
     let mut options = Settings::default();
     options.take_from(&mut object(
         r#"{"configOptions":[{"configId":"x","category":"mode","type":"select","currentValue":"ask","options":[{"value":"ask"},{"value":"code"}]}]}"#,

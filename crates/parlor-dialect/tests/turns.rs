@@ -1,10 +1,10 @@
-//! Turns between dialects, as a relay tells them: who hears what, and that nobody waits for ever.
+//! Turns through a relay: the lines that each side receives, and that every request is answered.
 
 use parlor_dialect::Dialect::{self, Draft, V1, V2};
 use parlor_dialect::{Side, Translator};
 use serde_json::{Value, json};
 
-/// A relay, and what it said last, each line shortened to what matters.
+/// A relay, whose lines are compared in a short form.
 struct Relay(Translator);
 
 impl Relay {
@@ -33,7 +33,7 @@ impl Relay {
     }
 }
 
-/// A line in few words: who hears it, and what it is.
+/// The short form of a line: its receiver and its kind.
 fn short(by: Side, line: &str) -> String {
     let message: Value = serde_json::from_str(line).unwrap();
     let to = if by == Side::Agent { "client" } else { "agent" };
@@ -92,7 +92,7 @@ fn permission(id: u8) -> Value {
     } })
 }
 
-/// What a v2 client hears when its prompt to a v1 agent begins a turn.
+/// The lines for a v2 client whose prompt to a v1 agent starts a turn.
 fn begun(id: u8, text: &str) -> Vec<String> {
     vec![
         format!(r#"client: {id} = {{"messageId":"parlor-{id}"}}"#),
@@ -264,7 +264,7 @@ fn a_v1_client_is_not_sent_its_own_prompt_but_changes_of_it() {
     relay.agent(user_chunk("m", "H"), &[]);
     relay.agent(user_chunk("m", "i"), &[]);
     assert_eq!(relay.agent(user_message("m", "Hi"), &[]), [""; 0]);
-    // What is new is said.
+    // New text is sent.
     relay.agent(user_chunk("m", "!"), &[r#"client: user_message_chunk m "!""#]);
     assert_eq!(
         relay.agent(
@@ -276,7 +276,7 @@ fn a_v1_client_is_not_sent_its_own_prompt_but_changes_of_it() {
     relay.agent(user_chunk("m", "?"), &[r#"client: user_message_chunk parlor-alias-2 "?""#]);
     let meta = update(json!({ "sessionUpdate": "user_message", "messageId": "m", "_meta": { "k": 1 } }));
     assert_eq!(relay.agent(meta, &[]), ["message_meta"]);
-    // After a load it is told all of it again.
+    // After a load all of it is sent again.
     let load = json!({ "id": 2, "method": "session/load", "params": { "sessionId": "s", "cwd": "/w", "mcpServers": [] } });
     relay.client(load, &["agent: session/resume 2"]);
     relay.agent(user_message("m", "Hi"), &[r#"client: user_message_chunk m "Hi""#]);
@@ -368,7 +368,7 @@ fn a_draft_agents_acceptance_waits_for_the_new_message_and_no_longer_than_the_tu
     relay.agent(user_message("old", "Before"), &[r#"client: user_message old "Before""#]);
     relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
     relay.agent(json!({ "id": 1, "result": { "_meta": { "k": 1 } } }), &[]);
-    // An older message is not the one.
+    // An older message is not the prompt.
     relay.agent(
         update(json!({ "sessionUpdate": "user_message", "messageId": "old", "_meta": { "k": 1 } })),
         &["client: user_message old"],
@@ -571,7 +571,7 @@ fn empty_chunks_are_held_back_for_an_echo_up_to_a_limit() {
     let most = (64 << 10) / empty.len() + 100;
     let place = (0..most).find(|_| !relay.0.line(Side::Agent, &empty).unwrap().lines.is_empty());
     assert!(place.is_some(), "nothing is said after {most} empty chunks");
-    // What was held is a message of its own, and so is what follows.
+    // The updates held back are a message of their own, as are those that follow.
     relay.agent(
         maybe_named_chunk("user_message_chunk", Some("m"), " there"),
         &[r#"client: user_message_chunk m " there""#],
@@ -613,7 +613,7 @@ fn a_user_message_that_is_not_the_prompt_is_a_message_of_its_own() {
         relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
         relay.agent(idle(), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
     }
-    // A draft agent does not say in the response which message its prompt is.
+    // The response of a draft agent has no message id.
     let mut relay = Relay::between(Draft, V2);
     relay.client(prompt(1, "One"), &["agent: session/prompt 1"]);
     relay.client(prompt(2, "Two"), &["agent: session/prompt 2"]);
@@ -621,7 +621,7 @@ fn a_user_message_that_is_not_the_prompt_is_a_message_of_its_own() {
     relay.agent(json!({ "id": 1, "result": {} }), &[]);
     relay.agent(user_message("b", "Two"), &[r#"client: user_message b "Two""#]);
     relay.agent(json!({ "id": 2, "result": {} }), &[r#"client: 2 = {"messageId":"b"}"#]);
-    // What equals none is the one that was accepted.
+    // A message that equals no prompt is the accepted one.
     relay.agent(
         user_message("a", "One, expanded"),
         &[r#"client: 1 = {"messageId":"a"}"#, r#"client: user_message a "One, expanded""#],

@@ -1,10 +1,10 @@
-//! Every update that is not a message: what it makes of a transcript.
+//! The result of every update that is not a message.
 
 use parlor_dialect::Dialect::{self, Draft, V1, V2};
 use parlor_dialect::{Fold, view};
 use serde_json::{Value, json};
 
-/// Folds updates, each `kind` with the fields of `rest`, and looks at one place of the result.
+/// Folds updates, each `kind` with the fields of `rest`, and compares one value of the result.
 #[track_caller]
 fn check(dialect: Dialect, updates: &[Value], pointer: &str, expected: &Value) {
     let view = fold(dialect, updates).expect("every update is taken");

@@ -208,7 +208,7 @@ pub fn plain_text(block: &str) -> Option<&str> {
     )
 }
 
-/// What precedes and follows the text literal of a plain text block in canonical form.
+/// The text before and after the literal of a plain text block in canonical form.
 const PLAIN: (&str, &str) = (r#"{"type":"text","text":"#, "}");
 
 /// The literal of the text of a plain text block, if the block, which must be valid JSON, is in canonical form.

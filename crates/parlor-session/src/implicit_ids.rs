@@ -21,7 +21,7 @@ pub enum IdSource {
     Given,
     /// The agent gave no id; parlor assigned one.
     Assigned,
-    /// The update starts a tool call. AgentId reuse tool call ids, so this cannot be derived from the change.
+    /// The update starts a tool call. Agents reuse tool call ids, so this cannot be derived from the change.
     StartsToolCall,
 }
 

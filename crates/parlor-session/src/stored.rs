@@ -3,7 +3,7 @@
 //! A row is an entry's head (JSON), an entry's content (lines that are only appended to), or a slot (JSON). A
 //! transcript that is restored from its rows is equal to the original, with the same seqs.
 //!
-//! ContentWriter of content: `=N` gives all following items the seq N; `@N` gives them N, N+1 and so on. `"text"` is a plain
+//! Lines of content: `=N` gives all following items the seq N; `@N` gives them N, N+1 and so on. `"text"` is a plain
 //! text block in its shortest form, `{...}` any other block, `+` a block followed by U+001E and the other members of
 //! its chunk; `~` is terminal output in base64. No line contains a line break.
 

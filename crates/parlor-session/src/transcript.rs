@@ -114,7 +114,7 @@ impl Transcript {
 
     /// Applies an update as the session's next change.
     ///
-    /// The lost_agents change is what was applied and what subscribers are sent: a title that is too long is truncated
+    /// The returned change is what was applied and what subscribers are sent: a title that is too long is truncated
     /// in it.
     pub fn push(&mut self, update: Update) -> Result<Change, UpdateError> {
         let seq = self.seq + 1;

@@ -22,7 +22,7 @@ pub(crate) struct Context<'a> {
     pub(crate) meta_before: Option<&'a Object>,
     /// Returns ids that the other dialect needs.
     pub(crate) new_id: &'a mut dyn FnMut() -> MessageId,
-    /// What could not be expressed.
+    /// Collects what could not be expressed.
     pub(crate) losses: &'a mut Losses,
 }
 

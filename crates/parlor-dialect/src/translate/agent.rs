@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::client::PendingRequest;
 use super::peer_requests::{request_to_v1, request_to_v2};
-use super::requests::{Inexpressible, What, session_in};
+use super::requests::{Inexpressible, ResultKind, session_in};
 use super::session::{LineExtras, TranslatedSession};
 use super::{Output, Translator, Way, envelope, notification, result_of, session_of};
 use crate::encode::v1::{self, Features};
@@ -28,9 +28,9 @@ impl Translator {
         let given = params.and_then(|params| Object::parse(params).ok());
         let session = given.as_ref().and_then(session_in);
         let what = match method {
-            "session/request_permission" => What::Permission,
-            "elicitation/create" => What::Elicitation,
-            _ => What::Same,
+            "session/request_permission" => ResultKind::Permission,
+            "elicitation/create" => ResultKind::Elicitation,
+            _ => ResultKind::Same,
         };
         let translated = match self.agent {
             Way { from: Dialect::V1, to: Dialect::V2 | Dialect::Draft } => {
@@ -55,7 +55,7 @@ impl Translator {
                 && let Ok((known, mut out)) = self.session(&session, out)
             {
                 known.end_echo(&mut out);
-                if what != What::Same {
+                if what != ResultKind::Same {
                     known.turns.block(&mut out);
                 }
             }
@@ -71,7 +71,7 @@ impl Translator {
         outcome: Outcome<'_>,
         out: &mut Output,
     ) {
-        if request.what == What::Prompt {
+        if request.what == ResultKind::Prompt {
             if let Some(session) = &request.session
                 && let Ok((known, mut out)) = self.session(session, out)
             {
@@ -79,7 +79,7 @@ impl Translator {
             }
             return out.say(Side::Agent, message.text().to_owned());
         }
-        if request.what == What::Dropped {
+        if request.what == ResultKind::Dropped {
             return;
         }
         let Some(result) = result_of(outcome) else {
@@ -89,7 +89,7 @@ impl Translator {
             }
             return out.say(Side::Agent, message.text().to_owned());
         };
-        if let Some(session) = request.session.as_ref().filter(|_| request.what == What::Delete) {
+        if let Some(session) = request.session.as_ref().filter(|_| request.what == ResultKind::Delete) {
             self.sessions.remove(session);
         }
         let mut after = Vec::new();
@@ -117,13 +117,13 @@ impl Translator {
         out: &mut Output,
     ) -> Option<Object> {
         match request.what {
-            What::Initialize => Some(capabilities::agent_to_v2(result, &mut out.losses)),
-            What::Session | What::SetOption => {
+            ResultKind::Initialize => Some(capabilities::agent_to_v2(result, &mut out.losses)),
+            ResultKind::Session | ResultKind::SetOption => {
                 let session = self.session_of_result(request, result)?;
                 session.store_v1_settings(result);
                 Some(session.with_v2_options(result, &mut out.losses))
             }
-            What::SetMode | What::SetModeOption => {
+            ResultKind::SetMode | ResultKind::SetModeOption => {
                 let session = self.session_of_result(request, result)?;
                 if let Some(mode) = &request.value {
                     let mut fields = Object::default();
@@ -132,12 +132,12 @@ impl Translator {
                 }
                 Some(session.with_v2_options(result, &mut out.losses))
             }
-            What::Prompt
-            | What::Permission
-            | What::Elicitation
-            | What::Delete
-            | What::Same
-            | What::Dropped => None,
+            ResultKind::Prompt
+            | ResultKind::Permission
+            | ResultKind::Elicitation
+            | ResultKind::Delete
+            | ResultKind::Same
+            | ResultKind::Dropped => None,
         }
     }
 
@@ -152,13 +152,13 @@ impl Translator {
     ) -> Option<Object> {
         let features = self.features;
         match request.what {
-            What::Initialize => Some(capabilities::agent_to_v1(result, &mut out.losses)),
-            What::Session | What::SetOption => {
+            ResultKind::Initialize => Some(capabilities::agent_to_v1(result, &mut out.losses)),
+            ResultKind::Session | ResultKind::SetOption => {
                 let id = session_in(result).or_else(|| request.session.clone())?;
                 let session = session_of(&mut self.sessions, &id, self.agent).ok()?;
                 session.store_v2_settings(result);
                 let mut result = session.with_v1_options(result, request.what, features, &mut out.losses);
-                let list = result.get("availableCommands").filter(|_| request.what == What::Session);
+                let list = result.get("availableCommands").filter(|_| request.what == ResultKind::Session);
                 if let Some(list) = list.cloned() {
                     result.remove("availableCommands");
                     let list = commands::to_v1(&list, &mut out.losses);
@@ -168,7 +168,7 @@ impl Translator {
                 }
                 Some(result)
             }
-            What::SetMode => {
+            ResultKind::SetMode => {
                 let session = self.session_of_result(request, result)?;
                 session.store_v2_settings(result);
                 session.peer.set_mode(request.value.as_ref().and_then(|mode| JsonStr::from_raw(mode.raw())));
@@ -183,13 +183,13 @@ impl Translator {
                 }
                 Some(result)
             }
-            What::SetModeOption
-            | What::Prompt
-            | What::Permission
-            | What::Elicitation
-            | What::Delete
-            | What::Same
-            | What::Dropped => None,
+            ResultKind::SetModeOption
+            | ResultKind::Prompt
+            | ResultKind::Permission
+            | ResultKind::Elicitation
+            | ResultKind::Delete
+            | ResultKind::Same
+            | ResultKind::Dropped => None,
         }
     }
 
@@ -243,7 +243,7 @@ impl TranslatedSession {
     fn with_v1_options(
         &mut self,
         result: &Object,
-        what: What,
+        what: ResultKind,
         features: Features,
         losses: &mut Losses,
     ) -> Object {
@@ -252,13 +252,13 @@ impl TranslatedSession {
         let (list, modes) = v1::split_modes(&list, features, losses);
         let is_empty = list.as_str() == "[]";
         result.set("configOptions", list);
-        if what == What::Session && is_empty {
+        if what == ResultKind::Session && is_empty {
             // An agent with only modes, or without options, had none in v1.
             result.remove("configOptions");
         }
         if let Some(modes) = modes {
             self.peer.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
-            if what == What::Session {
+            if what == ResultKind::Session {
                 result.set("modes", modes.to_json());
             }
         }

@@ -6,7 +6,7 @@ use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 use serde_json::value::RawValue;
 
 use super::requests::{
-    Inexpressible, Request, What, request_for_v1, request_for_v2, same_in_all, same_version, session_in,
+    Inexpressible, Request, ResultKind, request_for_v1, request_for_v2, same_in_all, same_version, session_in,
 };
 use super::{Mode, Output, Translator, Way, envelope, result_of};
 use crate::encode::v1::Features;
@@ -16,7 +16,7 @@ use crate::{Dialect, Side};
 /// A request without a response.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
-    pub(super) what: What,
+    pub(super) what: ResultKind,
     /// Its session, if its params have one.
     pub(super) session: Option<SessionId>,
     /// The prompt, or the value that a mode is set to.
@@ -58,7 +58,7 @@ impl Translator {
             Some(request) if way.to == Dialect::V1 => Some(&request.params),
             Some(_) | None => given.as_ref().filter(|_| way.from == Dialect::V1),
         };
-        if let Some(params) = v1_params.filter(|_| what == What::Initialize) {
+        if let Some(params) = v1_params.filter(|_| what == ResultKind::Initialize) {
             self.features = Features::of(params);
         }
         // The response to a request whose id is in use could not be matched.
@@ -99,7 +99,7 @@ impl Translator {
         &mut self,
         id: &RequestId,
         method: &str,
-        what: What,
+        what: ResultKind,
         params: &Object,
         out: &mut Output,
     ) {
@@ -110,23 +110,23 @@ impl Translator {
             known.on_replay_requested(self.agent.from);
         }
         let value = match what {
-            What::Prompt => params.get("prompt"),
-            What::SetMode => params.get("modeId"),
-            What::SetModeOption => params.get("value"),
-            What::Initialize
-            | What::Session
-            | What::SetOption
-            | What::Permission
-            | What::Elicitation
-            | What::Delete
-            | What::Same
-            | What::Dropped => None,
+            ResultKind::Prompt => params.get("prompt"),
+            ResultKind::SetMode => params.get("modeId"),
+            ResultKind::SetModeOption => params.get("value"),
+            ResultKind::Initialize
+            | ResultKind::Session
+            | ResultKind::SetOption
+            | ResultKind::Permission
+            | ResultKind::Elicitation
+            | ResultKind::Delete
+            | ResultKind::Same
+            | ResultKind::Dropped => None,
         };
         let request = PendingRequest { what, session: session.clone(), value: value.cloned() };
         // A response to a request that is not tracked (too many, or an id in use) is handled like one of an unknown
         // request.
         let _ = self.client_requests.begin(id.clone(), request);
-        if let (What::Prompt, Some(session), Some(content)) = (what, session, value)
+        if let (ResultKind::Prompt, Some(session), Some(content)) = (what, session, value)
             && let Ok((known, mut out)) = self.session(&session, out)
         {
             known.on_prompt(id, content, &mut out);
@@ -146,28 +146,28 @@ impl Translator {
         outcome: Outcome<'_>,
         out: &mut Output,
     ) {
-        if request.what == What::Dropped {
+        if request.what == ResultKind::Dropped {
             return;
         }
         let to_v1 = matches!(self.client, Way { from: Dialect::V2 | Dialect::Draft, to: Dialect::V1 });
         let result = result_of(outcome).filter(|_| to_v1).and_then(|result| match request.what {
-            What::Permission => Some(permission::result_to_v1(&result, &mut out.losses)),
-            What::Elicitation => Some(permission::elicitation_result_to_v1(&result, &mut out.losses)),
-            What::Initialize
-            | What::Session
-            | What::SetOption
-            | What::SetMode
-            | What::SetModeOption
-            | What::Prompt
-            | What::Delete
-            | What::Same
-            | What::Dropped => None,
+            ResultKind::Permission => Some(permission::result_to_v1(&result, &mut out.losses)),
+            ResultKind::Elicitation => Some(permission::elicitation_result_to_v1(&result, &mut out.losses)),
+            ResultKind::Initialize
+            | ResultKind::Session
+            | ResultKind::SetOption
+            | ResultKind::SetMode
+            | ResultKind::SetModeOption
+            | ResultKind::Prompt
+            | ResultKind::Delete
+            | ResultKind::Same
+            | ResultKind::Dropped => None,
         });
         match result.map(|result| result.to_json()) {
             Some(result) => out.say(Side::Client, envelope(message, None, &[("result", result.as_str())])),
             None => out.say(Side::Client, message.text().to_owned()),
         }
-        let blocks = matches!(request.what, What::Permission | What::Elicitation);
+        let blocks = matches!(request.what, ResultKind::Permission | ResultKind::Elicitation);
         if let Some(session) = request.session.as_ref().filter(|_| blocks)
             && self.sessions.contains_key(session)
             && let Ok((known, mut out)) = self.session(session, out)

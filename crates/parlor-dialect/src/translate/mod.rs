@@ -21,7 +21,7 @@ use parlor_wire::{
 use serde_json::value::RawValue;
 
 use self::client::PendingRequest;
-use self::requests::What;
+use self::requests::ResultKind;
 use self::session::{LineExtras, SessionOutput, TranslatedSession};
 use crate::encode::v1::Features;
 use crate::fast_path::UpdateLine;
@@ -34,10 +34,10 @@ const MAX_SESSIONS: usize = 10_000;
 /// Maximum number of unanswered requests of one side.
 const MAX_OPEN: usize = 10_000;
 
-/// Translates what an agent and its client say to each other, line by line.
+/// Translates the lines between an agent and its client.
 ///
-/// Made by [`relay`](Translator::relay), it stands between an agent of one dialect and a client of another.
-/// Made by [`record`](Translator::record), it says a conversation of one dialect again in another. Made by
+/// Created by [`relay`](Translator::relay), it stands between an agent of one dialect and a client of another.
+/// Created by [`record`](Translator::record), it translates a recorded conversation. Created by
 /// [`one_sided`](Translator::one_sided), it translates one side only and adds nothing.
 ///
 /// ```
@@ -70,7 +70,7 @@ pub struct Translator {
 pub struct Translation<'a> {
     /// The lines to send, in this order.
     pub lines: Vec<TranslatedLine<'a>>,
-    /// What could not be expressed.
+    /// The losses of the line.
     pub losses: Vec<Loss>,
     /// Problems with optional parts of the line. The rest was translated.
     pub problems: Vec<LineProblem>,
@@ -272,8 +272,10 @@ impl Translator {
                 out.say(answerer, write::error_response(id, &error));
             }
             Mode::Record => {
-                let _ = open
-                    .begin(id.clone(), PendingRequest { what: What::Dropped, session: None, value: None });
+                let _ = open.begin(
+                    id.clone(),
+                    PendingRequest { what: ResultKind::Dropped, session: None, value: None },
+                );
             }
             Mode::OneSided => {}
         }

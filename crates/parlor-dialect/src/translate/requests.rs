@@ -11,7 +11,7 @@ const MODE: &str = "mode";
 
 /// The kind of result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum ResultKind {
     /// Capabilities.
     Initialize,
     /// A session with its options.
@@ -39,7 +39,7 @@ pub(crate) enum What {
 /// A request in the other version.
 pub(crate) struct Request {
     pub(crate) method: &'static str,
-    pub(crate) what: What,
+    pub(crate) what: ResultKind,
     pub(crate) params: Object,
 }
 
@@ -69,19 +69,23 @@ pub(crate) fn request_for_v2(
         "initialize" => {
             let mut params = capabilities::client_to_v2(&params, losses);
             mark_dialect(&mut params, to);
-            request("initialize", What::Initialize, params)
+            request("initialize", ResultKind::Initialize, params)
         }
-        "authenticate" => request("auth/login", What::Same, params),
-        "logout" => request("auth/logout", What::Same, params),
-        "session/new" => request("session/new", What::Session, with_servers(params, mcp::to_v2, losses)),
+        "authenticate" => request("auth/login", ResultKind::Same, params),
+        "logout" => request("auth/logout", ResultKind::Same, params),
+        "session/new" => {
+            request("session/new", ResultKind::Session, with_servers(params, mcp::to_v2, losses))
+        }
         "session/resume" => {
-            request("session/resume", What::Session, with_servers(params, mcp::to_v2, losses))
+            request("session/resume", ResultKind::Session, with_servers(params, mcp::to_v2, losses))
         }
-        "session/fork" => request("session/fork", What::Session, with_servers(params, mcp::to_v2, losses)),
+        "session/fork" => {
+            request("session/fork", ResultKind::Session, with_servers(params, mcp::to_v2, losses))
+        }
         "session/load" => {
             let mut params = with_servers(params, mcp::to_v2, losses);
             params.set("replayFrom", json_ext::json(r#"{"type":"start"}"#));
-            request("session/resume", What::Session, params)
+            request("session/resume", ResultKind::Session, params)
         }
         "session/set_mode" => {
             let option = transcript.and_then(mode_option);
@@ -89,11 +93,15 @@ pub(crate) fn request_for_v2(
             let mut params = json_ext::renamed(&params, "modeId", "value");
             params.set("configId", json_ext::string(option.as_deref().unwrap_or(MODE)));
             params.set("type", json_ext::string("id"));
-            request("session/set_config_option", What::SetMode, params)
+            request("session/set_config_option", ResultKind::SetMode, params)
         }
         "session/set_config_option" => {
             let is_boolean = is_boolean(&params, transcript);
-            request("session/set_config_option", What::SetOption, options::set_to_v2(&params, is_boolean))
+            request(
+                "session/set_config_option",
+                ResultKind::SetOption,
+                options::set_to_v2(&params, is_boolean),
+            )
         }
         "session/prompt" if params.get("prompt").is_some_and(|prompt| prompt.as_str() == "[]") => {
             Err(cannot(LossKind::EmptyList, losses))
@@ -118,12 +126,12 @@ pub(crate) fn request_for_v1(
         "initialize" => {
             let mut params = capabilities::client_to_v1(&params);
             mark_dialect(&mut params, Dialect::V1);
-            request("initialize", What::Initialize, params)
+            request("initialize", ResultKind::Initialize, params)
         }
-        "auth/login" => request("authenticate", What::Same, params),
-        "auth/logout" => request("logout", What::Same, params),
-        "session/new" => request("session/new", What::Session, session_for_v1(params, losses)),
-        "session/fork" => request("session/fork", What::Session, session_for_v1(params, losses)),
+        "auth/login" => request("authenticate", ResultKind::Same, params),
+        "auth/logout" => request("logout", ResultKind::Same, params),
+        "session/new" => request("session/new", ResultKind::Session, session_for_v1(params, losses)),
+        "session/fork" => request("session/fork", ResultKind::Session, session_for_v1(params, losses)),
         "session/prompt" => {
             if let Some(prompt) = params.get("prompt").cloned() {
                 let known = blocks::list_to_v1(&prompt, losses);
@@ -132,29 +140,29 @@ pub(crate) fn request_for_v1(
                 }
                 params.set("prompt", known);
             }
-            request("session/prompt", What::Prompt, params)
+            request("session/prompt", ResultKind::Prompt, params)
         }
         "session/resume" => {
             let from = params.remove("replayFrom").filter(|from| !from.is_null());
             let params = session_for_v1(params, losses);
-            let Some(from) = from else { return request("session/resume", What::Session, params) };
+            let Some(from) = from else { return request("session/resume", ResultKind::Session, params) };
             let is_start = json_ext::object(&from).and_then(|from| json_ext::text(&from, "type"));
             if is_start.as_deref() != Some("start") {
                 losses.add(LossKind::ReplayFrom);
             }
-            request("session/load", What::Session, params)
+            request("session/load", ResultKind::Session, params)
         }
         "session/set_config_option" if is_generated_mode(&params, transcript) => {
             params.remove("configId");
             params.remove("type");
             let params = json_ext::renamed(&params, "value", "modeId");
-            request("session/set_mode", What::SetModeOption, params)
+            request("session/set_mode", ResultKind::SetModeOption, params)
         }
         "session/set_config_option" if is_generated_model(&params, transcript) => {
-            request("session/set_model", What::Same, model_for_v1(params))
+            request("session/set_model", ResultKind::Same, model_for_v1(params))
         }
         "session/set_config_option" => match options::set_to_v1(&params, losses) {
-            Some(params) => request("session/set_config_option", What::SetOption, params),
+            Some(params) => request("session/set_config_option", ResultKind::SetOption, params),
             None => Err(Inexpressible(LossKind::OptionValue)),
         },
         _ => Ok(None),
@@ -217,7 +225,7 @@ pub(crate) fn setting_for_v1(
     match method {
         "session/set_config_option" if is_generated_model(params, transcript) => {
             let params = model_for_v1(params.clone());
-            Some(Request { method: "session/set_model", what: What::Same, params })
+            Some(Request { method: "session/set_model", what: ResultKind::Same, params })
         }
         "session/set_mode" => {
             let transcript = transcript?;
@@ -227,21 +235,21 @@ pub(crate) fn setting_for_v1(
             let id = option.get("configId").or_else(|| option.get("id"))?.clone();
             let mut params = json_ext::renamed(params, "modeId", "value");
             params.set("configId", id);
-            Some(Request { method: "session/set_config_option", what: What::SetMode, params })
+            Some(Request { method: "session/set_config_option", what: ResultKind::SetMode, params })
         }
         _ => None,
     }
 }
 
 /// The kind of result of a request that needs no conversion.
-pub(super) fn same_in_all(method: &str) -> What {
+pub(super) fn same_in_all(method: &str) -> ResultKind {
     match method {
-        "initialize" => What::Initialize,
-        "session/new" | "session/load" | "session/resume" | "session/fork" => What::Session,
-        "session/prompt" => What::Prompt,
-        "session/delete" => What::Delete,
-        "session/set_config_option" => What::SetOption,
-        _ => What::Same,
+        "initialize" => ResultKind::Initialize,
+        "session/new" | "session/load" | "session/resume" | "session/fork" => ResultKind::Session,
+        "session/prompt" => ResultKind::Prompt,
+        "session/delete" => ResultKind::Delete,
+        "session/set_config_option" => ResultKind::SetOption,
+        _ => ResultKind::Same,
     }
 }
 
@@ -249,7 +257,7 @@ pub(super) fn same_in_all(method: &str) -> What {
 pub(super) fn same_version(method: &str, params: Option<Object>, to: Dialect) -> Option<Request> {
     let mut params = params.filter(|_| method == "initialize")?;
     mark_dialect(&mut params, to);
-    Some(Request { method: "initialize", what: What::Initialize, params })
+    Some(Request { method: "initialize", what: ResultKind::Initialize, params })
 }
 
 pub(crate) fn session_in(params: &Object) -> Option<SessionId> {

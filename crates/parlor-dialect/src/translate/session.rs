@@ -29,7 +29,7 @@ pub(super) struct TranslatedSession {
     pub(super) generated: GeneratedIds,
 }
 
-/// What a session needs to handle a line, and the output of it.
+/// The context that a session needs to handle a line, and its output.
 pub(super) struct SessionOutput<'a> {
     pub(super) id: &'a SessionId,
     pub(super) agent: Way,
@@ -113,7 +113,7 @@ impl TranslatedSession {
         {
             turns.add_alias(ours, theirs);
         }
-        let meta_before = self.take(&update, id_source).map_err(LineProblem::Rejected)?;
+        let meta_before = self.apply(&update, id_source).map_err(LineProblem::Rejected)?;
         let Self { transcript, peer, turns, stale, generated, .. } = self;
         let mut cx = Context {
             from: out.agent.from,
@@ -146,7 +146,7 @@ impl TranslatedSession {
 
     /// Applies an update; a message without its content, which later updates do not need. Returns the metadata that
     /// the update patches.
-    fn take(&mut self, update: &Update, id_source: IdSource) -> Result<Option<Object>, UpdateError> {
+    fn apply(&mut self, update: &Update, id_source: IdSource) -> Result<Option<Object>, UpdateError> {
         if let Update::Append { entry: entry @ EntryId::Message(role, id), .. } = update
             && self.transcript.get(entry).is_some()
         {

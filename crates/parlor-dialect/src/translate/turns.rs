@@ -105,7 +105,7 @@ impl Turns {
         self.aliases.push_back((ours, theirs));
     }
 
-    /// Whether a v1 client can derive a state. `requires_action` follows from the request that goes with it, which
+    /// Whether a v1 client can derive a state. `requires_action` follows from the request that accompanies it, which
     /// may come after it: if none came before the next state, the loss is reported then.
     pub(super) fn implies(&mut self, state: &State, losses: &mut Losses) -> bool {
         if std::mem::take(&mut self.requires_action_without_request) {

@@ -1,7 +1,7 @@
 //! Conversions of JSON values that differ between the versions.
 //!
 //! Each conversion changes only what differs and keeps unknown fields. A value that is in the target form already is
-//! unchanged. What cannot be expressed is added to the losses.
+//! unchanged. Values that cannot be expressed are added to the losses.
 
 pub(crate) mod blocks;
 pub(crate) mod capabilities;

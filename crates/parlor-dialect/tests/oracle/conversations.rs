@@ -1,4 +1,4 @@
-//! Generated conversations: whatever valid messages two peers send in whatever order, what comes out is valid.
+//! Generated conversations: valid messages in any order are translated to valid messages.
 
 use parlor_dialect::{Dialect, Side, Translator};
 use proptest::prelude::*;
@@ -12,16 +12,16 @@ use crate::generate::{Choices, generate};
 use crate::lines::{drafted, notification, request, response, versioned};
 use crate::schema::{Call, Method, Shape, Version};
 
-/// A request that waits for its answer.
+/// A request without a response.
 #[derive(Debug, Clone)]
 struct Waiting {
-    /// Who has to answer.
+    /// The side that responds.
     by: Side,
     id: Value,
     method: String,
 }
 
-/// Two peers who say whatever they may.
+/// Two peers that send any valid message.
 struct Peers {
     agent: Dialect,
     client: Dialect,
@@ -88,7 +88,7 @@ fn a_mode_is_set_only_to_an_available_one() {
     }
 }
 
-/// Looks further than there is time for every day, and tells of all that it finds.
+/// Searches longer than a normal test run, and prints all faults.
 #[test]
 #[ignore = "takes minutes"]
 fn a_long_search() {
@@ -108,7 +108,7 @@ fn a_long_search() {
     assert_eq!(found.shown(), "");
 }
 
-/// Says a conversation of one dialect in another.
+/// Translates a generated conversation.
 fn translate_recorded(from: Dialect, to: Dialect, row: Vec<u16>, found: &mut Found) {
     let mut peers = Peers::new(from, from, row);
     let mut translator = Translator::record(from, to);
@@ -165,7 +165,7 @@ impl Peers {
         Self { agent, client, choices: Choices::new(row), waiting: Vec::new(), asked: 0 }
     }
 
-    /// What one of them says next; nothing when there is nothing left to choose from.
+    /// The next line of one of them; `None` when no choices are left.
     fn next(&mut self) -> Option<(Side, String)> {
         if self.choices.is_done() {
             return None;
@@ -185,7 +185,7 @@ impl Peers {
         })
     }
 
-    /// One of them hears what the other said: it will answer a request.
+    /// One of them receives a line: it will respond to a request.
     fn hear(&mut self, by: Side, line: &str) {
         let message: Value = serde_json::from_str(line).expect("a line is JSON");
         let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else { return };

@@ -1,7 +1,7 @@
 //! Removes a transcript that was handed over to an agent from the agent's messages.
 //!
 //! An agent without the history is sent the transcript as text in front of a prompt, between an opening and a closing
-//! line with a unique id. AgentId repeat and quote their prompts: the text from the opening line to the closing one,
+//! line with a unique id. Agents repeat and quote their prompts: the text from the opening line to the closing one,
 //! or to the end of the message, is cut out of every message.
 
 use std::collections::VecDeque;

@@ -91,7 +91,7 @@ impl IdMap {
     }
 
     /// Replaces the agent's id of an entry by the session's; returns whether an alias was added.
-    pub(crate) fn to_session_id(
+    pub(crate) fn map_entry(
         &mut self,
         entry: &mut EntryId,
         transcript: &Transcript,
@@ -145,16 +145,10 @@ impl IdMap {
             return false;
         }
         let name = new_id().as_json().clone();
-        match entry {
-            EntryId::Message(_, id) => *id = name.clone().into(),
-            EntryId::ToolCall(id) => *id = name.clone().into(),
-            EntryId::Plan(_)
-            | EntryId::Terminal(_)
-            | EntryId::Compaction(_)
-            | EntryId::Subagent(_)
-            | EntryId::SessionMessage(_)
-            | EntryId::Event(_)
-            | EntryId::Note(_) => {}
+        if let EntryId::Message(_, id) = entry {
+            *id = name.clone().into();
+        } else if let EntryId::ToolCall(id) = entry {
+            *id = name.clone().into();
         }
         self.aliases.insert(agents, name);
         true

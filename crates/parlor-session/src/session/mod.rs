@@ -547,7 +547,7 @@ impl Session {
                 self.on_early_updates_applied(new_id, out);
             }
             Input::AgentRestored { mode, without_history } => {
-                self.on_agent_restored(mode, without_history, out)
+                self.on_agent_restored(mode, without_history, out);
             }
             Input::EarlyUpdatesApplied => self.on_early_updates_applied(new_id, out),
             Input::ContextHandedOver(envelope) => {
@@ -839,8 +839,7 @@ impl Session {
         let Self { id_map, transcript, hooks, turn_began, .. } = self;
         if let Some(entry) = entry_of(&mut update) {
             let is_over = |body: &Body| (hooks.is_final)(body);
-            out.side_state_dirty |=
-                id_map.to_session_id(entry, transcript, starts, *turn_began, is_over, new_id);
+            out.side_state_dirty |= id_map.map_entry(entry, transcript, starts, *turn_began, is_over, new_id);
         }
         let replaces_prompt = match &update {
             Update::Upsert { target: Target::Entry(entry @ EntryId::Message(Role::User, _)), upsert } => {
@@ -907,7 +906,7 @@ impl Session {
             } else {
                 let Self { id_map, transcript, turn_began, .. } = self;
                 out.side_state_dirty |=
-                    id_map.to_session_id(&mut entry, transcript, false, *turn_began, |_| false, new_id);
+                    id_map.map_entry(&mut entry, transcript, false, *turn_began, |_| false, new_id);
             }
         }
         let EntryId::Message(_, message) = &entry else { return false };

@@ -253,7 +253,7 @@ mod tests {
     }
 
     /// Adds a chunk without an id, which was assigned one.
-    fn say(candidate: &mut Candidate, text: &str, number: usize, more: usize) -> Option<Update> {
+    fn add_chunk(candidate: &mut Candidate, text: &str, number: usize, more: usize) -> Option<Update> {
         let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
         let entry = EntryId::Message(Role::User, format!("~{number}").as_str().into());
         candidate.on_update(Update::Append { entry, item, extra: None }, IdSource::Assigned, more)
@@ -266,7 +266,7 @@ mod tests {
             let mut candidate = candidate(&"x".repeat(LENGTH), rule);
             for number in 0..LENGTH {
                 assert_eq!(candidate.claim(), None);
-                assert_eq!(say(&mut candidate, "x", number, 0), None);
+                assert_eq!(add_chunk(&mut candidate, "x", number, 0), None);
             }
             assert_eq!(candidate.claim(), Some(&Claim::Message("prompt".into())));
             assert_eq!(
@@ -284,15 +284,17 @@ mod tests {
         // Each update counts for its size, and at least for what it costs to keep it.
         for (text, more, fewest, most) in [("", 0, 400, 500), ("", 1 << 10, 55, 60), ("", 65 << 10, 0, 0)] {
             let mut candidate = candidate("hi", MatchRule::Equal);
-            assert_eq!(say(&mut candidate, "hi", 0, 0), None);
-            let held =
-                (1..10_000).take_while(|number| say(&mut candidate, text, *number, more).is_none()).count();
+            assert_eq!(add_chunk(&mut candidate, "hi", 0, 0), None);
+            let held = (1..10_000)
+                .take_while(|number| add_chunk(&mut candidate, text, *number, more).is_none())
+                .count();
             assert!((fewest..=most).contains(&held), "{held} with {more} bytes each");
             assert_eq!(candidate.claim(), None, "it is something else then");
         }
         let mut candidate = candidate(&"x".repeat(1 << 20), MatchRule::Equal);
-        let held =
-            (0..10_000).take_while(|number| say(&mut candidate, "x", *number, 1 << 20).is_none()).count();
+        let held = (0..10_000)
+            .take_while(|number| add_chunk(&mut candidate, "x", *number, 1 << 20).is_none())
+            .count();
         assert_eq!(held, 63, "it is never more than 64 MiB");
     }
 }

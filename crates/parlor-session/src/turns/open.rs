@@ -31,7 +31,7 @@ pub enum PromptState {
     },
 }
 
-/// The progress of a prompt's turn. The turn can start before the agent says which prompt it is for only if the agent
+/// The progress of a prompt's turn. The turn can start before the agent reports which prompt it is for only if the agent
 /// was idle and had no other prompt when it was sent this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TurnProgress {
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn the_idle_that_ends_a_turn_is_the_one_after_it_ran_or_after_the_prompt_was_inserted() {
         for (is_idle, script, expected) in [
-            // The turn is found however late the agent says which prompt it is for.
+            // The turn is found however late the agent reports which prompt it is for.
             (true, "+1 a1 i1 run idle", ". . . . 1<4"),
             (true, "+1 run i1 idle", ". . . 1<3"),
             (true, "+1 run idle i1", ". . . 1<2"),

@@ -30,7 +30,7 @@ pub(crate) struct Progress {
     unit: usize,
 }
 
-/// What an agent must repeat of a prompt.
+/// How much of a prompt an agent must repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MatchRule {
     /// All of the prompt.

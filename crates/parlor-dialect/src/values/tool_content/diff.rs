@@ -1,7 +1,7 @@
-//! Git patches: made from two texts, and read back into them.
+//! Writes git patches from two texts, and reads them back.
 //!
-//! v2 wants git's `--patch` text with one change: every path is the absolute path of the file, without git's
-//! `a/` and `b/`. `git apply` takes that too, because the one component it strips is then the root.
+//! v2 requires git's `--patch` text with one change: every path is the absolute path of the file, without git's
+//! `a/` and `b/`. `git apply` accepts that too, because the one component it strips is then the root.
 //!
 //! The lines are compared by `similar`, which has no dependencies and whose Myers gives up on the shortest
 //! script where git does. Its `std` feature is off, and with it the clock and the random hash keys. It gives
