@@ -53,7 +53,7 @@ const OPTIONS: &str = "configOptions";
 const SET_OPTION: &str = "session/set_config_option";
 
 /// The updates that make the other view of a mode or model consistent with a slot that has just changed.
-pub(crate) fn same_setting(transcript: &Transcript, slot: Slot) -> Vec<Update> {
+pub(crate) fn linked_settings(transcript: &Transcript, slot: Slot) -> Vec<Update> {
     let list = transcript.slot(Slot::Options).and_then(|body| body.fields.get(OPTIONS));
     let Some(list) = list else { return Vec::new() };
     match slot {

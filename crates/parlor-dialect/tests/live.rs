@@ -470,7 +470,7 @@ fn a_final_status_ends_a_tool_call() {
         transcript.push(Update::Upsert { target: Target::Entry(entry.clone()), upsert }).unwrap();
         let body = transcript.get(&entry).unwrap().body();
         assert_eq!((live::HOOKS.is_final)(body), is_over, "{status}");
-        let failed = (live::HOOKS.failed)(body);
+        let failed = (live::HOOKS.mark_failed)(body);
         assert_eq!(failed.is_none(), is_over, "{status}");
         if let Some(upsert) = failed {
             transcript.push(Update::Upsert { target: Target::Entry(entry.clone()), upsert }).unwrap();

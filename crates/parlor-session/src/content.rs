@@ -141,7 +141,7 @@ impl Content {
         self.joined().iter().filter_map(|item| text_of(item.json)).collect()
     }
 
-    /// Returns the items from `range.start` on that fit into `bytes`, at least one, with neighbouring plain text
+    /// Returns the items from `indexes.start` on that fit into `bytes`, at least one, with neighbouring plain text
     /// merged, and the index of the first item that is left.
     pub(crate) fn joined_range(&self, indexes: std::ops::Range<usize>, bytes: usize) -> (Self, usize) {
         let (mut taken, mut end) = (0, indexes.start);

@@ -15,11 +15,11 @@ use crate::{Dialect, Losses, event, json_ext};
 /// The hooks of sessions, for all dialects.
 pub const HOOKS: DialectHooks = DialectHooks {
     is_final: |body| !is_open(body),
-    failed: |body| closed(body, "failed"),
-    cancelled: |body| closed(body, "cancelled"),
-    ended: event::turn_end,
-    event: event::upsert,
-    same_setting: crate::settings::same_setting,
+    mark_failed: |body| closed(body, "failed"),
+    mark_cancelled: |body| closed(body, "cancelled"),
+    turn_end: event::turn_end,
+    event_entry: event::upsert,
+    linked_settings: crate::settings::linked_settings,
 };
 
 fn is_open(body: &Body) -> bool {

@@ -576,7 +576,7 @@ impl SessionMachine {
         self.dirty.durable |= std::mem::take(&mut step.durable);
         step.ended_after = None;
         for (prompt, state) in step.ended.drain(..) {
-            self.on_turn_ended(prompt, (live::HOOKS.ended)(&state) == TurnEnd::Completed);
+            self.on_turn_ended(prompt, (live::HOOKS.turn_end)(&state) == TurnEnd::Completed);
         }
         for refused in step.rejected.drain(..) {
             self.losses.add(LossKind::UpdateRefused);

@@ -101,7 +101,7 @@ impl Session {
         let copied_entries = &entries[..end];
         let copied = (1..).zip(copied_entries).map(|(to, entry)| {
             let is_call = matches!(entry.id(), EntryId::ToolCall(_));
-            let failed = is_call.then(|| (self.hooks.failed)(entry.body())).flatten();
+            let failed = is_call.then(|| (self.hooks.mark_failed)(entry.body())).flatten();
             let is_note = matches!(entry.id(), EntryId::Note(_));
             let id = if is_note { &EntryId::Note(to) } else { entry.id() };
             ForkedEntry { from: entry.created(), to, head: forked_head(entry, id, failed.as_ref()) }

@@ -75,16 +75,16 @@ pub struct DialectHooks {
     /// Whether a tool call has ended.
     pub is_final: fn(&Body) -> bool,
     /// The patch that marks an unfinished tool call as failed; `None` if it has ended.
-    pub failed: fn(&Body) -> Option<Upsert>,
+    pub mark_failed: fn(&Body) -> Option<Upsert>,
     /// The patch that marks an unfinished tool call as cancelled; `None` if it has ended.
-    pub cancelled: fn(&Body) -> Option<Upsert>,
+    pub mark_cancelled: fn(&Body) -> Option<Upsert>,
     /// How the turn ended that left the session in this state.
-    pub ended: fn(&State) -> TurnEnd,
+    pub turn_end: fn(&State) -> TurnEnd,
     /// The entry of an event.
-    pub event: fn(&Event) -> Upsert,
+    pub event_entry: fn(&Event) -> Upsert,
     /// The updates of other slots that keep them consistent with a slot that has just changed: some settings have two
     /// representations, and agents report a change in either.
-    pub same_setting: fn(&Transcript, Slot) -> Vec<Update>,
+    pub linked_settings: fn(&Transcript, Slot) -> Vec<Update>,
 }
 
 /// The turn and prompts that were cancelled and that the agent has not ended.
@@ -656,7 +656,8 @@ impl Session {
             Ok(change) => out.changes.push(change),
             Err(error) => return out.rejected.push(error),
         }
-        let linked = slot.map(|slot| (self.hooks.same_setting)(&self.transcript, slot)).unwrap_or_default();
+        let linked =
+            slot.map(|slot| (self.hooks.linked_settings)(&self.transcript, slot)).unwrap_or_default();
         for update in linked {
             match self.transcript.push(update) {
                 Ok(change) => out.changes.push(change),
@@ -668,7 +669,7 @@ impl Session {
     /// Adds an event to the transcript.
     fn record(&mut self, kind: EventKind, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let event = Event { id: EventId::from(new_id().as_json().clone()), at: self.now, kind };
-        let upsert = (self.hooks.event)(&event);
+        let upsert = (self.hooks.event_entry)(&event);
         self.push(Update::Upsert { target: Target::Entry(EntryId::Event(event.id)), upsert }, out);
     }
 
@@ -692,7 +693,7 @@ impl Session {
         let by = self.cancelling.take().or(withdrawn);
         if self.is_running() {
             let prompt = self.prompts.open.running().and_then(|open| open.message().cloned());
-            let event = match (self.hooks.ended)(state) {
+            let event = match (self.hooks.turn_end)(state) {
                 TurnEnd::Completed => None,
                 TurnEnd::Failed(error) => Some(EventKind::TurnFailed { prompt, error }),
                 TurnEnd::Refused => Some(EventKind::TurnRefused { prompt }),
@@ -1026,7 +1027,7 @@ impl Session {
         }
         for entry in cancelled {
             let body = self.transcript.get(&entry).map(Entry::body).filter(|body| !body.removed);
-            if let Some(upsert) = body.and_then(|body| (self.hooks.cancelled)(body)) {
+            if let Some(upsert) = body.and_then(|body| (self.hooks.mark_cancelled)(body)) {
                 self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
             }
         }
@@ -1053,7 +1054,7 @@ impl Session {
         // The prompt may be what crashes the agents. Prompts queued after it get another agent.
         if let Some(prompt) = self.prompts.take_exhausted() {
             if !is_reported {
-                if let TurnEnd::Failed(error) = (self.hooks.ended)(state) {
+                if let TurnEnd::Failed(error) = (self.hooks.turn_end)(state) {
                     self.record(EventKind::TurnFailed { prompt: None, error }, new_id, out);
                 }
                 self.push(Update::State(state.clone()), out);
@@ -1065,7 +1066,7 @@ impl Session {
 
     /// Marks unfinished tool calls of a lost agent as failed, or as cancelled if their turn was.
     fn end_tool_calls(&mut self, out: &mut Step) {
-        let end = if self.cancelling.is_some() { self.hooks.cancelled } else { self.hooks.failed };
+        let end = if self.cancelling.is_some() { self.hooks.mark_cancelled } else { self.hooks.mark_failed };
         let entries = self.transcript.entries().iter();
         let open: Vec<_> = entries
             .filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)) && !entry.body().removed)

@@ -278,21 +278,21 @@ fn forked(session: &Session, point: &str) -> String {
 
 const HOOKS: DialectHooks = DialectHooks {
     is_final: |body| body.fields.get("status").is_some_and(|status| status.as_str() != r#""open""#),
-    failed: |body| {
+    mark_failed: |body| {
         let is_open = body.fields.get("status").is_some_and(|status| status.as_str() == r#""open""#);
         is_open.then(|| Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() })
     },
-    cancelled: |body| {
+    mark_cancelled: |body| {
         let is_open = body.fields.get("status").is_some_and(|status| status.as_str() == r#""open""#);
         is_open.then(|| Upsert { fields: object(r#"{"status":"cancelled"}"#), ..Upsert::default() })
     },
-    ended: |state| match state.stop_reason.as_ref().map(JsonStr::inner) {
+    turn_end: |state| match state.stop_reason.as_ref().map(JsonStr::inner) {
         Some("cancelled") => TurnEnd::Cancelled,
         Some("refusal") => TurnEnd::Refused,
         Some("error") => TurnEnd::Failed(None),
         Some(_) | None => TurnEnd::Completed,
     },
-    event: |event| {
+    event_entry: |event| {
         let mut fields = Object::default();
         let mut by = None;
         let (kind, prompt) = match &event.kind {
@@ -316,7 +316,7 @@ const HOOKS: DialectHooks = DialectHooks {
         }
         Upsert { whole: true, fields, ..Upsert::default() }
     },
-    same_setting: |_, _| Vec::new(),
+    linked_settings: |_, _| Vec::new(),
 };
 
 pub(crate) fn object(text: &str) -> Object {

@@ -195,11 +195,11 @@ fn inherited_output_has_the_seq_of_the_entry() {
 /// Hooks for which tool calls never end.
 const HOOKS: DialectHooks = DialectHooks {
     is_final: |_| false,
-    failed: |_| Some(Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() }),
-    ended: |_| TurnEnd::Completed,
-    event: |_| Upsert::default(),
-    cancelled: |_| Some(Upsert { fields: object(r#"{"status":"cancelled"}"#), ..Upsert::default() }),
-    same_setting: |_, _| Vec::new(),
+    mark_failed: |_| Some(Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() }),
+    turn_end: |_| TurnEnd::Completed,
+    event_entry: |_| Upsert::default(),
+    mark_cancelled: |_| Some(Upsert { fields: object(r#"{"status":"cancelled"}"#), ..Upsert::default() }),
+    linked_settings: |_, _| Vec::new(),
 };
 
 /// The transcript of a fork as the store has it.
