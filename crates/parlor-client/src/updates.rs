@@ -148,7 +148,7 @@ impl Cursor {
             if let Some(update) = replay.next(transcript, MAX_UPDATE) {
                 return Some(update);
             }
-            self.position.seq = replay.upto();
+            self.position.seq = replay.through();
             self.replay = None;
             if self.position.seq >= last {
                 return None;

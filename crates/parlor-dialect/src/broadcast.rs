@@ -1,9 +1,9 @@
-//! One change, told to many listeners: the agent's own line where that is exactly what a listener would be told, else the
-//! change as the listener's dialect says it.
+//! Encodes one change for many subscribers: as the agent's own line if that is exactly what a subscriber would be
+//! sent, else in the subscriber's dialect.
 //!
-//! A line is passed on only if it is canonical for the receiver and the applied change is what it says. That is found out
-//! by saying the change: if the result has the same members as the line, the line is as good, and keeps its bytes. Chunks
-//! of messages, nearly all that agents say, are compared without being said.
+//! A line is forwarded only if it is canonical for the receiver and equals the applied change. To find out, the
+//! change is encoded: if the result has the same members as the line, the line is forwarded with its bytes. Chunks of
+//! messages, nearly all updates of agents, are compared without being encoded.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use serde_json::value::RawValue;
 use crate::live::{AgentUpdate, EncodeContext, Spans, Stream, UpdateEncoder, update_line_with};
 use crate::{Decoded, Dialect, Losses, json_ext};
 
-/// The prefix of the metadata keys that only parlor writes.
+/// The prefix of metadata keys that only parlor writes.
 const RESERVED: &str = "parlor/";
 
-/// What the params of an update say beside the session and the update itself. It is passed on and not kept.
+/// The members of an update's params beside the session and the update. They are forwarded and not stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Beside {
+pub struct ParamsExtra {
     members: Option<Arc<Object>>,
-    /// Whether metadata keys were dropped that are parlor's own.
+    /// Whether reserved metadata keys were dropped.
     pub(crate) was_reserved: bool,
 }
 
-impl Beside {
+impl ParamsExtra {
     /// Reads the members of params that are neither the session nor the update.
     pub(crate) fn of<'a>(rest: impl Iterator<Item = (&'a str, &'a RawValue)>) -> Self {
         Self::new(rest.map(|(name, value)| (name.into(), value.into())).collect())
@@ -42,7 +42,7 @@ impl Beside {
         Self { members: (!members.is_empty()).then(|| Arc::new(members)), was_reserved }
     }
 
-    /// Reads the params of an update the long way.
+    /// As [`of`](Self::of), from parsed params.
     pub fn of_params(params: &Object) -> Self {
         let mut rest = params.clone();
         for name in ["sessionId", "update"] {
@@ -51,12 +51,12 @@ impl Beside {
         Self::new(rest)
     }
 
-    /// Whether keys were dropped that an agent cannot write.
+    /// Whether reserved metadata keys were dropped.
     pub fn was_reserved(&self) -> bool {
         self.was_reserved
     }
 
-    /// Writes the members into params that are not empty, with the number of the change among the metadata.
+    /// Appends the members to non-empty params, with the seq of the change in the metadata.
     pub(crate) fn write(&self, seq: Option<u64>, line: &mut String) {
         let empty = Object::default();
         let members = self.members.as_deref().unwrap_or(&empty);
@@ -81,24 +81,29 @@ impl Beside {
     }
 }
 
-/// A line of the agent that was read as an update.
+/// A line of the agent that was decoded as an update.
 #[derive(Debug)]
 pub struct AgentLine<'a> {
     line: &'a str,
-    /// Where its parts stand. Without this it cannot be passed on.
+    /// The positions of its parts. Without them it cannot be forwarded.
     spans: Option<&'a Spans>,
-    /// The content of the update, as it stands in the line.
+    /// The content of the update in the line.
     content: Option<&'a str>,
-    beside: Beside,
-    /// Whose message the line adds to, and what it says besides the content, if it is a chunk of one.
+    params_extra: ParamsExtra,
+    /// The role of the message that the line appends to, and the other members of the chunk, if it is a chunk.
     chunk: Option<(Role, Option<Json>)>,
-    /// The members of the update, read again when they are needed.
+    /// The members of the update, parsed when they are needed.
     members: OnceCell<Option<Members<'a>>>,
 }
 
 impl<'a> AgentLine<'a> {
-    /// A line, as it was decoded: before the update was changed in any way.
-    pub fn new(line: &'a str, spans: Option<&'a Spans>, beside: Beside, decoded: &Decoded) -> Self {
+    /// A line with its decoded update, before the update was changed in any way.
+    pub fn new(
+        line: &'a str,
+        spans: Option<&'a Spans>,
+        params_extra: ParamsExtra,
+        decoded: &Decoded,
+    ) -> Self {
         let chunk = match &decoded.update {
             Update::Append { entry: EntryId::Message(role, _), extra, .. } => Some((*role, extra.clone())),
             Update::Append { .. }
@@ -109,79 +114,79 @@ impl<'a> AgentLine<'a> {
             | Update::State(_) => None,
         };
         let content = spans.and_then(|spans| spans.content(line));
-        Self { line, spans, content, beside, chunk, members: OnceCell::new() }
+        Self { line, spans, content, params_extra, chunk, members: OnceCell::new() }
     }
 
     /// The next line of a stream.
     pub fn of_stream(line: &'a str, stream: &'a Stream, decoded: &Decoded) -> Self {
-        let beside = stream.beside().clone();
-        Self { content: stream.content(line), ..Self::new(line, Some(stream.spans()), beside, decoded) }
+        let params_extra = stream.params_extra().clone();
+        Self { content: stream.content(line), ..Self::new(line, Some(stream.spans()), params_extra, decoded) }
     }
 
-    /// A line of which only that is known which it said beside its update.
-    pub fn unread(beside: Beside) -> Self {
-        Self { line: "", spans: None, content: None, beside, chunk: None, members: OnceCell::new() }
+    /// A line that cannot be forwarded, with the other members of its params.
+    pub fn without_line(params_extra: ParamsExtra) -> Self {
+        Self { line: "", spans: None, content: None, params_extra, chunk: None, members: OnceCell::new() }
     }
 
-    /// What the line says beside the update.
-    pub fn beside(&self) -> &Beside {
-        &self.beside
+    /// The members of the params beside the update.
+    pub fn params_extra(&self) -> &ParamsExtra {
+        &self.params_extra
     }
 
-    /// Whether the line is a chunk that says just what changed.
+    /// Whether the line is a chunk that equals the update.
     fn is_chunk(&self, update: &Update) -> bool {
         let Update::Append { entry: EntryId::Message(role, _), item, extra } = update else { return false };
-        self.chunk.as_ref().is_some_and(|(said, more)| said == role && more == extra)
+        self.chunk.as_ref().is_some_and(|(of, other)| of == role && other == extra)
             && self.content == Some(item.as_str())
     }
 
-    /// Whether an update for a listener has the members of the line's. The id of the message is replaced in any case.
-    fn says(&self, update: &str, message: Option<&MessageId>) -> bool {
+    /// Whether an encoded update has the members of the line's. The id of the message is replaced in any case.
+    fn equals(&self, update: &str, message: Option<&MessageId>) -> bool {
         let line = self.members.get_or_init(|| AgentUpdate::read(self.line).map(|read| read.0.update));
-        let (Some(line), Some(told)) = (line, Members::parse(update)) else { return false };
+        let (Some(line), Some(encoded)) = (line, Members::parse(update)) else { return false };
         let is_id = |name: &RawValue| message.is_some() && name.get() == r#""messageId""#;
-        line.len() == told.len()
-            && told.raw().iter().all(|(name, value)| {
+        line.len() == encoded.len()
+            && encoded.raw().iter().all(|(name, value)| {
                 let same = line.raw().iter().find(|(other, _)| other.get() == name.get());
                 let id = message.filter(|_| is_id(name)).map(|id| id.as_json().as_literal());
-                same.is_some_and(|(_, said)| said.get() == value.get() || id == Some(value.get()))
+                same.is_some_and(|(_, original)| original.get() == value.get() || id == Some(value.get()))
             })
     }
 }
 
-/// A change on its way to all listeners of a session.
+/// A change that is being encoded for all subscribers of a session.
 pub struct Broadcast<'a, 'l> {
     session: &'a SessionId,
     change: &'a Change,
     encode_context: EncodeContext<'a>,
     line: Option<&'a AgentLine<'l>>,
-    beside: &'a Beside,
-    /// The agent's line with the session's ids, once somebody needs it.
+    params_extra: &'a ParamsExtra,
+    /// The agent's line with the session's ids, once a subscriber needs it.
     passed: String,
 }
 
 impl<'a, 'l> Broadcast<'a, 'l> {
-    /// A change of a session whose agent speaks `from`, with the line that brought it if there is one. `room` is a string
-    /// that is used again.
+    /// A change of a session whose agent speaks `from`, with the line that caused it, if any. `buffer` is a string that
+    /// is reused.
     pub fn new(
         session: &'a SessionId,
         from: Dialect,
         transcript: &'a Transcript,
         change: &'a Change,
         line: Option<&'a AgentLine<'l>>,
-        mut room: String,
+        mut buffer: String,
     ) -> Self {
-        const NOTHING: &Beside = &Beside { members: None, was_reserved: false };
-        room.clear();
+        const NOTHING: &ParamsExtra = &ParamsExtra { members: None, was_reserved: false };
+        buffer.clear();
         let encode_context = EncodeContext { from, transcript, meta_before: change.meta_before.as_ref() };
-        let beside = line.map_or(NOTHING, |line| &line.beside);
-        // Keys that are not passed on stand in the line.
-        let line = line.filter(|line| !line.beside.was_reserved && line.spans.is_some());
-        Self { session, change, encode_context, line, beside, passed: room }
+        let params_extra = line.map_or(NOTHING, |line| &line.params_extra);
+        // Reserved keys are still in the line.
+        let line = line.filter(|line| !line.params_extra.was_reserved && line.spans.is_some());
+        Self { session, change, encode_context, line, params_extra, passed: buffer }
     }
 
-    /// Gives the string back.
-    pub fn into_room(self) -> String {
+    /// Returns the buffer.
+    pub fn into_buffer(self) -> String {
         self.passed
     }
 
@@ -209,7 +214,7 @@ impl<'a, 'l> Broadcast<'a, 'l> {
 }
 
 impl UpdateEncoder {
-    /// Writes the lines that tell of a change. With `wants_seq` each has the number of the change.
+    /// Appends the lines for a change. With `wants_seq` each has the seq of the change.
     pub fn broadcast(
         &mut self,
         broadcast: &mut Broadcast<'_, '_>,
@@ -219,7 +224,7 @@ impl UpdateEncoder {
         lines: &mut String,
     ) {
         let change = broadcast.change;
-        // A number that the line does not have must be put into it.
+        // A line without a seq cannot be forwarded.
         let line = broadcast.line.filter(|_| !wants_seq);
         if let Some(line) = line.filter(|line| line.is_chunk(&change.update))
             && self.takes_chunk(&change.update, broadcast.encode_context.from)
@@ -227,24 +232,29 @@ impl UpdateEncoder {
             lines.push_str(broadcast.passed(line));
             return;
         }
-        for update in self.tell(&change.update, broadcast.encode_context, new_id, losses) {
-            match line.filter(|line| line.says(&update, broadcast.message())) {
+        for update in self.encode(&change.update, broadcast.encode_context, new_id, losses) {
+            match line.filter(|line| line.equals(&update, broadcast.message())) {
                 Some(line) => lines.push_str(broadcast.passed(line)),
                 None => {
                     let seq = wants_seq.then_some(change.seq);
-                    lines.push_str(&update_line_with(broadcast.session, &update, broadcast.beside, seq));
+                    lines.push_str(&update_line_with(
+                        broadcast.session,
+                        &update,
+                        broadcast.params_extra,
+                        seq,
+                    ));
                 }
             }
         }
     }
 
-    /// Whether a chunk of a message can be passed on as the agent wrote it.
+    /// Whether a chunk of a message can be forwarded as the agent wrote it.
     fn takes_chunk(&mut self, update: &Update, from: Dialect) -> bool {
         let Update::Append { entry: EntryId::Message(role, id), item, .. } = update else { return false };
         match self.dialect {
             Dialect::V2 | Dialect::Draft => true,
-            // A person's words may be the client's own, which it is not told again; and what other agents stream they may
-            // say again as a whole.
+            // A user message may be the client's own, which it is not sent again; agents of other dialects may send
+            // the message again as a whole.
             Dialect::V1 => {
                 *role != Role::User
                     && from == Dialect::V1
@@ -255,7 +265,7 @@ impl UpdateEncoder {
     }
 }
 
-/// Drops the metadata keys from an update that only parlor writes; whether there were any.
+/// Drops reserved metadata keys from an update; returns whether there were any.
 pub fn drop_reserved(update: &mut Update) -> bool {
     match update {
         Update::Upsert { upsert, .. } => match &mut upsert.meta {
@@ -277,7 +287,7 @@ pub fn drop_reserved(update: &mut Update) -> bool {
     }
 }
 
-/// Says the ids of sessions in an update as the server knows them; `ours` gives the server's id for the agent's.
+/// Replaces the session ids in an update; `ours` returns the server's id for the agent's.
 pub fn map_sessions(update: &mut Update, ours: impl Fn(&SessionId) -> Option<SessionId>) {
     let Update::Upsert { target: Target::Entry(entry), upsert } = update else { return };
     match entry {
@@ -304,13 +314,13 @@ pub fn map_sessions(update: &mut Update, ours: impl Fn(&SessionId) -> Option<Ses
     }
 }
 
-/// Whether an update is a notice: something that is told now and is no part of the conversation.
+/// Whether an update is a notice, which is broadcast and not part of the transcript.
 pub fn is_notice(update: &Update) -> bool {
     let Update::Note { fields } = update else { return false };
     json_ext::text(fields, "sessionUpdate").as_deref() == Some("notice")
 }
 
-/// Drops the reserved keys from the metadata of an object, and the metadata if nothing else is in it.
+/// Drops the reserved keys from the metadata of an object, and the metadata if it is empty then.
 fn drop_reserved_in(holder: &mut Object) -> bool {
     let Some(mut meta) = json_ext::member(holder, "_meta") else { return false };
     let dropped = drop_keys(&mut meta);

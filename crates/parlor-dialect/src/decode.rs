@@ -15,67 +15,66 @@ use crate::meta::Rule;
 use crate::values::blocks::is_block;
 use crate::values::tool_content::is_tool_item;
 
-/// The id of the one plan that a v1 session has: v1 names none.
+/// The id of the only plan of a v1 session: v1 has no plan ids.
 pub(crate) const ONLY_PLAN: &str = "default";
 
-/// Reads the updates of one session in one dialect.
+/// Decodes the updates of one session in one dialect.
 ///
-/// Reading changes nothing. What came of an update is told by [`on_applied`](Decoder::took), so that one that was
-/// refused moves no boundary between messages.
+/// Decoding changes nothing: [`on_applied`](Self::on_applied) tracks applied updates, so that a rejected one moves no
+/// boundary between messages.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     dialect: Dialect,
-    namer: ImplicitMessageIds,
+    implicit_ids: ImplicitMessageIds,
 }
 
-/// An update that was read.
+/// A decoded update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
-    /// What it says.
+    /// The update.
     pub update: Update,
-    /// What it says about messages without ids.
-    pub naming: IdSource,
-    /// Optional fields that could not be read. They count as not said, as the schema wants it, and the rest of
-    /// the update is good.
+    /// How it got its message id.
+    pub id_source: IdSource,
+    /// Optional fields that could not be decoded. As the schema defines, they count as absent.
     pub ignored: Vec<BadUpdate>,
 }
 
-/// An update that cannot be taken, and why.
+/// An update that cannot be decoded, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadUpdate {
-    /// The kind of update, where it could be read.
+    /// The kind of update, if it could be read.
     pub kind: Option<JsonStr>,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What can be wrong with an update.
+/// The problems of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
     /// It is no object, or one that is too large.
     NotAnObject(NotAnObject),
-    /// A field that must be there is not.
+    /// A required field is missing.
     Missing(&'static str),
-    /// A field is of the wrong type.
+    /// A field has the wrong type.
     WrongType {
         /// The field.
         field: &'static str,
-        /// What it must be.
+        /// The required type.
         expected: Type,
-        /// What it is.
+        /// The actual type.
         found: Type,
     },
-    /// A list has more items than are read.
+    /// A list has too many items.
     TooManyItems(&'static str),
     /// A field that carries bytes is not base64.
     NotBase64(&'static str),
-    /// A content item is not what its type must be.
+    /// A content item is invalid for its type.
     InvalidItem(&'static str),
-    /// Some items of a list are not what their type must be.
+    /// Some items of a list are invalid for their type.
     InvalidItems {
         /// The list.
         field: &'static str,
-        /// How many they are.
+        /// Number of invalid items.
         count: usize,
     },
 }
@@ -83,31 +82,31 @@ pub enum Problem {
 impl Decoder {
     /// A decoder for a session whose agent speaks `dialect`.
     pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, namer: ImplicitMessageIds::default() }
+        Self { dialect, implicit_ids: ImplicitMessageIds::default() }
     }
 
-    /// The dialect that is read.
+    /// The dialect of the agent.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// A turn began or ended: messages that have no id of their own do not go on across it.
-    pub fn turn_boundary(&mut self) {
-        self.namer.turn_boundary();
+    /// Tracks the start or end of a turn: messages without an id end there.
+    pub fn on_turn_boundary(&mut self) {
+        self.implicit_ids.on_turn_boundary();
     }
 
-    /// An update was taken and became this change.
-    pub fn on_applied(&mut self, change: &Change, naming: IdSource) {
-        self.namer.on_applied(change, naming);
+    /// Tracks an applied update.
+    pub fn on_applied(&mut self, change: &Change, id_source: IdSource) {
+        self.implicit_ids.on_applied(change, id_source);
     }
 
-    /// A change to this message was taken; see [`on_applied`](Decoder::took).
-    pub fn on_message_applied(&mut self, role: Role, id: &MessageId, naming: IdSource) {
-        self.namer.on_message_applied(role, id, naming);
+    /// Tracks an applied change of a message; see [`on_applied`](Self::on_applied).
+    pub fn on_message_applied(&mut self, role: Role, id: &MessageId, id_source: IdSource) {
+        self.implicit_ids.on_message_applied(role, id, id_source);
     }
 
-    /// Reads one update. Messages that have no id get a `new_id` one where the dialect allows that; it must be
-    /// one that the session does not have yet.
+    /// Decodes one update. Messages without an id are assigned one from `new_id` where the dialect allows that; it
+    /// must return ids that the session does not have.
     pub fn decode(
         &self,
         update: &RawValue,
@@ -118,7 +117,7 @@ impl Decoder {
         self.decode_members(members, new_id)
     }
 
-    /// Reads one update whose members were read already.
+    /// Decodes one update whose members are parsed already.
     pub fn decode_members(
         &self,
         members: Members<'_>,
@@ -128,20 +127,20 @@ impl Decoder {
             .map_err(|problem| BadUpdate { kind: None, problem })?;
         let name = parlor_json::text(kind).unwrap_or_default();
         let given = members.get("messageId").is_some_and(|id| type_of(id) == Type::String);
-        let naming = match name.as_ref() {
+        let id_source = match name.as_ref() {
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" if !given => {
                 IdSource::Assigned
             }
             "tool_call" => IdSource::StartsToolCall,
             _ => IdSource::Given,
         };
-        // v1 has optional fields where v2 has patches: there a null says nothing.
-        let silent_nulls = self.dialect == Dialect::V1
+        // v1 has optional fields where v2 has patches: a null is the same as an absent field.
+        let nulls_are_absent = self.dialect == Dialect::V1
             && matches!(name.as_ref(), "tool_call" | "tool_call_update" | "usage_update");
-        let mut fields = Fields { members, dialect: self.dialect, silent_nulls, ignored: Vec::new() };
+        let mut fields = Fields { members, dialect: self.dialect, nulls_are_absent, ignored: Vec::new() };
         let bad = |problem| BadUpdate { kind: JsonStr::from_raw(kind), problem };
         let update = self.by_kind(&name, &mut fields, new_id).map_err(bad)?;
-        Ok(Decoded { update, naming, ignored: fields.ignored.into_iter().map(bad).collect() })
+        Ok(Decoded { update, id_source, ignored: fields.ignored.into_iter().map(bad).collect() })
     }
 
     fn by_kind(
@@ -211,24 +210,24 @@ impl Decoder {
         fields: &mut Fields<'_>,
         new_id: &mut dyn FnMut() -> MessageId,
     ) -> Result<Update, Problem> {
-        // In v1 an id that is no string means, like none, that the agent gave none.
+        // In v1 an id that is no string is the same as none.
         let given = match self.dialect {
             Dialect::V1 => fields.members.get("messageId").and_then(JsonStr::from_raw),
             Dialect::V2 | Dialect::Draft => Some(fields.id("messageId")?),
         };
         item(fields.members.get("content"), "content", is_block)?;
-        let id = given.map_or_else(|| self.namer.name(role, new_id), MessageId::from);
+        let id = given.map_or_else(|| self.implicit_ids.assign(role, new_id), MessageId::from);
         fields.chunk_of(EntryId::Message(role, id), "messageId")
     }
 }
 
-/// The members of one update, read by the rules of a dialect.
+/// The members of one update, decoded by the rules of a dialect.
 struct Fields<'a> {
     members: Members<'a>,
     dialect: Dialect,
-    /// Whether a null says nothing here.
-    silent_nulls: bool,
-    /// The optional fields that could not be read.
+    /// Whether a null is the same as an absent field.
+    nulls_are_absent: bool,
+    /// The optional fields that could not be decoded.
     ignored: Vec<Problem>,
 }
 
@@ -237,10 +236,10 @@ impl Fields<'_> {
         string(self.members.get(name), name)
     }
 
-    /// Takes a problem with an optional field as that field not having been there.
+    /// Treats an invalid optional field as absent.
     fn optional<T>(&mut self, read: Result<Patch<T>, Problem>) -> Patch<T> {
         match read {
-            Ok(Patch::Clear) if self.silent_nulls => Patch::Omitted,
+            Ok(Patch::Clear) if self.nulls_are_absent => Patch::Omitted,
             Ok(patch) => patch,
             Err(problem) => {
                 self.ignored.push(problem);
@@ -253,7 +252,7 @@ impl Fields<'_> {
         self.upsert("messageId", Some(CONTENT), |id| EntryId::Message(role, id.into()))
     }
 
-    /// A patch of an entry: all fields but those with a meaning of their own are handed on by name.
+    /// A patch of an entry: all fields without a special meaning are kept by name.
     fn upsert(
         &mut self,
         id: &'static str,
@@ -284,7 +283,7 @@ impl Fields<'_> {
         self.chunk_of(entry, id)
     }
 
-    /// A list of content items. Those that are not valid are left out, as the schema wants it.
+    /// A list of content items. Invalid ones are left out, as the schema defines.
     fn content(&mut self, items: Items) -> Patch<Content> {
         let list = self.members.take(items.field);
         let (read, invalid) = match content(list, items) {
@@ -302,7 +301,7 @@ impl Fields<'_> {
         Ok(Update::Append { entry, item, extra: self.extra(id) })
     }
 
-    /// What a chunk says besides what it is a chunk of.
+    /// The other members of a chunk.
     fn extra(&mut self, id: &'static str) -> Option<Json> {
         if self.members.get("_meta").is_some_and(|meta| type_of(meta) == Type::Null) {
             self.members.take("_meta");
@@ -312,8 +311,8 @@ impl Fields<'_> {
         (!self.members.is_empty()).then(|| Object::from(&self.members).to_json())
     }
 
-    /// The only plan of a v1 session, told in the words of the later ones. A plan that had an id before it
-    /// was translated to v1 still carries it, as a field that v1 does not know.
+    /// The only plan of a v1 session, in the form of v2. A plan that had an id before it was translated to v1 still
+    /// carries it, as a field that v1 does not know.
     fn only_plan(&mut self) -> Result<Update, Problem> {
         let entries = typed(self.members.take("entries"), "entries", Type::Array)?;
         let id = self.members.take("planId").and_then(JsonStr::from_raw).unwrap_or_else(|| ONLY_PLAN.into());
@@ -335,11 +334,11 @@ impl Fields<'_> {
         let output = self.optional(terminal_output(output));
         let update = self.upsert("terminalId", None, |id| EntryId::Terminal(id.into()))?;
         let Update::Upsert { target, mut upsert } = update else { return Ok(update) };
-        // What else was said about the output stays with it, under its name.
+        // The other members of the output stay under its name.
         match &output {
             Patch::Omitted => {}
             Patch::Clear => upsert.fields.set("output", Json::null()),
-            Patch::Value((_, said)) => upsert.fields.set("output", said.clone()),
+            Patch::Value((_, extra)) => upsert.fields.set("output", extra.clone()),
         }
         upsert.output = output.map(|(bytes, _)| bytes);
         Ok(Update::Upsert { target, upsert })
@@ -359,7 +358,7 @@ impl Fields<'_> {
         Update::Upsert { target, upsert: Upsert { whole: true, fields, meta, ..Upsert::default() } }
     }
 
-    /// The current mode is all that changes; which modes there are was said when the session began.
+    /// Only the current mode changes; the available modes are part of the response that created the session.
     fn mode(&mut self) -> Result<Update, Problem> {
         self.id("currentModeId")?;
         let meta = self.report_meta();
@@ -394,7 +393,7 @@ impl Fields<'_> {
             "requires_action" => Activity::RequiresAction,
             _ => Activity::Other(state),
         };
-        // Whichever of the two spellings says something; a reason that is no string stays a field.
+        // Either of the two spellings; a reason that is no string stays a field.
         let mut stop_reason = None;
         for name in ["stopReason", "stop_reason"] {
             let reason = self.members.get(name).and_then(JsonStr::from_raw);
@@ -410,8 +409,8 @@ impl Fields<'_> {
         };
         self.members.take("state");
         self.members.take("sessionUpdate");
-        let said = self.members.iter().filter(|(_, value)| type_of(value) != Type::Null);
-        let fields = said.map(|(name, value)| (name, value.into())).collect();
+        let present = self.members.iter().filter(|(_, value)| type_of(value) != Type::Null);
+        let fields = present.map(|(name, value)| (name, value.into())).collect();
         Ok(Update::State(State { activity, stop_reason, fields, meta }))
     }
 
@@ -424,7 +423,7 @@ impl Fields<'_> {
         }
     }
 
-    /// The metadata of a report goes with it: the next report has its own or none.
+    /// The metadata of a report is replaced with it.
     fn report_meta(&mut self) -> MetaPatch {
         let meta = self.members.take("_meta");
         match self.optional(object_or_null(meta, "_meta")) {
@@ -433,16 +432,16 @@ impl Fields<'_> {
         }
     }
 
-    /// What is left, by name.
+    /// The remaining members, by name.
     fn rest(&mut self) -> Object {
         self.members.take("sessionUpdate");
-        let said = |value: &RawValue| !self.silent_nulls || type_of(value) != Type::Null;
-        let rest = self.members.iter().filter(|(_, value)| said(value));
+        let is_present = |value: &RawValue| !self.nulls_are_absent || type_of(value) != Type::Null;
+        let rest = self.members.iter().filter(|(_, value)| is_present(value));
         rest.map(|(name, value)| (name, value.into())).collect()
     }
 }
 
-/// A list of content items, and how many of its items are not valid.
+/// A list of content items, and the number of invalid ones.
 fn content(value: Option<&RawValue>, items: Items) -> Result<(Patch<Content>, usize), Problem> {
     let Items { field, is_valid } = items;
     let Some(value) = value else { return Ok((Patch::Omitted, 0)) };
@@ -478,7 +477,7 @@ fn item<'a>(
     if is_valid(item) { Ok(item) } else { Err(Problem::InvalidItem(field)) }
 }
 
-/// The bytes of a terminal's output, and what else was said about it.
+/// The bytes of a terminal's output, and its other members.
 fn terminal_output(value: Option<&RawValue>) -> Result<Patch<(Vec<u8>, Json)>, Problem> {
     let Some(value) = value else { return Ok(Patch::Omitted) };
     if type_of(value) == Type::Null {
@@ -486,8 +485,8 @@ fn terminal_output(value: Option<&RawValue>) -> Result<Patch<(Vec<u8>, Json)>, P
     }
     let mut output = Members::of(object(Some(value), "output")?).map_err(Problem::NotAnObject)?;
     let bytes = bytes(output.take("data"), "output.data")?;
-    let said = if output.is_empty() { Json::null() } else { Object::from(&output).to_json() };
-    Ok(Patch::Value((bytes, said)))
+    let extra = if output.is_empty() { Json::null() } else { Object::from(&output).to_json() };
+    Ok(Patch::Value((bytes, extra)))
 }
 
 fn typed<'a>(

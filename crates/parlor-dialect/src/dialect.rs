@@ -7,29 +7,29 @@ use serde_json::value::RawValue;
 
 use crate::json_ext;
 
-/// How a peer speaks.
+/// The variant of the protocol that a peer uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// Protocol version 1.
     V1,
     /// Protocol version 2 as published.
     V2,
-    /// Protocol version 2 as the proposals spell it.
+    /// Protocol version 2 with its proposals.
     Draft,
 }
 
-/// The name of no dialect.
+/// A dialect name that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownDialect(String);
 
 impl Dialect {
-    /// The metadata key by which a v2 peer asks for the draft.
+    /// The metadata key with which a v2 peer selects the draft.
     pub const MARK: &str = "parlor/dialect";
 
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 3] = [Self::V1, Self::V2, Self::Draft];
 
-    /// The name by which people choose it.
+    /// The name for configuration and commands.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -39,7 +39,7 @@ impl Dialect {
     }
 }
 
-/// A client asked for a version of the protocol that nobody speaks.
+/// A client requested a protocol version that was never published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsupportedVersion;
 
@@ -54,8 +54,7 @@ impl Dialect {
 
     /// The dialect of a connection, by the params of its `initialize`.
     ///
-    /// Version 1 is v1 and version 2 is v2, or the draft of it if the metadata asks for that. Who asks for a
-    /// later version gets the latest one there is. Version 0 was never published.
+    /// Version 1 is v1 and version 2 is v2, or its draft if the metadata selects it. A request for a later version gets the latest supported one. Version 0 was never published.
     ///
     /// ```
     /// use parlor_dialect::Dialect;
@@ -71,16 +70,16 @@ impl Dialect {
     pub fn negotiate(params: &RawValue) -> Result<Self, UnsupportedVersion> {
         let params = Object::parse(params).map_err(|_| UnsupportedVersion)?;
         let version = params.get("protocolVersion").ok_or(UnsupportedVersion)?.as_str();
-        let asked = json_ext::member(&params, "_meta").and_then(|meta| json_ext::text(&meta, Self::MARK));
+        let mark = json_ext::member(&params, "_meta").and_then(|meta| json_ext::text(&meta, Self::MARK));
         match version.parse::<u64>().map_err(|_| UnsupportedVersion)? {
             0 => Err(UnsupportedVersion),
             1 => Ok(Self::V1),
-            2.. if asked.as_deref() == Some(Self::Draft.name()) => Ok(Self::Draft),
+            2.. if mark.as_deref() == Some(Self::Draft.name()) => Ok(Self::Draft),
             2.. => Ok(Self::V2),
         }
     }
 
-    /// Whether batches of messages are taken in this dialect.
+    /// Whether the dialect allows batches of messages.
     pub const fn batches(self) -> Batches {
         match self {
             Self::V1 => Batches::Refuse,
@@ -115,7 +114,7 @@ impl fmt::Display for UnknownDialect {
 impl std::error::Error for UnknownDialect {}
 
 impl UnsupportedVersion {
-    /// The error that answers such an `initialize`.
+    /// The error response to such an `initialize`.
     pub fn to_error(self) -> RpcError {
         let data = json_ext::json(r#"{"supported":[1,2]}"#);
         RpcError::new(code::UNSUPPORTED_VERSION, self.to_string()).with_data(data)

@@ -9,19 +9,19 @@ use crate::json_ext;
 /// The name of the update.
 pub(crate) const UPDATE: &str = "_parlor_event";
 
-/// The metadata key of `initialize` with which a client asks for events.
-pub const WANTED: &str = "parlor/events";
+/// The metadata key of `initialize` with which a client requests events.
+pub const EVENTS_KEY: &str = "parlor/events";
 
-/// How much of a request's raw input a decision records, in bytes of JSON. Longer input is left out.
+/// Maximum bytes of JSON of a request's raw input that a decision records. Longer input is left out.
 const MAX_INPUT: usize = 64 << 10;
 
-/// Whether the params of an `initialize` ask for events.
+/// Whether the params of an `initialize` request events.
 pub fn wants_events(initialize: &Object) -> bool {
     let meta = json_ext::member(initialize, "_meta");
-    meta.and_then(|meta| meta.get(WANTED).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
+    meta.and_then(|meta| meta.get(EVENTS_KEY).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
 }
 
-/// What an event's entry holds.
+/// The entry of an event.
 pub(crate) fn upsert(event: &Event) -> Upsert {
     let mut fields = Object::default();
     fields.set("type", json_ext::string(type_of(&event.kind)));
@@ -76,7 +76,7 @@ fn type_of(kind: &EventKind) -> &'static str {
     }
 }
 
-/// How a turn ended that left the session in this state.
+/// How the turn ended that left the session in this state.
 pub(crate) fn turn_end(state: &State) -> TurnEnd {
     match state.stop_reason.as_ref().map(JsonStr::inner) {
         Some("cancelled") => TurnEnd::Cancelled,
@@ -86,7 +86,7 @@ pub(crate) fn turn_end(state: &State) -> TurnEnd {
     }
 }
 
-/// The answer to an agent's request, as an event. What a person wrote into a form is not part of it.
+/// The decision about an agent's request, as an event. The values of a form are not part of it.
 pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> EventKind {
     let subject = json_ext::member(params, "subject").unwrap_or_default();
     let call = json_ext::member(params, "toolCall").or_else(|| json_ext::member(&subject, "toolCall"));
@@ -120,7 +120,7 @@ pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> Ev
     })
 }
 
-/// The command that permission is asked for, if it stands in the request without a tool call.
+/// The command that permission is requested for, if the request has it without a tool call.
 fn command(subject: &Object) -> Option<Json> {
     let mut input = Object::default();
     for name in ["command", "cwd"] {

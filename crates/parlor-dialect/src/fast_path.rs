@@ -1,8 +1,7 @@
-//! The one line that matters for speed.
+//! Reads `session/update` lines in one pass.
 //!
-//! Nearly all lines of a session are updates of a few hundred bytes. Read layer by layer, their bytes would
-//! be looked at four times; here it is once. A line of any other shape, or one that is not valid, is left to
-//! the general way, which knows how to report it.
+//! Nearly all lines of a session are updates of a few hundred bytes. Read layer by layer, each byte would be scanned
+//! four times. A line of any other form, or an invalid one, is left to the general parser, which reports problems.
 
 use std::fmt;
 
@@ -14,14 +13,14 @@ use serde_json::value::RawValue;
 pub(crate) struct UpdateLine<'a> {
     pub(crate) session: &'a RawValue,
     pub(crate) update: Members<'a>,
-    /// What else the params say.
+    /// The other members of the params.
     pub(crate) rest: Vec<(&'a str, &'a RawValue)>,
 }
 
 impl<'a> UpdateLine<'a> {
-    /// Reads a line; `None` if it has to be read the general way.
+    /// Reads a line; `None` if it needs the general parser.
     pub(crate) fn read(line: &'a str) -> Option<Self> {
-        // The envelope of an update is short, so its method stands near the start if it is one.
+        // The method of an update is near the start of its line.
         let start = line.get(..64)?;
         if !start.contains("\"session/update\"") {
             return None;
@@ -30,7 +29,7 @@ impl<'a> UpdateLine<'a> {
     }
 }
 
-/// How many members besides the two that are known the params may have to be read this way.
+/// Maximum number of other members of the params.
 const MAX_REST: usize = 8;
 
 struct Envelope<'a>(UpdateLine<'a>);

@@ -2,7 +2,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
 use parlor_json::{JsonStr, Members};
-use parlor_session::{EntryId, IdSource, MessageId, Refused, Role, SessionId, Target, Transcript, Update};
+use parlor_session::{
+    EntryId, IdSource, MessageId, Role, SessionId, Target, Transcript, Update, UpdateError,
+};
 use parlor_wire::{Body, Incoming, Malformed, Message, RequestId, parse};
 use serde_json::value::RawValue;
 
@@ -10,10 +12,10 @@ use crate::fast_path::UpdateLine;
 use crate::live::AgentUpdate;
 use crate::{BadUpdate, Decoder, Dialect, Recorded, Side};
 
-/// How many unanswered requests are remembered; the oldest is forgotten for one more.
+/// Maximum number of unanswered requests that are remembered; the oldest is dropped for a new one.
 const MAX_OPEN: usize = 1000;
 
-/// How many sessions are remembered by name.
+/// Maximum number of session ids that are remembered.
 const MAX_SESSIONS: usize = 1000;
 
 /// Folds the lines of one session to the transcript they mean.
@@ -33,18 +35,18 @@ const MAX_SESSIONS: usize = 1000;
 pub struct Fold {
     decoder: Decoder,
     transcript: Transcript,
-    /// The session that is folded: the one that was asked for, or the first that was updated.
+    /// The session that is folded: the requested one, or the first that was updated.
     session: Option<SessionId>,
     /// Every session that was updated, in order, as far as there is room to remember.
     sessions: Vec<SessionId>,
     /// Requests that have no answer yet, with the session where they are prompts.
     open: VecDeque<(RequestId, Option<SessionId>)>,
-    /// How many ids were given to messages that had none.
+    /// Number of message ids that were assigned.
     named: u64,
     generated: GeneratedIds,
 }
 
-/// Why a line was not taken, or not all of it.
+/// Why a line, or a part of it, was not applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineProblem {
@@ -54,11 +56,11 @@ pub enum LineProblem {
     NoUpdate(&'static str),
     /// Its update cannot be read.
     BadUpdate(BadUpdate),
-    /// Its update was not taken.
-    Refused(Refused),
-    /// Its update was taken without these optional fields, which cannot be read.
+    /// The update was rejected by the transcript.
+    Rejected(UpdateError),
+    /// The update was applied without these optional fields, which cannot be decoded.
     Ignored(Vec<BadUpdate>),
-    /// These messages of a batch had problems; the others were taken.
+    /// These messages of a batch had problems; the others were applied.
     Batch(Vec<LineProblem>),
 }
 
@@ -91,7 +93,7 @@ impl Fold {
         &self.sessions
     }
 
-    /// Takes one line.
+    /// Applies one line.
     pub fn line(&mut self, line: &str) -> Result<(), LineProblem> {
         let Some(recorded) = Recorded::read(line) else { return Ok(()) };
         if let Some(line) = UpdateLine::read(recorded.message) {
@@ -116,7 +118,7 @@ impl Fold {
         }
     }
 
-    /// Takes an update that was read already, whatever session it names.
+    /// Applies an update that is read already, whatever its session id.
     pub fn take(&mut self, update: AgentUpdate<'_>) -> Result<(), LineProblem> {
         self.update(update.0.update)
     }
@@ -136,27 +138,27 @@ impl Fold {
             Body::Notification { .. } => Ok(()),
             Body::Request { id, method, params } => {
                 let is_prompt = method == "session/prompt" && from != Some(Side::Agent);
-                self.asked(id, params.filter(|_| is_prompt), from);
+                self.on_request(id, params.filter(|_| is_prompt), from);
                 Ok(())
             }
             Body::Response { id, .. } => {
                 if from != Some(Side::Client) {
-                    self.answered(id);
+                    self.on_response(id);
                 }
                 Ok(())
             }
         }
     }
 
-    /// A request was made; `prompt` has the params of one that starts a turn.
-    fn asked(&mut self, id: &RequestId, prompt: Option<&RawValue>, from: Option<Side>) {
+    /// Tracks a request; `prompt` has the params of one that starts a turn.
+    fn on_request(&mut self, id: &RequestId, prompt: Option<&RawValue>, from: Option<Side>) {
         let session = prompt.and_then(|params| Members::of(params).ok()?.get("sessionId"));
         let session = session.and_then(JsonStr::from_raw).map(SessionId::from);
         if let Some(session) = &session {
-            self.turn_boundary(session);
+            self.on_turn_boundary(session);
         }
-        // Where lines do not say who speaks, the requests of both sides are open, and both count their ids
-        // from 0. The last one asked is taken to be the one that is answered.
+        // Without directions, the requests of both sides are open, and both sides may count their ids from 0: a
+        // response is matched with the latest request of its id.
         if session.is_some() || from.is_none() {
             if self.open.len() == MAX_OPEN {
                 self.open.pop_front();
@@ -165,20 +167,20 @@ impl Fold {
         }
     }
 
-    fn answered(&mut self, id: &RequestId) {
-        let place = self.open.iter().rposition(|(asked, _)| asked == id);
-        if let Some((_, Some(session))) = place.and_then(|place| self.open.remove(place)) {
-            self.turn_boundary(&session);
+    fn on_response(&mut self, id: &RequestId) {
+        let index = self.open.iter().rposition(|(request, _)| request == id);
+        if let Some((_, Some(session))) = index.and_then(|index| self.open.remove(index)) {
+            self.on_turn_boundary(&session);
         }
     }
 
-    fn turn_boundary(&mut self, session: &SessionId) {
+    fn on_turn_boundary(&mut self, session: &SessionId) {
         if self.session.as_ref().is_none_or(|ours| ours == session) {
-            self.decoder.turn_boundary();
+            self.decoder.on_turn_boundary();
         }
     }
 
-    /// Whether an update is about the session that is folded.
+    /// Whether an update belongs to the folded session.
     fn is_ours(&mut self, id: Option<&RawValue>) -> Result<bool, LineProblem> {
         let id = id.and_then(JsonStr::from_raw).map(SessionId::from);
         let id = id.ok_or(LineProblem::NoUpdate("`sessionId` must be a string"))?;
@@ -193,34 +195,33 @@ impl Fold {
         let Self { decoder, named, transcript, generated, .. } = self;
         let decoded = decoder.decode_members(update, &mut || generated.new_id(transcript, "parlor", named));
         let mut decoded = decoded.map_err(LineProblem::BadUpdate)?;
-        generated.set_apart(&mut decoded.update, decoded.naming, transcript, named);
-        let change = transcript.push(decoded.update).map_err(LineProblem::Refused)?;
-        decoder.on_applied(&change, decoded.naming);
+        generated.replace_id(&mut decoded.update, decoded.id_source, transcript, named);
+        let change = transcript.push(decoded.update).map_err(LineProblem::Rejected)?;
+        decoder.on_applied(&change, decoded.id_source);
         if decoded.ignored.is_empty() { Ok(()) } else { Err(LineProblem::Ignored(decoded.ignored)) }
     }
 }
 
-/// The message ids that were generated in one session. An id of the agent's own that is spelled like one of them is set
-/// apart from it.
+/// The message ids that were assigned in one session. An agent's id that equals one of them is replaced.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GeneratedIds {
     given: HashSet<MessageId>,
-    /// The agent's own ids that were given before, with the ids that stand for them.
+    /// The agent's ids that were replaced, with their replacements.
     renamed: HashMap<MessageId, MessageId>,
 }
 
 impl GeneratedIds {
-    /// An id that no message of the session has; `count` says how many were given so far.
+    /// An id that no message of the session has; `count` is the number of ids assigned so far.
     ///
-    /// Ids that stand for another one have another prefix than those of messages that had none, so that what was
-    /// translated once can be translated back without the two meeting.
+    /// Replacements of agent ids have another prefix than ids of messages without one, so that a translation can be
+    /// translated back without collisions.
     pub(crate) fn new_id(&mut self, transcript: &Transcript, prefix: &str, count: &mut u64) -> MessageId {
         let id = Self::unused_id(transcript, prefix, count);
         self.given.insert(id.clone());
         id
     }
 
-    /// The same, for a message that the agent may still name.
+    /// As [`new_id`](Self::new_id), for a message that the agent may still send under its own id.
     pub(crate) fn unused_id(transcript: &Transcript, prefix: &str, count: &mut u64) -> MessageId {
         loop {
             *count += 1;
@@ -232,19 +233,19 @@ impl GeneratedIds {
         }
     }
 
-    /// Gives a message another id if the agent's own was generated for another message before. Returns the new id and
-    /// the agent's, the first time.
-    pub(crate) fn set_apart(
+    /// Replaces the id of a message if it was assigned to another message before. Returns the new id and the agent's,
+    /// the first time.
+    pub(crate) fn replace_id(
         &mut self,
         update: &mut Update,
-        naming: IdSource,
+        id_source: IdSource,
         transcript: &Transcript,
         count: &mut u64,
     ) -> Option<(MessageId, MessageId)> {
         let id = match update {
             Update::Append { entry: EntryId::Message(_, id), .. }
             | Update::Upsert { target: Target::Entry(EntryId::Message(_, id)), .. }
-                if naming != IdSource::Assigned && self.given.contains(id) =>
+                if id_source != IdSource::Assigned && self.given.contains(id) =>
             {
                 id
             }
@@ -272,7 +273,7 @@ impl fmt::Display for LineProblem {
             Self::Malformed(malformed) => malformed.fmt(f),
             Self::NoUpdate(problem) => write!(f, "no session update: {problem}"),
             Self::BadUpdate(bad) => bad.fmt(f),
-            Self::Refused(refused) => refused.fmt(f),
+            Self::Rejected(error) => error.fmt(f),
             Self::Ignored(fields) => {
                 let fields: Vec<_> = fields.iter().map(ToString::to_string).collect();
                 write!(f, "{}; the rest was taken", fields.join("; "))

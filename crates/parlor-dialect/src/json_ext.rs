@@ -1,8 +1,8 @@
-//! Small steps on JSON objects that conversions are made of.
+//! Helpers for JSON objects in conversions.
 
 use parlor_json::{Json, JsonStr, Object, Type, elements, string_literal};
 
-/// JSON that is written here and therefore valid.
+/// JSON that was written by this crate and is valid.
 pub(crate) fn json(text: impl Into<String>) -> Json {
     Json::parse(text).expect("the text is written by the caller from valid JSON")
 }
@@ -32,12 +32,12 @@ pub(crate) fn text(holder: &Object, name: &str) -> Option<String> {
     Some(parlor_json::text(holder.get(name)?.raw())?.into_owned())
 }
 
-/// Whether a member is there and of that type.
+/// Whether a member exists and has this type.
 pub(crate) fn is(holder: &Object, name: &str, type_: Type) -> bool {
     holder.get(name).is_some_and(|value| value.type_of() == type_)
 }
 
-/// The object with a member renamed in its place, unless it already has one of the new name.
+/// Renames a member at its position, unless the object has one of the new name.
 pub(crate) fn renamed(holder: &Object, from: &str, to: &str) -> Object {
     if holder.get(to).is_some() {
         return holder.clone();
@@ -46,15 +46,14 @@ pub(crate) fn renamed(holder: &Object, from: &str, to: &str) -> Object {
     holder.iter().map(|(old, value)| (name(old), value.clone())).collect()
 }
 
-/// The object with a new first member, where tags usually stand.
+/// Adds a first member, where tags usually are.
 pub(crate) fn in_front(holder: &Object, name: &str, value: Json) -> Object {
     let rest = holder.iter().filter(|(old, _)| **old != *name);
     let rest = rest.map(|(name, value)| (name.clone(), value.clone()));
     std::iter::once((JsonStr::new(name), value)).chain(rest).collect()
 }
 
-/// A list with every object converted; `None` leaves it out. What is no object stays, as does a value
-/// that is no list. What did not change keeps its text.
+/// Converts every object of a list; `None` removes it. Other elements stay, as does a value that is no list. Unchanged elements keep their text.
 pub(crate) fn each(list: &Json, mut convert: impl FnMut(Object) -> Option<Object>) -> Json {
     let Some(elements) = elements(list.raw()) else { return list.clone() };
     let mut changed = false;
@@ -99,14 +98,14 @@ pub(crate) fn within(holder: &mut Object, name: &str, convert: impl FnOnce(Objec
     }
 }
 
-/// Puts a note into the metadata, for the way back.
+/// Stores a value in the metadata, for converting back.
 pub(crate) fn note(holder: &mut Object, key: &str, value: Json) {
     let mut meta = member(holder, "_meta").unwrap_or_default();
     meta.set(key, value);
     holder.set("_meta", meta.to_json());
 }
 
-/// Takes a note out of the metadata, and the metadata if nothing else is in it.
+/// Removes a value from the metadata, and the metadata if it is empty then.
 pub(crate) fn take_note(holder: &mut Object, key: &str) -> Option<Json> {
     let mut meta = member(holder, "_meta")?;
     let value = meta.remove(key)?;

@@ -1,10 +1,12 @@
-//! The dialects of the Agent Client Protocol, and what is said in them.
+//! The dialects of the Agent Client Protocol.
 //!
-//! Peers speak `v1`, `v2` as it is published, or the `draft` of v2 as its proposals spell it. This crate is
-//! the only one that knows how; it turns what a peer says into the words of `parlor-session`.
+//! Peers speak `v1`, `v2` as published, or the `draft` of v2 with its proposals. This is the only crate that knows
+//! them; it converts between the wire and the model of `parlor-session`.
 //!
-//! - [`Decoder`] reads the updates of one session.
-//! - [`Fold`] reads whole lines, recorded or live, and folds one session out of them.
+//! - [`Decoder`] decodes the updates of one session.
+//! - [`Fold`] reads whole lines, recorded or live, and builds the transcript of one session.
+//! - [`Translator`] translates lines between two dialects.
+//! - [`live`] encodes updates and requests for a server with many clients.
 //! - [`view`] shows a transcript as JSON.
 //!
 //! **Invariant:** no I/O, no clock, no randomness, no async.
@@ -36,5 +38,5 @@ pub use loss::{Loss, LossKind, Losses};
 pub use message_to_chunks::{NotAsChunks, message_as_chunks};
 pub use passthrough::with_ids;
 pub use recording::{Recorded, Side};
-pub use translate::{Said, Translation, Translator};
+pub use translate::{TranslatedLine, Translation, Translator};
 pub use values::permission::with_request_id;

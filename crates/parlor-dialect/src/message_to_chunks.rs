@@ -8,28 +8,28 @@ use crate::encode::{chunk, message_kinds};
 use crate::values::blocks::{self, ForV1};
 use crate::{BadUpdate, Decoded, Decoder, Dialect, Losses, json_ext};
 
-/// Why a whole message cannot be said in v1 chunks without knowing what was said before.
+/// Why a whole message cannot be converted to v1 chunks without knowledge of what the peer has received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotAsChunks {
-    /// It is no update that can be read.
+    /// The update cannot be decoded.
     BadUpdate(BadUpdate),
-    /// It is an update of something else.
+    /// The update is not about a message.
     NotAMessage,
-    /// It leaves the content as it is.
+    /// The update leaves the content unchanged.
     PatchOnly,
-    /// It clears the content.
+    /// The update clears the content.
     ContentCleared,
-    /// It clears the metadata.
+    /// The update clears the metadata.
     MetaCleared,
-    /// It has a block that v1 does not know.
+    /// The message has a block of a type that v1 does not know.
     BlockType,
 }
 
-/// The v1 chunks that say a whole v2 message, one for each content block.
+/// Converts a whole v2 message to v1 chunks, one for each content block.
 ///
-/// This looks at the one update only, and is right only if the v1 side has nothing of the message yet: v1 cannot
-/// replace. What no chunk can say is an error. [`Translator`](crate::Translator) knows what was said before.
+/// This reads only the one update, and is correct only if the v1 peer has nothing of the message: v1 cannot
+/// replace. A message that chunks cannot express is an error. [`Translator`](crate::Translator) tracks what a peer has.
 ///
 /// ```
 /// use parlor_dialect::message_as_chunks;
@@ -69,15 +69,15 @@ pub fn message_as_chunks(update: &RawValue) -> Result<Vec<Json>, NotAsChunks> {
         if blocks::for_v1(&members, &mut Losses::default()) != ForV1::Same {
             return Err(NotAsChunks::BlockType);
         }
-        // What the message says besides its content goes with the first chunk.
-        let said = std::mem::take(&mut extra);
-        let said = (!said.is_empty()).then(|| said.to_json());
+        // The message's other fields go with the first chunk.
+        let first_extra = std::mem::take(&mut extra);
+        let first_extra = (!first_extra.is_empty()).then(|| first_extra.to_json());
         chunks.push(json_ext::json(chunk(
             message_kinds(role).1,
             "messageId",
             id.as_json(),
             block,
-            said.as_ref(),
+            first_extra.as_ref(),
         )));
     }
     Ok(chunks)

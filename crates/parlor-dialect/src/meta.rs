@@ -1,27 +1,26 @@
-//! Metadata, said again under another dialect's merge rule.
+//! Converts metadata patches between merge rules.
 //!
-//! The dialects merge metadata differently. Passing a patch on as it came would leave a peer of another
-//! dialect with other metadata than everybody else, so the patch is made anew: the one that gives the stored
-//! result under the peer's own rule.
+//! The dialects merge metadata differently. Forwarding a patch unchanged would leave a peer of another dialect with
+//! different metadata, so that the patch is replaced by one that gives the stored result under the peer's rule.
 
 use parlor_json::{Json, MAX_DEPTH, Object, Type};
 use parlor_session::{EntryId, MetaPatch, Patch, Slot, Target};
 
 use crate::{Dialect, LossKind, Losses};
 
-/// How a dialect takes a metadata object in an update.
+/// How a dialect applies a metadata object in an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// It replaces what was there.
+    /// It replaces the metadata.
     Replace,
-    /// Its top-level keys replace those that were there; a null removes.
+    /// It replaces top-level keys; a null removes one.
     Keys,
     /// It is merged recursively; a null removes.
     Deep,
 }
 
 impl Rule {
-    /// The rule of a dialect for the metadata of something that is patched.
+    /// The rule of a dialect for the metadata of a target.
     pub(crate) fn of(dialect: Dialect, target: &Target) -> Self {
         let is_report = matches!(
             target,
@@ -36,12 +35,12 @@ impl Rule {
             Dialect::V1 | Dialect::Draft if is_info => Self::Deep,
             Dialect::V1 => Self::Replace,
             Dialect::Draft if is_message => Self::Replace,
-            // Where the drafts are silent, they mean what is published.
+            // Where the drafts define nothing, the published rule applies.
             Dialect::V2 | Dialect::Draft => Self::Keys,
         }
     }
 
-    /// What an object in an update means.
+    /// The patch that an object in an update stands for.
     pub(crate) fn patch(self, meta: Object) -> MetaPatch {
         match self {
             Self::Replace => MetaPatch::Replace(meta),
@@ -51,9 +50,8 @@ impl Rule {
     }
 }
 
-/// A metadata patch as a peer has to be told of it, who merges by `rule` and has `before`; the stored result
-/// is `after`.
-pub(crate) fn say(
+/// Converts a metadata patch for a peer that merges by `rule` and has `before`; the stored result is `after`.
+pub(crate) fn convert(
     patch: &MetaPatch,
     rule: Rule,
     before: Option<&Object>,
@@ -66,7 +64,7 @@ pub(crate) fn say(
         (MetaPatch::Replace(meta), Rule::Replace)
         | (MetaPatch::MergeKeys(meta), Rule::Keys)
         | (MetaPatch::MergeDeep(meta), Rule::Deep) => return Patch::Value(meta.clone()),
-        // Where nothing is nested, both merges do the same.
+        // Without nested objects, both merges are the same.
         (MetaPatch::MergeKeys(meta), Rule::Deep) | (MetaPatch::MergeDeep(meta), Rule::Keys)
             if meta.iter().all(|(_, value)| value.type_of() != Type::Object) =>
         {
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_said_in_the_words_of_the_other_rule() {
+    fn a_patch_is_converted_to_the_other_rule() {
         let (before, patch) = (r#"{"a":{"x":1,"y":2},"b":1}"#, r#"{"a":{"y":3},"b":null}"#);
         for (means, rule, said) in [
             (Rule::Deep, Rule::Keys, r#"{"a":{"x":1,"y":3},"b":null}"#),
@@ -135,7 +133,7 @@ mod tests {
             let patch = means.patch(object(patch));
             let mut losses = Losses::default();
             let after = applied(&patch, &object(before));
-            let got = say(&patch, rule, Some(&object(before)), Some(&after), &mut losses);
+            let got = convert(&patch, rule, Some(&object(before)), Some(&after), &mut losses);
             assert_eq!(got, Patch::Value(object(said)), "{means:?} -> {rule:?}");
             assert_eq!(losses.as_slice(), []);
         }
@@ -147,16 +145,16 @@ mod tests {
             (MetaPatch::MergeKeys(object(r#"{"a":null,"b":[{}]}"#)), Rule::Deep),
             (MetaPatch::MergeDeep(object(r#"{"a":null,"b":[{}]}"#)), Rule::Keys),
         ] {
-            let said = say(&patch, rule, None, Some(&object(r#"{"b":[{}]}"#)), &mut Losses::default());
+            let said = convert(&patch, rule, None, Some(&object(r#"{"b":[{}]}"#)), &mut Losses::default());
             assert_eq!(said, Patch::Value(object(r#"{"a":null,"b":[{}]}"#)));
         }
     }
 
     #[test]
-    fn a_null_that_is_kept_cannot_be_said_by_a_rule_that_removes_it() {
+    fn a_stored_null_is_not_expressible_by_a_rule_that_removes_it() {
         let mut losses = Losses::default();
         let patch = MetaPatch::Replace(object(r#"{"a":null,"b":1}"#));
-        let said = say(&patch, Rule::Keys, None, Some(&object(r#"{"a":null,"b":1}"#)), &mut losses);
+        let said = convert(&patch, Rule::Keys, None, Some(&object(r#"{"a":null,"b":1}"#)), &mut losses);
         assert_eq!(said, Patch::Value(object(r#"{"b":1}"#)));
         assert_eq!(losses.as_slice()[0].kind, LossKind::MetaNull);
     }
@@ -186,7 +184,7 @@ mod tests {
             .prop_map(|map| object(&serde_json::json!(map).to_string()))
     }
 
-    /// The same members in any order.
+    /// The value, without the order of its members.
     fn value(object: &Object) -> serde_json::Value {
         serde_json::from_str(object.to_json().as_str()).unwrap()
     }
@@ -201,7 +199,7 @@ mod tests {
             let patch = means.patch(patch);
             let after = applied(&patch, &before);
             let mut losses = Losses::default();
-            let Patch::Value(said) = say(&patch, rule, Some(&before), Some(&after), &mut losses) else { unreachable!() };
+            let Patch::Value(said) = convert(&patch, rule, Some(&before), Some(&after), &mut losses) else { unreachable!() };
             let followed = applied(&rule.patch(said), &before);
             prop_assert!(value(&followed) == value(&after) || !losses.as_slice().is_empty());
         }

@@ -1,8 +1,8 @@
 use parlor_json::{Json, JsonStr, Object};
 
-/// The text of an object, written member by member.
+/// Writes the text of an object member by member.
 ///
-/// Values are JSON already, so nothing is parsed or checked again; names are ours and need no escapes.
+/// Values are JSON already and are not parsed again; names are constants and need no escapes.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectText(String);
 
@@ -13,7 +13,7 @@ impl ObjectText {
         Self(text)
     }
 
-    /// The text of an update of this kind.
+    /// Starts an update of this kind.
     pub(crate) fn update(kind: &str) -> Self {
         let mut text = Self::with_capacity(256);
         text.name("sessionUpdate");
@@ -40,12 +40,12 @@ impl ObjectText {
         }
     }
 
-    /// Members with any names, as they are.
+    /// Adds the members of an object.
     pub(crate) fn members(self, object: &Object) -> Self {
         object.iter().fold(self, |text, (name, value)| text.member(name.as_literal(), value.as_str()))
     }
 
-    /// Members with any names, as text with commas between them.
+    /// Adds members as text with commas between them.
     pub(crate) fn text(mut self, members: &str) -> Self {
         if !members.is_empty() {
             self.comma();
@@ -54,7 +54,7 @@ impl ObjectText {
         self
     }
 
-    /// What else a chunk said, kept as an object.
+    /// Adds the other members of a chunk.
     pub(crate) fn extra(self, extra: Option<&Json>) -> Self {
         match extra.and_then(|extra| Object::parse(extra.raw()).ok()) {
             Some(extra) => self.members(&extra),
@@ -62,7 +62,7 @@ impl ObjectText {
         }
     }
 
-    /// One member by the literal of its name.
+    /// Adds one member, given the literal of its name.
     pub(crate) fn member(mut self, name: &str, json: &str) -> Self {
         self.comma();
         self.0.push_str(name);

@@ -4,9 +4,9 @@ use parlor_wire::{Batches, Body, Incoming, Outcome, parse, span_of, splice};
 
 use crate::fast_path::UpdateLine;
 
-/// A message for a peer of the same dialect: the same bytes, with other ids where they are parlor's own.
+/// Rewrites a message for a peer of the same dialect: the same bytes, with the given ids.
 ///
-/// Replaced are the `sessionId` of params or result, and the `messageId` of an update or of a prompt's answer.
+/// Replaced are the `sessionId` of params or result, and the `messageId` of an update or of a prompt's response.
 /// What the line does not have stays absent. `None` if the line is no message.
 ///
 /// ```

@@ -1,4 +1,4 @@
-/// Who said a line.
+/// The sender of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The client, to the agent.
@@ -9,19 +9,18 @@ pub enum Side {
 
 /// One line of a recording, or of a plain stream of messages.
 ///
-/// A recording marks each message with its direction, `C->A {json}` or `A->C {json}`; lines that start with
-/// `#` are remarks, and `A!!` stands before what an agent printed that was no message. A plain stream has
-/// nothing but the messages.
+/// A recording marks each message with its direction, `C->A {json}` or `A->C {json}`; lines that start with `#` are
+/// comments, and `A!!` precedes output of an agent that was no message. A plain stream has only messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded<'a> {
-    /// Who said it, where the line tells.
+    /// The sender, if the line has a direction.
     pub from: Option<Side>,
     /// The message.
     pub message: &'a str,
 }
 
 impl<'a> Recorded<'a> {
-    /// Reads a line; `None` if it is a remark.
+    /// Reads a line; `None` if it is a comment.
     pub fn read(line: &'a str) -> Option<Self> {
         if line.starts_with('#') || line.starts_with("A!!") {
             return None;
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart() {
+    fn recorded_lines_are_classified() {
         for (line, expected) in [
             ("{}", Some((None, "{}"))),
             ("C->A {}", Some((Some(Side::Client), "{}"))),

@@ -1,7 +1,7 @@
-//! What is chosen in a session: its mode, its model, its options.
+//! The settings of a session: mode, model and options.
 //!
-//! An agent may show its mode in two views, as a mode and as an option of category `mode`, and report a change in either of
-//! them; its model likewise. The session has one mode and one model: whichever view changes, the other one follows.
+//! An agent may present its mode in two views, as a mode and as an option of category `mode`, and report a change in
+//! either; its model likewise. The session has one mode and one model: if one view changes, the other is updated.
 
 use parlor_json::{Json, JsonStr, Object, Type, elements};
 use parlor_session::{MetaPatch, Slot, Target, Transcript, Update, Upsert};
@@ -9,18 +9,18 @@ use parlor_session::{MetaPatch, Slot, Target, Transcript, Update, Upsert};
 use crate::values::options;
 use crate::{Dialect, json_ext};
 
-/// A setting that some agents show by itself and others as an option of its category.
+/// A setting that some agents present separately and others as an option of its category.
 struct View {
     slot: Slot,
     /// The category of the option.
     category: &'static str,
-    /// The member of a response that shows it by itself.
+    /// The member of a response that presents it separately.
     member: &'static str,
     current: &'static str,
     available: &'static str,
-    /// What names a value among those that are available.
+    /// The member that identifies a value among the available ones.
     id: &'static str,
-    /// The request that sets it, and the param for the value.
+    /// The request that sets it, and its param for the value.
     method: &'static str,
     param: &'static str,
 }
@@ -52,8 +52,8 @@ const OPTIONS: &str = "configOptions";
 /// The request that sets an option.
 const SET_OPTION: &str = "session/set_config_option";
 
-/// The updates that bring the other view of a mode or model in line with a slot that has just changed.
-pub(crate) fn same_setting(transcript: &Transcript, slot: Slot) -> Vec<Update> {
+/// The updates that make the other view of a mode or model consistent with a slot that has just changed.
+pub(crate) fn linked_settings(transcript: &Transcript, slot: Slot) -> Vec<Update> {
     let list = transcript.slot(Slot::Options).and_then(|body| body.fields.get(OPTIONS));
     let Some(list) = list else { return Vec::new() };
     match slot {
@@ -77,7 +77,7 @@ pub(crate) fn same_setting(transcript: &Transcript, slot: Slot) -> Vec<Update> {
 }
 
 impl View {
-    /// Whether a value is among those that are shown as available; `None` if these are not shown.
+    /// Whether a value is available; `None` if the available values are unknown.
     fn offers(&self, shown: &Object, value: &Json) -> Option<bool> {
         let list = elements(shown.get(self.available)?.raw())?;
         let mut ids = list.into_iter().filter_map(|one| Object::parse(one).ok()?.get(self.id).cloned());
@@ -103,13 +103,13 @@ fn whole(slot: Slot, fields: Object) -> Update {
     Update::Upsert { target: Target::Slot(slot), upsert }
 }
 
-/// The choice of a list of options that is a view of a setting.
+/// The option in a list that is a view of a setting.
 fn option_of(list: &Json, view: &View) -> Option<Object> {
     let mut list = elements(list.raw())?.into_iter().filter_map(|option| Object::parse(option).ok());
     list.find(|option| options::is_choice_of(option, view.category))
 }
 
-/// A list of options in which a setting has another value; `None` if it has it already or does not offer it.
+/// Sets the value of a setting in a list of options; `None` if it has the value already or does not offer it.
 fn with_value(list: &Json, view: &View, value: &Json) -> Option<Json> {
     let option = option_of(list, view)?;
     let offered = options::values_of(&option);
@@ -124,14 +124,14 @@ fn with_value(list: &Json, view: &View, value: &Json) -> Option<Json> {
     })
 }
 
-/// The change of a mode or model that an agent was asked for and does not report by itself; `None` if the request sets
+/// The change of a mode or model that an agent was sent and does not report itself; `None` if the request sets
 /// neither.
 pub fn chosen_by(method: &str, params: &Object) -> Option<Update> {
     let view = [MODE, MODEL].into_iter().find(|view| view.method == method)?;
     Some(view.chosen(params.get(view.param)?))
 }
 
-/// The change of an option that an agent was asked for and does not report by itself; `None` if there is no such option.
+/// The change of an option that an agent was sent and does not report itself; `None` if there is no such option.
 pub fn option_chosen(transcript: &Transcript, params: &Object) -> Option<Update> {
     let list = transcript.slot(Slot::Options)?.fields.get(OPTIONS)?;
     let (id, value) = (params.get("configId")?, params.get("value")?);
@@ -151,19 +151,19 @@ fn option_id(option: &Object) -> Option<Json> {
     option.get("configId").or_else(|| option.get("id")).cloned()
 }
 
-/// What is chosen in a session, as far as it is known.
+/// The known settings of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     modes: Option<Object>,
     models: Option<Object>,
     options: Option<Json>,
-    /// Options that an agent accepted while it did not show its options.
+    /// Options that an agent accepted without reporting its options.
     accepted: Vec<(Setting, Json)>,
-    /// What an agent does not have any more.
-    gone: Vec<Setting>,
+    /// Settings that the agent does not have any more.
+    removed: Vec<Setting>,
 }
 
-/// Something that can be set in a session, however it is shown.
+/// A setting of a session, independent of its view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Setting {
     /// The mode.
@@ -175,7 +175,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// The setting that a request to an agent sets; `None` if it sets nothing.
+    /// The setting that a request to an agent sets; `None` if it sets none.
     pub fn set_by(method: &str, params: &Object, transcript: &Transcript) -> Option<Self> {
         if let Some(view) = [MODE, MODEL].iter().find(|view| view.method == method) {
             return Some(Self::of_view(view));
@@ -197,7 +197,7 @@ impl Setting {
         }
     }
 
-    /// What the option of a list with this id sets.
+    /// The setting of the option with this id in a list.
     fn of_id(list: &Json, id: Json) -> Self {
         let is_view =
             |view: &&View| option_of(list, view).and_then(|option| option_id(&option)).as_ref() == Some(&id);
@@ -208,7 +208,7 @@ impl Setting {
         option_id(option).map(|id| Self::of_id(list, id))
     }
 
-    /// Whether an option may be this setting: the first one of a list is.
+    /// Whether an option may be this setting: the first such option of a list is.
     fn is_option(&self, option: &Object) -> bool {
         match self {
             Self::Mode => options::is_choice_of(option, MODE.category),
@@ -218,16 +218,16 @@ impl Setting {
     }
 }
 
-/// A request that makes an agent choose a setting again.
+/// A request that restores a setting at an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// What is set.
+    /// The setting.
     pub setting: Setting,
     /// The method and its params, without the session; `None` if the agent has no request for it.
     pub request: Option<(&'static str, Object)>,
     /// Its name for people: `mode`, `model`, or the id of an option.
     pub what: String,
-    /// What it is set to.
+    /// The value.
     pub value: Json,
 }
 
@@ -243,13 +243,13 @@ impl Settings {
         }
     }
 
-    /// Takes what a response says of the settings out of it. What it does not say stays as it is.
+    /// Removes the settings from a response and takes them over. Settings that it does not have are unchanged.
     pub fn take_from(&mut self, result: &mut Object) {
-        self.learn(result);
+        self.store_slot(result);
         [MODE.member, MODEL.member, OPTIONS].into_iter().for_each(|name| drop(result.remove(name)));
     }
 
-    fn learn(&mut self, result: &Object) {
+    fn store_slot(&mut self, result: &Object) {
         if let Some(modes) = json_ext::member(result, MODE.member) {
             self.modes = Some(modes);
         }
@@ -261,7 +261,7 @@ impl Settings {
         }
     }
 
-    /// Keeps what an update says of the settings; `false` if it is about something else.
+    /// Takes over the settings of an update; `false` if it has none.
     pub fn report(&mut self, update: &Update) -> bool {
         let Update::Upsert { target: Target::Slot(slot), upsert } = update else { return false };
         match slot {
@@ -304,14 +304,14 @@ impl Settings {
         self.options = Some(list);
     }
 
-    /// The value of a mode or model, if it is known.
+    /// The value of a mode or model, if known.
     fn value(&self, view: &View) -> Option<&Json> {
         let shown = if view.slot == Slot::Mode { &self.modes } else { &self.models };
         shown.as_ref().and_then(|shown| shown.get(view.current))
     }
 
-    /// What is chosen, in the order in which an agent is asked for it: the model first, which others may depend on, and the
-    /// mode last.
+    /// The settings with a value, in the order in which they are restored: the model first, which others may depend
+    /// on, and the mode last.
     pub fn chosen(&self) -> Vec<Setting> {
         let mut settings = vec![Setting::Model];
         if let Some(list) = &self.options {
@@ -323,7 +323,7 @@ impl Settings {
         settings
     }
 
-    /// How an agent that has these settings by now is asked for one of those that are [chosen](Self::chosen).
+    /// The request that restores one of the [chosen](Self::chosen) settings at an agent with these settings.
     pub fn choice(&self, setting: &Setting, dialect: Dialect, agents: &Self) -> Option<Choice> {
         let value = self.get(setting)?;
         let view = match setting {
@@ -336,7 +336,8 @@ impl Settings {
             .into_iter()
             .find_map(|settings| option_of(settings.options.as_ref()?, &view))
             .and_then(|option| option_id(&option));
-        // An agent that shows it by itself is asked so; one that shows nothing is asked as it showed it before.
+        // An agent that presents it separately gets its own request; one that presents nothing gets the request of
+        // the view that it presented before.
         let shows_nothing = agents_view.is_none() && agents.options.is_none();
         let by_itself = dialect == Dialect::V1
             && (agents_view.is_some() || (shows_nothing && self.value(&view).is_some()) || option.is_none());
@@ -350,8 +351,9 @@ impl Settings {
         Some(Choice { setting: setting.clone(), request, what: view.category.to_owned(), value })
     }
 
-    /// Whether an agent with these settings has to be asked for a choice. What it does not show may be missing; an option
-    /// that it does not have cannot be, unless it is the mode: that no mode is in force is no mode that was chosen.
+    /// Whether a choice must be restored at an agent with these settings. A setting that it does not present may be
+    /// missing; an option that it does not have cannot be, except for the mode: no mode in force is not a chosen
+    /// mode.
     pub fn is_missing(&self, choice: &Choice) -> bool {
         let Some((method, params)) = &choice.request else { return true };
         if let Some(view) = [MODE, MODEL].iter().find(|view| view.method == *method) {
@@ -367,13 +369,14 @@ impl Settings {
         })
     }
 
-    /// The options, if they are known.
+    /// The options, if known.
     fn list(&self) -> Vec<Object> {
         let list = self.options.as_ref().and_then(|list| elements(list.raw())).unwrap_or_default();
         list.into_iter().filter_map(|option| Object::parse(option).ok()).collect()
     }
 
-    /// Whether an agent with these settings has the value of a choice; `None` if it does not show what it has.
+    /// Whether an agent with these settings offers the value of a choice; `None` if it does not present what it
+    /// offers.
     pub fn offers(&self, choice: &Choice) -> Option<bool> {
         let shown = match choice.setting {
             Setting::Mode => self.modes.as_ref().and_then(|shown| MODE.offers(shown, &choice.value)),
@@ -389,7 +392,7 @@ impl Settings {
                 Some(options::values_of(&option).contains(&choice.value))
             }
             Some(_) => Some(true),
-            // One that has its modes by themselves may have them although it shows no more than options.
+            // An agent with separate modes may have them although it presents only options.
             None => match &choice.request {
                 Some((method, _)) if *method != SET_OPTION => None,
                 Some(_) | None => Some(false),
@@ -397,12 +400,13 @@ impl Settings {
         }
     }
 
-    /// The agent does not have this any more. Where it does not show what it has instead, the session shows it no more.
+    /// Removes a setting that the agent does not have any more. If the agent presents nothing instead, the session
+    /// drops it.
     pub fn forget(&mut self, setting: &Setting) {
-        self.gone.push(setting.clone());
+        self.removed.push(setting.clone());
     }
 
-    /// Takes from others what is not known here.
+    /// Takes over settings that are unknown here.
     pub fn add_missing(&mut self, others: Self) {
         let Self { modes, models, options, .. } = others;
         self.modes = self.modes.take().or(modes);
@@ -410,7 +414,7 @@ impl Settings {
         self.options = self.options.take().or(options);
     }
 
-    /// Wants another value for a setting than the one in force.
+    /// Sets a wanted value that differs from the one in force.
     pub fn want(&mut self, setting: &Setting, value: &Json) {
         let list = self.options.take().map(|list| {
             json_ext::each(&list, |mut option| {
@@ -431,7 +435,7 @@ impl Settings {
         self.options = list;
     }
 
-    /// The value of a setting, if it is known.
+    /// The value of a setting, if known.
     pub fn get(&self, setting: &Setting) -> Option<Json> {
         if let Some(value) = setting.view().and_then(|view| self.value(&view).cloned()) {
             return Some(value);
@@ -446,7 +450,7 @@ impl Settings {
         self.accepted.iter().find(|(accepted, _)| accepted == setting).map(|(_, value)| value)
     }
 
-    /// The agent chose it, and answered with this.
+    /// Takes over the agent's response to a choice.
     pub fn chose(&mut self, choice: &Choice, result: &Object) {
         let Some((method, params)) = &choice.request else { return };
         let view = [MODE, MODEL].into_iter().find(|view| view.method == *method);
@@ -464,14 +468,14 @@ impl Settings {
         } else {
             self.accepted.push((choice.setting.clone(), choice.value.clone()));
         }
-        self.learn(result);
+        self.store_slot(result);
     }
 
-    /// The updates that tell a session of these settings, without those that change nothing.
+    /// The updates for a session with other settings, without those that change nothing.
     pub fn updates(&self, transcript: &Transcript) -> Vec<Update> {
         let mut updates = Vec::new();
         for (view, shown) in [(MODE, &self.modes), (MODEL, &self.models)] {
-            let is_gone = self.value(&view).is_none() && self.gone.contains(&Setting::of_view(&view));
+            let is_gone = self.value(&view).is_none() && self.removed.contains(&Setting::of_view(&view));
             let nothing = Object::default();
             let Some(shown) = (if is_gone { Some(&nothing) } else { shown.as_ref() }) else { continue };
             let known = transcript.slot(view.slot).map(|body| &body.fields);
@@ -494,11 +498,11 @@ impl Settings {
         updates
     }
 
-    /// What is left of a session's options when an agent does not show its own, with those values that it accepted.
+    /// A session's options for an agent that does not present its own, with the values that it accepted.
     fn applied_to(&self, known: &Json) -> Json {
         json_ext::each(known, |mut option| {
             let setting = Setting::of_option(known, &option);
-            if setting.as_ref().is_some_and(|setting| self.gone.contains(setting)) {
+            if setting.as_ref().is_some_and(|setting| self.removed.contains(setting)) {
                 return None;
             }
             if let Some(value) = setting.and_then(|setting| self.accepted(&setting)) {

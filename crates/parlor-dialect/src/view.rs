@@ -1,4 +1,4 @@
-//! A transcript as JSON, for people and scripts: what `parlor fold` prints.
+//! A transcript as JSON, for people and scripts: the output of `parlor fold`.
 
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Activity, Body, Content, Entry, EntryId, Role, Slot, State, Transcript};
@@ -46,7 +46,7 @@ pub fn transcript(transcript: &Transcript) -> Json {
             }),
         ),
         ("events", list(|id| matches!(id, EntryId::Event(_)))),
-        ("order", array(shown().map(place))),
+        ("order", array(shown().map(reference))),
     ])
 }
 
@@ -97,7 +97,7 @@ pub fn entry(entry: &Entry) -> Json {
     .json()
 }
 
-/// The word for a role.
+/// The name of a role.
 pub const fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
@@ -106,7 +106,7 @@ pub const fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// The word for a state.
+/// The name of an activity.
 pub fn activity_name(activity: &Activity) -> JsonStr {
     match activity {
         Activity::Running => "running".into(),
@@ -116,7 +116,7 @@ pub fn activity_name(activity: &Activity) -> JsonStr {
     }
 }
 
-/// What kind of entry this is, as a word; a note is called what the agent called it.
+/// The name of an entry's kind; for a note, the agent's name of the update.
 pub fn kind_name(entry: &Entry) -> JsonStr {
     match entry.id() {
         EntryId::Message(Role::User, _) => "user_message".into(),
@@ -136,7 +136,7 @@ pub fn kind_name(entry: &Entry) -> JsonStr {
     }
 }
 
-fn place(entry: &Entry) -> Json {
+fn reference(entry: &Entry) -> Json {
     let id = match entry.id() {
         EntryId::Message(_, id) | EntryId::SessionMessage(id) => id.as_json().clone(),
         EntryId::ToolCall(id) => id.as_json().clone(),

@@ -15,7 +15,7 @@ fn page() -> String {
     std::fs::read_to_string(testdata("../docs/translation.md")).unwrap()
 }
 
-/// Everything that stands between backticks.
+/// Every text between backticks.
 fn named(page: &str) -> BTreeSet<&str> {
     page.split('`').skip(1).step_by(2).collect()
 }
@@ -72,7 +72,7 @@ fn every_loss_is_explained_on_the_page() {
 }
 
 #[test]
-fn losses_have_names_of_their_own() {
+fn loss_names_are_unique() {
     let names: BTreeSet<_> = LossKind::ALL.iter().map(|kind| kind.name()).collect();
     assert_eq!(names.len(), LossKind::ALL.len());
     for name in names {

@@ -1,4 +1,4 @@
-//! What a server says to clients and agents of each dialect.
+//! Updates, requests and responses of a server for each dialect.
 
 use std::fmt::Write as _;
 
@@ -22,37 +22,37 @@ fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// A session whose agent speaks a dialect, and one client.
-struct Room {
+/// A session with an agent and one client.
+struct ClientOfSession {
     agent: Dialect,
     decoder: Decoder,
     transcript: Transcript,
     client: Dialect,
-    listener: UpdateEncoder,
+    encoder: UpdateEncoder,
     minted: u32,
 }
 
-impl Room {
+impl ClientOfSession {
     fn between(agent: Dialect, client: Dialect) -> Self {
         Self {
             agent,
             decoder: Decoder::new(agent),
             transcript: Transcript::default(),
             client,
-            listener: UpdateEncoder::new(client, &object("{}")),
+            encoder: UpdateEncoder::new(client, &object("{}")),
             minted: 0,
         }
     }
 
-    /// What the client is told when the agent says an update, and what could not be told.
-    fn agent_says(&mut self, update: &str) -> String {
+    /// The encoded updates and the losses for an update of the agent.
+    fn on_agent_update(&mut self, update: &str) -> String {
         let raw = json(update);
         let mut new_id = || MessageId::from("made");
         let decoded = self.decoder.decode(raw.raw(), &mut new_id).unwrap();
-        self.happens(decoded.update, decoded.naming)
+        self.on_update(decoded.update, decoded.id_source)
     }
 
-    fn happens(&mut self, update: Update, naming: IdSource) -> String {
+    fn on_update(&mut self, update: Update, id_source: IdSource) -> String {
         let meta_before = match &update {
             Update::Upsert { target: Target::Slot(slot), .. } => {
                 self.transcript.slot(*slot).and_then(|body| body.meta.clone())
@@ -67,7 +67,7 @@ impl Room {
             | Update::State(_) => None,
         };
         let change = self.transcript.push(update).unwrap();
-        self.decoder.on_applied(&change, naming);
+        self.decoder.on_applied(&change, id_source);
         let encode_context = EncodeContext {
             from: self.agent,
             transcript: &self.transcript,
@@ -79,15 +79,15 @@ impl Room {
             *minted += 1;
             MessageId::from(format!("alias{minted}").as_str())
         };
-        let mut told = self.listener.tell(&change.update, encode_context, &mut new_id, &mut losses);
-        for update in &told {
+        let mut results = self.encoder.encode(&change.update, encode_context, &mut new_id, &mut losses);
+        for update in &results {
             self.check(update);
         }
-        told.extend(losses.as_slice().iter().map(|loss| format!("lost: {}", loss.kind.name())));
-        told.join("\n")
+        results.extend(losses.as_slice().iter().map(|loss| format!("lost: {}", loss.kind.name())));
+        results.join("\n")
     }
 
-    /// Whether the schema crate knows what the client is told.
+    /// Checks an encoded update against the schema crate.
     fn check(&self, update: &str) {
         let line = live::update_line(&"s".into(), update, Some(7));
         assert!(line.ends_with("}\n") && line.matches('\n').count() == 1);
@@ -102,10 +102,10 @@ impl Room {
 }
 
 #[track_caller]
-fn tells(agent: Dialect, client: Dialect, updates: &[&str], expected: &Expect) {
-    let mut room = Room::between(agent, client);
-    let told: Vec<_> = updates.iter().map(|update| room.agent_says(update)).collect();
-    expected.assert_eq(&told.join("\n"));
+fn check_encoding(agent: Dialect, client: Dialect, updates: &[&str], expected: &Expect) {
+    let mut client = ClientOfSession::between(agent, client);
+    let results: Vec<_> = updates.iter().map(|update| client.on_agent_update(update)).collect();
+    expected.assert_eq(&results.join("\n"));
 }
 
 const REPLACED: [&str; 5] = [
@@ -117,8 +117,8 @@ const REPLACED: [&str; 5] = [
 ];
 
 #[test]
-fn a_v1_client_is_told_a_replacement_under_an_alias() {
-    tells(
+fn a_v1_client_is_sent_a_replacement_under_an_alias() {
+    check_encoding(
         V2,
         V1,
         &REPLACED,
@@ -134,13 +134,13 @@ fn a_v1_client_is_told_a_replacement_under_an_alias() {
 }
 
 #[test]
-fn a_message_that_is_replaced_by_what_v1_cannot_say_is_cleared_there() {
+fn a_message_that_is_replaced_by_content_that_v1_lacks_is_cleared_in_v1() {
     let replaced = [
         r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"secret"}}"#,
         r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"hologram"}]}"#,
         r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"more"}}"#,
     ];
-    tells(
+    check_encoding(
         V2,
         V1,
         &replaced,
@@ -154,23 +154,23 @@ fn a_message_that_is_replaced_by_what_v1_cannot_say_is_cleared_there() {
 }
 
 #[test]
-fn a_v2_client_is_told_a_replacement_as_it_is() {
+fn a_v2_client_is_sent_a_replacement_unchanged() {
     for client in [V2, Draft] {
-        let mut room = Room::between(V2, client);
+        let mut client = ClientOfSession::between(V2, client);
         for update in REPLACED {
-            assert_eq!(room.agent_says(update), update);
+            assert_eq!(client.on_agent_update(update), update);
         }
     }
 }
 
 #[test]
-fn states_are_told_in_the_words_of_the_client() {
+fn states_are_encoded_for_the_client() {
     let states = [
         r#"{"sessionUpdate":"state_update","state":"running"}"#,
         r#"{"sessionUpdate":"state_update","state":"requires_action"}"#,
         r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}"#,
     ];
-    tells(
+    check_encoding(
         V2,
         V1,
         &states,
@@ -179,7 +179,7 @@ fn states_are_told_in_the_words_of_the_client() {
         {"sessionUpdate":"session_info_update","_meta":{"parlor/state":"requires_action"}}
         {"sessionUpdate":"session_info_update","_meta":{"parlor/state":"idle"}}"#]],
     );
-    tells(
+    check_encoding(
         V2,
         V2,
         &states,
@@ -188,7 +188,7 @@ fn states_are_told_in_the_words_of_the_client() {
         {"sessionUpdate":"state_update","state":"requires_action"}
         {"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}"#]],
     );
-    tells(
+    check_encoding(
         V2,
         Draft,
         &states,
@@ -200,11 +200,11 @@ fn states_are_told_in_the_words_of_the_client() {
 }
 
 #[test]
-fn a_v1_client_is_not_told_its_own_prompt() {
-    for (client, told) in [(V1, ""), (V2, "user_message")] {
-        let mut room = Room::between(V1, client);
+fn a_v1_client_is_not_sent_its_own_prompt() {
+    for (client, results) in [(V1, ""), (V2, "user_message")] {
+        let mut client = ClientOfSession::between(V1, client);
         let content = json(r#"[{"type":"text","text":"hi"}]"#);
-        room.listener.sent(&"u".into(), &content);
+        client.encoder.sent(&"u".into(), &content);
         let prompt = |id: &str| Update::Upsert {
             target: Target::Entry(EntryId::Message(Role::User, id.into())),
             upsert: Upsert {
@@ -212,27 +212,27 @@ fn a_v1_client_is_not_told_its_own_prompt() {
                 ..Upsert::default()
             },
         };
-        let own = room.happens(prompt("u"), IdSource::Given);
-        assert!(if told.is_empty() { own.is_empty() } else { own.contains(told) }, "{own}");
-        // Those of others it is told.
-        let others = room.happens(prompt("v"), IdSource::Given);
+        let own = client.on_update(prompt("u"), IdSource::Given);
+        assert!(if results.is_empty() { own.is_empty() } else { own.contains(results) }, "{own}");
+        // It is sent the prompts of others.
+        let others = client.on_update(prompt("v"), IdSource::Given);
         assert!(others.contains("user_message") && others.contains("\"v\""), "{others}");
-        // Who loads the session is told all of it.
-        room.listener.forget();
-        let again = room.happens(prompt("u"), IdSource::Given);
+        // A client that loads the session is sent all of it.
+        client.encoder.reset();
+        let again = client.on_update(prompt("u"), IdSource::Given);
         assert!(again.contains("user_message") && again.contains("\"u\""), "{again}");
     }
 }
 
 #[test]
-fn what_v1_agents_say_is_told_to_all() {
+fn updates_of_v1_agents_are_encoded_for_every_dialect() {
     let updates = [
         r#"{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"hm"}}"#,
         r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"Run","status":"pending"}"#,
         r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}"#,
         r#"{"sessionUpdate":"session_info_update","title":"Work"}"#,
     ];
-    tells(
+    check_encoding(
         V1,
         V1,
         &updates,
@@ -242,7 +242,7 @@ fn what_v1_agents_say_is_told_to_all() {
         {"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}
         {"sessionUpdate":"session_info_update","title":"Work"}"#]],
     );
-    tells(
+    check_encoding(
         V1,
         V2,
         &updates,
@@ -255,20 +255,13 @@ fn what_v1_agents_say_is_told_to_all() {
 }
 
 #[test]
-fn only_v1_listeners_have_to_remember() {
-    assert!(!UpdateEncoder::new(V1, &object("{}")).is_stateless());
-    assert!(UpdateEncoder::new(V2, &object("{}")).is_stateless());
-    assert!(UpdateEncoder::new(Draft, &object("{}")).is_stateless());
-}
-
-#[test]
-fn what_a_response_says_of_a_session_is_learned_and_said_again() {
+fn settings_of_a_response_are_stored_and_encoded_for_clients() {
     let response = object(
         r#"{"sessionId":"s","modes":{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask"},{"id":"code","name":"Code"}]},
             "configOptions":[{"id":"model","name":"Model","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}]}"#,
     );
     let mut transcript = Transcript::default();
-    for update in live::learned(&response) {
+    for update in live::updates_from_response(&response) {
         transcript.push(update).unwrap();
     }
     let fields = |dialect: Dialect, transcript: &Transcript| {
@@ -285,7 +278,7 @@ fn what_a_response_says_of_a_session_is_learned_and_said_again() {
     serde_json::from_str::<v2::NewSessionResponse>(&said).unwrap();
     assert!(said.contains(r#""category":"mode""#) && !said.contains("currentModeId"), "{said}");
     assert_eq!(said, fields(Draft, &transcript));
-    // A v1 agent does not report a mode that it was asked to set.
+    // A v1 agent does not report a mode that a client has set.
     transcript
         .push(
             parlor_dialect::settings::chosen_by("session/set_mode", &object(r#"{"modeId":"code"}"#)).unwrap(),
@@ -293,25 +286,26 @@ fn what_a_response_says_of_a_session_is_learned_and_said_again() {
         .unwrap();
     assert!(fields(V1, &transcript).contains(r#""currentModeId":"code""#));
     assert!(fields(V2, &transcript).contains(r#""currentValue":"code""#));
-    assert!(!live::has_mode_option(&transcript));
 }
 
 #[test]
-fn a_response_that_says_nothing_teaches_nothing() {
+fn a_response_without_settings_has_no_updates() {
     for nothing in ["{}", r#"{"modes":null,"configOptions":null,"availableCommands":7}"#] {
-        assert_eq!(live::learned(&object(nothing)), []);
+        assert_eq!(live::updates_from_response(&object(nothing)), []);
     }
     let mut losses = Losses::default();
     let fields = UpdateEncoder::new(V1, &object("{}")).session_fields(&Transcript::default(), &mut losses);
     assert_eq!(fields, Object::default());
-    let [Update::Upsert { target, .. }] = &live::learned(&object(r#"{"availableCommands":[]}"#))[..] else {
+    let [Update::Upsert { target, .. }] =
+        &live::updates_from_response(&object(r#"{"availableCommands":[]}"#))[..]
+    else {
         panic!("one update")
     };
     assert_eq!(*target, Target::Slot(Slot::Commands));
 }
 
 #[test]
-fn an_error_ends_a_turn_and_comes_out_as_it_went_in() {
+fn an_error_ends_a_turn_and_is_unchanged_in_the_result() {
     for error in [
         RpcError::new(-32603, "the agent is gone"),
         RpcError::new(-32000, "log in").with_data(json(r#"{"why":[1,null]}"#)),
@@ -326,12 +320,12 @@ fn an_error_ends_a_turn_and_comes_out_as_it_went_in() {
         assert_eq!((said.code(), said.message(), said.data()), (error.code(), error.message(), error.data()));
         assert_eq!(losses.as_slice(), []);
         // A v2 client parses the state.
-        Room::between(V1, V2).happens(Update::State(state), IdSource::Given);
+        ClientOfSession::between(V1, V2).on_update(Update::State(state), IdSource::Given);
     }
 }
 
 #[test]
-fn the_answer_to_a_prompt_is_its_state_and_back() {
+fn the_response_to_a_prompt_converts_to_its_state_and_back() {
     let result = json(r#"{"stopReason":"max_tokens","more":1,"_meta":{"k":1}}"#);
     let state = live::state_after(Outcome::Result(result.raw()));
     let mut losses = Losses::default();
@@ -344,14 +338,14 @@ fn the_answer_to_a_prompt_is_its_state_and_back() {
         said,
         serde_json::json!({ "stopReason": "max_tokens", "more": 1, "_meta": { "k": 1 }, "also": 2 })
     );
-    // What an agent of another version says of a turn has no place at the root of a v1 answer.
+    // Members of another version do not go to the root of a v1 result.
     for agent in [V2, Draft] {
         let said = live::turn_result(&state, &accepted, agent, &mut losses).unwrap();
         let said: Value = serde_json::from_str(said.to_json().as_str()).unwrap();
         let meta = serde_json::json!({ "k": 1, "parlor/turn": { "more": 1, "also": 2 } });
         assert_eq!(said, serde_json::json!({ "stopReason": "max_tokens", "_meta": meta }));
     }
-    // v1 would not know the reason.
+    // v1 does not know the reason.
     let odd = State { stop_reason: Some("tired".into()), ..state };
     let said = live::turn_result(&odd, &Object::default(), V1, &mut losses).unwrap();
     assert_eq!(said.get("stopReason").unwrap().as_str(), r#""end_turn""#);
@@ -371,8 +365,8 @@ fn only_an_answer_of_version_2_is_one() {
     }
 }
 
-/// A request of a client, and how the agent knows it.
-fn asked(method: &str, params: &str, from: Dialect, to: Dialect, transcript: &Transcript) -> String {
+/// A converted request of a client.
+fn request(method: &str, params: &str, from: Dialect, to: Dialect, transcript: &Transcript) -> String {
     let mut losses = Losses::default();
     let asked = live::request_to_agent(method, &object(params), from, to, Some(transcript), &mut losses);
     let mut said = match asked {
@@ -386,26 +380,27 @@ fn asked(method: &str, params: &str, from: Dialect, to: Dialect, transcript: &Tr
 }
 
 #[test]
-fn modes_are_set_in_the_words_of_the_agent() {
+fn requests_for_modes_are_converted_for_the_agent() {
     let set_mode = r#"{"sessionId":"s","modeId":"code"}"#;
     let set_option = r#"{"sessionId":"s","configId":"mode","type":"id","value":"code"}"#;
     let mut modes = Transcript::default();
-    for update in live::learned(&object(r#"{"modes":{"currentModeId":"ask","availableModes":[]}}"#)) {
+    for update in
+        live::updates_from_response(&object(r#"{"modes":{"currentModeId":"ask","availableModes":[]}}"#))
+    {
         modes.push(update).unwrap();
     }
     let mut option = Transcript::default();
     let options = r#"{"configOptions":[{"configId":"how","name":"How","category":"mode","type":"select","currentValue":"ask","options":[]}]}"#;
-    for update in live::learned(&object(options)) {
+    for update in live::updates_from_response(&object(options)) {
         option.push(update).unwrap();
     }
-    assert!(live::has_mode_option(&option));
-    let told = [
-        asked("session/set_mode", set_mode, V1, V1, &modes),
-        asked("session/set_mode", set_mode, V1, V2, &modes),
-        asked("session/set_mode", set_mode, V1, Draft, &option),
-        asked("session/set_config_option", set_option, V2, V1, &modes),
-        asked("session/set_config_option", set_option, Draft, V1, &option),
-        asked("session/set_config_option", set_option, V2, Draft, &option),
+    let results = [
+        request("session/set_mode", set_mode, V1, V1, &modes),
+        request("session/set_mode", set_mode, V1, V2, &modes),
+        request("session/set_mode", set_mode, V1, Draft, &option),
+        request("session/set_config_option", set_option, V2, V1, &modes),
+        request("session/set_config_option", set_option, Draft, V1, &option),
+        request("session/set_config_option", set_option, V2, Draft, &option),
     ];
     expect![[r#"
         session/set_mode {"sessionId":"s","modeId":"code"}
@@ -414,26 +409,26 @@ fn modes_are_set_in_the_words_of_the_agent() {
         session/set_mode {"sessionId":"s","modeId":"code"}
         session/set_config_option {"sessionId":"s","configId":"mode","value":"code"}
         session/set_config_option {"sessionId":"s","configId":"mode","type":"id","value":"code"}"#]]
-    .assert_eq(&told.join("\n"));
+    .assert_eq(&results.join("\n"));
 }
 
 #[test]
-fn sessions_are_asked_for_in_the_words_of_the_agent() {
+fn requests_for_sessions_are_converted_for_the_agent() {
     let nothing = Transcript::default();
-    let told = [
-        asked("session/new", r#"{"cwd":"/w","mcpServers":[]}"#, V1, V2, &nothing),
-        asked(
+    let results = [
+        request("session/new", r#"{"cwd":"/w","mcpServers":[]}"#, V1, V2, &nothing),
+        request(
             "session/new",
             r#"{"cwd":"/w","mcpServers":[{"name":"a","command":"b","args":[],"env":[]}]}"#,
             V1,
             V2,
             &nothing,
         ),
-        asked("session/new", r#"{"cwd":"/w"}"#, V2, V1, &nothing),
-        asked("session/new", r#"{"cwd":"/w"}"#, V2, Draft, &nothing),
-        asked("session/load", r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#, V1, V2, &nothing),
-        asked("tool_call/cancel", r#"{"sessionId":"s"}"#, V2, V1, &nothing),
-        asked("_own", r#"{"a":1.0}"#, V2, V1, &nothing),
+        request("session/new", r#"{"cwd":"/w"}"#, V2, V1, &nothing),
+        request("session/new", r#"{"cwd":"/w"}"#, V2, Draft, &nothing),
+        request("session/load", r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#, V1, V2, &nothing),
+        request("tool_call/cancel", r#"{"sessionId":"s"}"#, V2, V1, &nothing),
+        request("_own", r#"{"a":1.0}"#, V2, V1, &nothing),
     ];
     expect![[r#"
         session/new {"cwd":"/w","mcpServers":[]}
@@ -444,11 +439,11 @@ fn sessions_are_asked_for_in_the_words_of_the_agent() {
         cannot be said: method
         lost: method
         _own {"a":1.0}"#]]
-    .assert_eq(&told.join("\n"));
+    .assert_eq(&results.join("\n"));
 }
 
 #[test]
-fn a_session_says_what_it_does() {
+fn a_session_reports_its_activity() {
     let mut transcript = Transcript::default();
     assert!(live::is_idle(&transcript));
     assert_eq!(live::state_name(&transcript).inner(), "idle");
@@ -460,7 +455,7 @@ fn a_session_says_what_it_does() {
 }
 
 #[test]
-fn tool_calls_are_over_when_their_status_says_so() {
+fn a_final_status_ends_a_tool_call() {
     for (status, is_over) in [
         (r#"{"status":"pending"}"#, false),
         (r#"{"status":"in_progress"}"#, false),
@@ -475,7 +470,7 @@ fn tool_calls_are_over_when_their_status_says_so() {
         transcript.push(Update::Upsert { target: Target::Entry(entry.clone()), upsert }).unwrap();
         let body = transcript.get(&entry).unwrap().body();
         assert_eq!((live::HOOKS.is_final)(body), is_over, "{status}");
-        let failed = (live::HOOKS.failed)(body);
+        let failed = (live::HOOKS.mark_failed)(body);
         assert_eq!(failed.is_none(), is_over, "{status}");
         if let Some(upsert) = failed {
             transcript.push(Update::Upsert { target: Target::Entry(entry.clone()), upsert }).unwrap();
@@ -503,7 +498,8 @@ fn a_chunk_like_the_last_one_is_read_as_if_it_were_the_first() {
         for more in ["", r#","_meta":{"a":1}"#] {
             let first = line("m", &text("one"), more);
             let (decoded, spans) = decode(&first).unwrap();
-            let stream = live::Stream::after(&first, &spans, &live::Beside::default(), &decoded).unwrap();
+            let stream =
+                live::Stream::after(&first, &spans, &live::ParamsExtra::default(), &decoded).unwrap();
             for content in [text("two"), text(r#"\",\"x"#), r#"{"text":"two","type":"text"}"#.to_owned()] {
                 let next = line("m", &content, more);
                 let (decoded, spans) = decode(&next).unwrap();
@@ -517,7 +513,7 @@ fn a_chunk_like_the_last_one_is_read_as_if_it_were_the_first() {
             let others = [
                 line("n", &text("two"), more),
                 line("m", "7", more),
-                // What is more than plain text is looked at more closely.
+                // A block that is not plain text is decoded in full.
                 line("m", r#"{"type":"image","data":"","mimeType":"image/png"}"#, more),
                 line("m", r#"{"type":"text"}"#, more),
                 line("m", " {} ", more),

@@ -1,12 +1,13 @@
-//! What holds for any sequence of updates in any dialect.
+//! Properties of any sequence of updates in any dialect.
 
 mod common;
 
-use parlor_dialect::{Dialect, Fold, LineProblem, view};
 use std::collections::BTreeMap;
 
-use parlor_session::{Entry, ReplayCursor, Row, Slot, Transcript, Unsaved, Update};
+use parlor_dialect::{Decoder, Dialect, Fold, LineProblem};
+use parlor_session::{DirtyParts, Entry, MessageId, ReplayCursor, Row, Slot, Transcript, Update};
 use proptest::prelude::*;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use common::{dialect, updates};
@@ -17,8 +18,8 @@ fn fold(dialect: Dialect, updates: &[Value]) -> Fold {
     fold
 }
 
-/// What a transcript says, however its text is cut into blocks and whatever its numbers are.
-fn said(transcript: &Transcript) -> String {
+/// A transcript as text, without the boundaries of its blocks and its seqs.
+fn text_of(transcript: &Transcript) -> String {
     let entry = |entry: &Entry| {
         let body = entry.body();
         let id = format!("{:?}", entry.id());
@@ -41,7 +42,7 @@ fn said(transcript: &Transcript) -> String {
     format!("{entries:#?} {slots:#?} {:?}", transcript.state())
 }
 
-/// The members of an object, by name: a patch does not say where they stand.
+/// The members of an object, sorted by name: a patch does not define their order.
 fn sorted(object: &parlor_json::Object) -> Vec<String> {
     let mut members: Vec<_> =
         object.iter().map(|(name, value)| format!("{name}={}", value.as_str())).collect();
@@ -49,7 +50,7 @@ fn sorted(object: &parlor_json::Object) -> Vec<String> {
     members
 }
 
-/// A store that keeps rows and understands none of them.
+/// A store in memory, for which rows are opaque.
 #[derive(Default)]
 struct Rows {
     entries: BTreeMap<u64, (u64, String, String)>,
@@ -61,14 +62,14 @@ impl Rows {
         for row in rows {
             match row {
                 Row::Entry { created, seq, head, content } => {
-                    let kept = self.entries.entry(created).or_default();
-                    let content = content.unwrap_or_else(|| kept.2.clone());
-                    *kept = (seq, head, content);
+                    let row = self.entries.entry(created).or_default();
+                    let content = content.unwrap_or_else(|| row.2.clone());
+                    *row = (seq, head, content);
                 }
                 Row::Append { created, seq, content } => {
-                    let kept = self.entries.get_mut(&created).unwrap();
-                    kept.0 = seq;
-                    kept.2.push_str(&content);
+                    let row = self.entries.get_mut(&created).unwrap();
+                    row.0 = seq;
+                    row.2.push_str(&content);
                 }
                 Row::Slot { name, seq, body } => drop(self.slots.insert(name, (seq, body))),
             }
@@ -85,20 +86,20 @@ impl Rows {
     }
 }
 
-fn all_of(mut reading: ReplayCursor, transcript: &Transcript, bytes: usize) -> Vec<Update> {
-    std::iter::from_fn(|| reading.next(transcript, bytes)).collect()
+fn replay(mut cursor: ReplayCursor, transcript: &Transcript, bytes: usize) -> Vec<Update> {
+    std::iter::from_fn(|| cursor.next(transcript, bytes)).collect()
 }
 
 proptest! {
     #[test]
-    fn a_reader_at_its_own_pace_ends_with_the_same_transcript(
+    fn a_replay_interleaved_with_changes_ends_with_the_same_transcript(
         dialect in dialect(), updates in updates(), steps in prop::collection::vec((1..6_usize, 0..6_usize), 1..20),
         bytes in prop_oneof![Just(1_usize), Just(60), Just(1 << 20)]
     ) {
-        // Between any two updates that the reader takes, the session may change.
+        // The session may change between any two replayed updates.
         let mut fold = Fold::new(dialect);
-        let mut reader = Transcript::default();
-        let mut reading = ReplayCursor::new(0, 0);
+        let mut replica = Transcript::default();
+        let mut cursor = ReplayCursor::new(0, 0);
         let mut steps = steps.iter().cycle();
         let mut rest = &updates[..];
         loop {
@@ -107,96 +108,59 @@ proptest! {
             now.iter().for_each(|update| drop(fold.line(&update.to_string())));
             rest = later;
             for _ in 0..*reads + usize::from(rest.is_empty()) {
-                match reading.next(fold.transcript(), bytes) {
-                    Some(update) => drop(reader.push(update).unwrap()),
-                    None => reading = ReplayCursor::new(reading.upto(), fold.transcript().seq()),
+                match cursor.next(fold.transcript(), bytes) {
+                    Some(update) => drop(replica.push(update).unwrap()),
+                    None => cursor = ReplayCursor::new(cursor.through(), fold.transcript().seq()),
                 }
             }
-            if rest.is_empty() && reading.upto() == fold.transcript().seq()
-                && reading.clone().next(fold.transcript(), bytes).is_none() {
+            if rest.is_empty() && cursor.through() == fold.transcript().seq()
+                && cursor.clone().next(fold.transcript(), bytes).is_none() {
                 break;
             }
         }
-        prop_assert_eq!(said(&reader), said(fold.transcript()));
+        prop_assert_eq!(text_of(&replica), text_of(fold.transcript()));
     }
 
     #[test]
-    fn what_was_kept_is_what_was_said_and_is_numbered_the_same(
+    fn a_restored_transcript_equals_the_stored_one_and_replays_the_same(
         dialect in dialect(), updates in updates(), batches in prop::collection::vec(1..8_usize, 1..20)
     ) {
-        let mut fold = Fold::new(dialect);
-        let (mut unsaved, mut rows) = (Unsaved::default(), Rows::default());
-        let mut live = Transcript::default();
+        let (mut decoder, mut live) = (Decoder::new(dialect), Transcript::default());
+        let (mut dirty, mut rows, mut ids) = (DirtyParts::default(), Rows::default(), 0);
         let mut sizes = batches.iter().cycle();
         let mut rest = &updates[..];
         while !rest.is_empty() {
             let (batch, later) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
             for update in batch {
-                drop(fold.line(&update.to_string()));
-                // Replaying a fold's changes one by one, so that each can be noted.
-                for change in fold.transcript().changes_since(live.seq()) {
-                    live.apply(&change).unwrap();
-                    unsaved.note(&change);
+                let mut new_id = || {
+                    ids += 1;
+                    MessageId::from(format!("new{ids}").as_str())
+                };
+                let raw = RawValue::from_string(update.to_string()).unwrap();
+                let Ok(decoded) = decoder.decode(&raw, &mut new_id) else { continue };
+                if let Ok(change) = live.push(decoded.update) {
+                    decoder.on_applied(&change, decoded.id_source);
+                    dirty.on_applied(&change);
                 }
             }
-            rows.write(unsaved.take(&live));
-            prop_assert!(unsaved.is_empty());
+            rows.write(dirty.take_rows(&live));
+            prop_assert!(dirty.is_empty());
             rest = later;
         }
-        let kept = rows.read();
-        prop_assert_eq!(&kept, &live);
+        let restored = rows.read();
+        prop_assert_eq!(&restored, &live);
         for since in 0..=live.seq() {
-            for upto in [since, live.seq()] {
-                let reading = ReplayCursor::new(since, upto);
-                prop_assert_eq!(all_of(reading.clone(), &kept, 60), all_of(reading, &live, 60), "{}..{}", since, upto);
+            for through in [since, live.seq()] {
+                let cursor = ReplayCursor::new(since, through);
+                prop_assert_eq!(
+                    replay(cursor.clone(), &restored, 60), replay(cursor, &live, 60), "{}..{}", since, through
+                );
             }
         }
     }
 
     #[test]
-    fn changes_since_n_applied_to_the_state_at_n_give_the_state_now(
-        dialect in dialect(), updates in updates(), cut in any::<prop::sample::Index>()
-    ) {
-        let cut = cut.index(updates.len() + 1);
-        let then = fold(dialect, &updates[..cut]).transcript().clone();
-        let now = fold(dialect, &updates);
-        let mut caught_up = then.clone();
-        for change in now.transcript().changes_since(then.seq()) {
-            caught_up.apply(&change).unwrap();
-        }
-        prop_assert_eq!(&caught_up, now.transcript());
-    }
-
-    #[test]
-    fn one_by_one_and_in_any_batches_are_the_same(
-        dialect in dialect(), updates in updates(), batches in prop::collection::vec(1..8_usize, 1..20)
-    ) {
-        // A second transcript that hears of changes only in batches, as one that reads slowly does.
-        let mut fold = Fold::new(dialect);
-        let mut follower = Transcript::default();
-        let mut sizes = batches.iter().cycle();
-        let mut rest = &updates[..];
-        while !rest.is_empty() {
-            let (batch, later) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
-            batch.iter().for_each(|update| drop(fold.line(&update.to_string())));
-            let news: Vec<_> = fold.transcript().changes_since(follower.seq()).collect();
-            news.iter().for_each(|change| follower.apply(change).unwrap());
-            rest = later;
-        }
-        prop_assert_eq!(&follower, fold.transcript());
-    }
-
-    #[test]
-    fn replaying_the_snapshot_gives_the_same_state(dialect in dialect(), updates in updates()) {
-        let fold = fold(dialect, &updates);
-        let mut again = Transcript::default();
-        fold.transcript().changes_since(0).for_each(|change| again.apply(&change).unwrap());
-        prop_assert_eq!(&again, fold.transcript());
-        prop_assert_eq!(view::transcript(&again), view::transcript(fold.transcript()));
-    }
-
-    #[test]
-    fn the_counter_moves_by_one_for_each_update_taken_and_not_for_one_refused(
+    fn the_seq_increases_by_one_for_each_applied_update_and_not_for_a_rejected_one(
         dialect in dialect(), updates in updates()
     ) {
         let mut fold = Fold::new(dialect);
@@ -239,6 +203,6 @@ proptest! {
             }
             drop(fold.line(&line.into_iter().collect::<String>()));
         }
-        view::transcript(fold.transcript());
+        parlor_dialect::view::transcript(fold.transcript());
     }
 }

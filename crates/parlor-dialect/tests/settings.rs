@@ -1,4 +1,4 @@
-//! What is chosen in a session: one mode and one model in every view, and chosen again when an agent forgot them.
+//! Settings of a session: one mode and one model in every view, restored when an agent lost them.
 
 use parlor_dialect::settings::{self, Setting, Settings};
 use parlor_dialect::{Dialect, live};
@@ -19,7 +19,7 @@ const BOTH: &str = r#"{"modes":{"currentModeId":"ask","availableModes":[{"id":"a
 
 fn session(response: &str) -> Session {
     let mut session = Session::new(Transcript::default(), live::HOOKS, None);
-    live::learned(&object(response))
+    live::updates_from_response(&object(response))
         .into_iter()
         .for_each(|update| step(&mut session, Input::ServerUpdate(update)));
     session
@@ -70,7 +70,7 @@ fn a_value_that_the_other_view_does_not_offer_stays_where_it_is() {
 }
 
 #[test]
-fn an_agent_is_asked_for_what_is_not_in_force_the_mode_last() {
+fn settings_that_are_not_in_force_are_restored_the_mode_last() {
     let mut wanted = session(BOTH);
     for (method, params) in
         [("session/set_mode", r#"{"modeId":"code"}"#), ("session/set_model", r#"{"modelId":"large"}"#)]
@@ -98,12 +98,12 @@ fn an_agent_is_asked_for_what_is_not_in_force_the_mode_last() {
     let mode = r#"session/set_mode {"modeId":"code"}"#;
     let model = r#"session/set_model {"modelId":"large"}"#;
     assert_eq!(asked(Dialect::V1, defaults), [model, mode]);
-    // One that says nothing may be set to anything.
+    // An agent that presents nothing may be set to any value.
     let deep = r#"session/set_config_option {"configId":"deep","value":true,"type":"boolean"}"#;
     assert_eq!(asked(Dialect::V1, Settings::default()), [model, deep, mode]);
-    // One that has it all is asked for nothing.
+    // An agent with all settings needs no request.
     assert_eq!(asked(Dialect::V1, wanted.clone()), [""; 0]);
-    // One that has an option for its mode is asked so.
+    // An agent with an option for its mode gets the request for the option.
     let mut options = Settings::default();
     options.take_from(&mut object(
         r#"{"configOptions":[{"configId":"x","category":"mode","type":"select","currentValue":"ask","options":[{"value":"ask"},{"value":"code"}]}]}"#,
@@ -113,7 +113,7 @@ fn an_agent_is_asked_for_what_is_not_in_force_the_mode_last() {
 }
 
 #[test]
-fn an_agent_that_shows_no_option_for_a_mode_or_model_cannot_be_asked_for_it_in_version_2() {
+fn a_v2_agent_without_an_option_for_a_mode_or_model_has_no_request_for_it() {
     let alone =
         r#"{"modes":{"currentModeId":"code"},"models":{"currentModelId":"large"},"configOptions":[]}"#;
     let wanted = Settings::of(session(alone).transcript());
@@ -132,7 +132,7 @@ fn an_agent_that_shows_no_option_for_a_mode_or_model_cannot_be_asked_for_it_in_v
 }
 
 #[test]
-fn each_option_is_asked_for_once() {
+fn each_option_is_restored_once() {
     let options = r#"{"configOptions":[
         {"id":"m","category":"mode","type":"select","currentValue":"ask","options":[{"value":"ask"}]},
         {"id":"l","category":"model","type":"select","currentValue":"small","options":[{"value":"small"}]},
@@ -187,7 +187,7 @@ fn another_option_of_the_same_category_is_a_setting_of_its_own() {
 }
 
 #[test]
-fn settings_that_are_known_are_not_told_again() {
+fn known_settings_are_not_updated_again() {
     let session = session(BOTH);
     let mut said = Settings::default();
     let mut response = object(BOTH);

@@ -1,4 +1,4 @@
-//! Translation: pairs of conversations, round trips, and what real agents lose.
+//! Translation: pairs of conversations, round trips, and the losses of recordings.
 
 mod common;
 
@@ -15,7 +15,7 @@ use parlor_session::SessionId;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A recording in another dialect, and what it lost by line.
+/// A translated recording, and its losses by line.
 fn translate(mut translator: Translator, recording: &str) -> (String, String) {
     let (mut said, mut lost) = (String::new(), String::new());
     for (number, line) in recording.lines().enumerate() {
@@ -109,7 +109,7 @@ fn normal(mut view: Value) -> Value {
     view
 }
 
-/// The first place where two values differ.
+/// The first path at which two values differ.
 fn difference(found: &Value, expected: &Value, path: &str) -> Option<String> {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
@@ -180,7 +180,7 @@ fn v2_to_v1_to_v2_folds_to_the_same_transcript_where_nothing_was_lost() {
             // v1 has no ids for what a person sends, so those are given anew, and a replay cannot be matched
             // with them.
             view["messages"].as_array_mut().unwrap().retain(|message| message["role"] != "user");
-            // What was reported as lost is not compared; capabilities are no part of a transcript.
+            // Reported losses are not compared; capabilities are no part of a transcript.
             if lost.contains(": state") {
                 view.remove("state");
             }
@@ -219,7 +219,7 @@ fn notification(update: &Value) -> String {
         .to_string()
 }
 
-/// The updates that one side hears, and whether anything was lost.
+/// The updates that one side receives, and whether anything was lost.
 fn one_sided(from: Dialect, to: Dialect, lines: &[String]) -> (Vec<String>, bool) {
     let mut translator = Translator::one_sided(from, to);
     let (mut said, mut lost) = (Vec::new(), false);
@@ -239,7 +239,7 @@ fn view_of(dialect: Dialect, lines: &[String]) -> Value {
 
 proptest! {
     #[test]
-    fn where_nothing_is_lost_a_generated_session_comes_back_the_same(from in dialect(), to in dialect(), updates in updates()) {
+    fn a_generated_session_without_losses_survives_a_round_trip(from in dialect(), to in dialect(), updates in updates()) {
         let lines: Vec<_> = updates.iter().map(notification).collect();
         let (there, lost) = one_sided(from, to, &lines);
         let (back, lost_back) = one_sided(to, from, &there);
@@ -467,7 +467,7 @@ fn an_id_of_the_agents_own_that_a_prompt_got_before_is_another_message() {
     let said = relay.line(Side::Agent, &notification(&chunk)).unwrap().lines[0].text.clone().into_owned();
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["params"]["update"]["messageId"], "parlor-2");
-    // The client's id for it becomes the agent's again.
+    // The client's id is replaced by the agent's.
     let params = json!({ "sessionId": "s", "messageId": "parlor-2", "cwd": "/", "mcpServers": [] });
     let fork = json!({ "jsonrpc": "2.0", "id": 2, "method": "session/fork", "params": params }).to_string();
     let said: Value = serde_json::from_str(&relay.line(Side::Client, &fork).unwrap().lines[0].text).unwrap();

@@ -1,10 +1,10 @@
-//! Turns between dialects, as a relay tells them: who hears what, and that nobody waits for ever.
+//! Turns through a relay: the lines that each side receives, and that every request is answered.
 
 use parlor_dialect::Dialect::{self, Draft, V1, V2};
 use parlor_dialect::{Side, Translator};
 use serde_json::{Value, json};
 
-/// A relay, and what it said last, each line shortened to what matters.
+/// A relay, whose lines are compared in a short form.
 struct Relay(Translator);
 
 impl Relay {
@@ -33,7 +33,7 @@ impl Relay {
     }
 }
 
-/// A line in few words: who hears it, and what it is.
+/// The short form of a line: its receiver and its kind.
 fn short(by: Side, line: &str) -> String {
     let message: Value = serde_json::from_str(line).unwrap();
     let to = if by == Side::Agent { "client" } else { "agent" };
@@ -92,7 +92,7 @@ fn permission(id: u8) -> Value {
     } })
 }
 
-/// What a v2 client hears when its prompt to a v1 agent begins a turn.
+/// The lines for a v2 client whose prompt to a v1 agent starts a turn.
 fn begun(id: u8, text: &str) -> Vec<String> {
     vec![
         format!(r#"client: {id} = {{"messageId":"parlor-{id}"}}"#),
@@ -125,7 +125,7 @@ fn overlapping_prompts_of_a_v1_agent_are_one_turn_after_the_other() {
 }
 
 #[test]
-fn a_prompt_that_a_v1_agent_does_not_want_now_was_never_taken() {
+fn a_prompt_that_a_v1_agent_rejects_is_not_inserted() {
     let mut relay = overlapping();
     relay.agent(
         json!({ "id": 2, "error": { "code": -32600, "message": "busy" } }),
@@ -138,7 +138,7 @@ fn a_prompt_that_a_v1_agent_does_not_want_now_was_never_taken() {
 }
 
 #[test]
-fn a_prompt_that_a_v1_agent_gives_back_is_taken_back() {
+fn a_prompt_that_a_v1_agent_rejects_during_a_turn_is_removed() {
     let mut relay = overlapping();
     relay.agent(
         json!({ "id": 2, "result": { "stopReason": "cancelled" } }),
@@ -151,7 +151,7 @@ fn a_prompt_that_a_v1_agent_gives_back_is_taken_back() {
 }
 
 #[test]
-fn a_v1_agent_that_does_two_things_at_once_is_told_of_as_it_is() {
+fn a_v1_agent_with_two_prompts_at_once_is_reported_as_such() {
     let mut relay = overlapping();
     let second = [begun(2, "B"), vec!["client: state_update idle refusal".to_owned()]].concat();
     let second = [second, vec!["client: state_update running".to_owned()]].concat();
@@ -219,7 +219,7 @@ fn a_prompt_that_cannot_be_read_gets_the_agents_answer() {
 }
 
 #[test]
-fn a_v1_client_hears_the_end_of_the_turn_wherever_the_acceptance_comes() {
+fn a_v1_client_receives_the_end_of_the_turn_wherever_the_acceptance_comes() {
     // Before the turn, with the message before or after it, and after the end.
     let accept = || json!({ "id": 1, "result": { "messageId": "m", "_meta": { "k": 1 } } });
     let end = r#"client: 1 = {"stopReason":"end_turn","_meta":{"k":1}}"#;
@@ -255,7 +255,7 @@ fn an_idle_that_belongs_to_an_earlier_turn_does_not_end_a_later_one() {
 }
 
 #[test]
-fn a_v1_client_is_not_told_of_its_own_prompt_but_of_what_becomes_of_it() {
+fn a_v1_client_is_not_sent_its_own_prompt_but_changes_of_it() {
     let mut relay = Relay::between(V2, V1);
     relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
     relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
@@ -264,7 +264,7 @@ fn a_v1_client_is_not_told_of_its_own_prompt_but_of_what_becomes_of_it() {
     relay.agent(user_chunk("m", "H"), &[]);
     relay.agent(user_chunk("m", "i"), &[]);
     assert_eq!(relay.agent(user_message("m", "Hi"), &[]), [""; 0]);
-    // What is new is said.
+    // New text is sent.
     relay.agent(user_chunk("m", "!"), &[r#"client: user_message_chunk m "!""#]);
     assert_eq!(
         relay.agent(
@@ -276,14 +276,14 @@ fn a_v1_client_is_not_told_of_its_own_prompt_but_of_what_becomes_of_it() {
     relay.agent(user_chunk("m", "?"), &[r#"client: user_message_chunk parlor-alias-2 "?""#]);
     let meta = update(json!({ "sessionUpdate": "user_message", "messageId": "m", "_meta": { "k": 1 } }));
     assert_eq!(relay.agent(meta, &[]), ["message_meta"]);
-    // After a load it is told all of it again.
+    // After a load all of it is sent again.
     let load = json!({ "id": 2, "method": "session/load", "params": { "sessionId": "s", "cwd": "/w", "mcpServers": [] } });
     relay.client(load, &["agent: session/resume 2"]);
     relay.agent(user_message("m", "Hi"), &[r#"client: user_message_chunk m "Hi""#]);
 }
 
 #[test]
-fn a_prompt_that_the_agent_changes_while_it_takes_it_is_reported_and_said() {
+fn a_prompt_that_the_agent_changes_at_acceptance_is_reported_and_sent() {
     let mut relay = Relay::between(V2, V1);
     relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
     relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
@@ -331,7 +331,7 @@ fn a_session_that_was_deleted_is_forgotten() {
 }
 
 #[test]
-fn a_held_prompt_that_is_taken_back_is_cancelled_for_v1() {
+fn a_queued_prompt_that_is_withdrawn_is_cancelled_for_v1() {
     let mut relay = Relay::between(V2, V1);
     relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
     relay.agent(
@@ -341,7 +341,7 @@ fn a_held_prompt_that_is_taken_back_is_cancelled_for_v1() {
 }
 
 #[test]
-fn a_failed_turn_is_an_error_with_all_that_was_said() {
+fn a_failed_turn_is_an_error_with_all_members_of_the_state() {
     let mut relay = Relay::between(V2, V1);
     for (fields, expected) in [
         (json!({ "error": { "code": -1, "message": "m" } }), r#"client: 1 failed {"code":-1,"message":"m"}"#),
@@ -368,7 +368,7 @@ fn a_draft_agents_acceptance_waits_for_the_new_message_and_no_longer_than_the_tu
     relay.agent(user_message("old", "Before"), &[r#"client: user_message old "Before""#]);
     relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
     relay.agent(json!({ "id": 1, "result": { "_meta": { "k": 1 } } }), &[]);
-    // An older message is not the one.
+    // An older message is not the prompt.
     relay.agent(
         update(json!({ "sessionUpdate": "user_message", "messageId": "old", "_meta": { "k": 1 } })),
         &["client: user_message old"],
@@ -390,7 +390,7 @@ fn a_draft_agents_acceptance_waits_for_the_new_message_and_no_longer_than_the_tu
 }
 
 #[test]
-fn a_replay_clears_only_what_it_replays() {
+fn a_replay_clears_only_replayed_messages() {
     let load = |id: u8| json!({ "id": id, "method": "session/resume", "params": { "sessionId": "s", "cwd": "/w", "replayFrom": { "type": "start" } } });
     let chunk = |text: &str| {
         update(
@@ -427,7 +427,7 @@ fn a_replay_clears_only_what_it_replays() {
 }
 
 #[test]
-fn a_relay_answers_what_it_cannot_pass_on_and_remembers_nothing_of_it() {
+fn a_relay_rejects_requests_that_it_cannot_forward_and_does_not_track_them() {
     let mut relay = Relay::between(V1, V2);
     for id in 0..=255 {
         let read =
@@ -453,7 +453,7 @@ fn a_relay_answers_what_it_cannot_pass_on_and_remembers_nothing_of_it() {
 }
 
 #[test]
-fn the_mark_of_the_draft_is_set_and_taken_off() {
+fn the_mark_of_the_draft_is_set_and_removed() {
     for (from, to) in [(V2, Draft), (Draft, V2), (V1, Draft), (Draft, V1)] {
         let mut translator = Translator::record(from, to);
         let mut params = json!({ "protocolVersion": from.version(), "info": { "name": "c", "version": "1" }, "clientInfo": { "name": "c", "version": "1" } });
@@ -484,7 +484,7 @@ fn a_long_stream_of_terminal_output_costs_v1_a_bounded_amount_each() {
 }
 
 #[test]
-fn what_a_v1_agent_calls_the_message_of_a_prompt_is_what_it_is_told() {
+fn ids_are_converted_to_those_of_a_v1_agent() {
     let mut relay = Relay::between(V1, V2);
     let first = [vec!["agent: session/prompt 1".to_owned()], begun(1, "A")].concat();
     relay.client(prompt(1, "A"), &first.iter().map(String::as_str).collect::<Vec<_>>());
@@ -531,7 +531,7 @@ fn a_prompt_that_a_v1_agent_repeats_is_one_message() {
 }
 
 #[test]
-fn the_id_in_an_echo_is_the_agents_name_for_the_prompt() {
+fn the_id_in_an_echo_is_the_agents_id_of_the_prompt() {
     let mut relay = Relay::between(V1, V2);
     relay.0.line(Side::Client, &line(prompt(1, "hi"))).unwrap();
     relay.agent(maybe_named_chunk("user_message_chunk", Some("theirs"), "hi"), &[]);
@@ -571,7 +571,7 @@ fn empty_chunks_are_held_back_for_an_echo_up_to_a_limit() {
     let most = (64 << 10) / empty.len() + 100;
     let place = (0..most).find(|_| !relay.0.line(Side::Agent, &empty).unwrap().lines.is_empty());
     assert!(place.is_some(), "nothing is said after {most} empty chunks");
-    // What was held is a message of its own, and so is what follows.
+    // The updates held back are a message of their own, as are those that follow.
     relay.agent(
         maybe_named_chunk("user_message_chunk", Some("m"), " there"),
         &[r#"client: user_message_chunk m " there""#],
@@ -579,7 +579,7 @@ fn empty_chunks_are_held_back_for_an_echo_up_to_a_limit() {
 }
 
 #[test]
-fn what_was_held_back_for_an_echo_is_said_in_order_when_there_is_too_much_of_it() {
+fn updates_held_back_beyond_the_limit_are_sent_in_order() {
     let mut relay = Relay::between(V1, V2);
     relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
     relay.agent(maybe_named_chunk("user_message_chunk", Some("m"), "hi"), &[]);
@@ -589,7 +589,7 @@ fn what_was_held_back_for_an_echo_is_said_in_order_when_there_is_too_much_of_it(
 }
 
 #[test]
-fn what_an_agent_reports_of_the_session_does_not_end_an_echo() {
+fn updates_of_slots_do_not_end_an_echo() {
     let mut relay = Relay::between(V1, V2);
     relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
     relay.agent(maybe_named_chunk("user_message_chunk", None, "hi "), &[]);
@@ -613,7 +613,7 @@ fn a_user_message_that_is_not_the_prompt_is_a_message_of_its_own() {
         relay.agent(json!({ "id": 1, "result": { "messageId": "m" } }), &[]);
         relay.agent(idle(), &[r#"client: 1 = {"stopReason":"end_turn"}"#]);
     }
-    // A draft agent does not say in the response which message its prompt is.
+    // The response of a draft agent has no message id.
     let mut relay = Relay::between(Draft, V2);
     relay.client(prompt(1, "One"), &["agent: session/prompt 1"]);
     relay.client(prompt(2, "Two"), &["agent: session/prompt 2"]);
@@ -621,7 +621,7 @@ fn a_user_message_that_is_not_the_prompt_is_a_message_of_its_own() {
     relay.agent(json!({ "id": 1, "result": {} }), &[]);
     relay.agent(user_message("b", "Two"), &[r#"client: user_message b "Two""#]);
     relay.agent(json!({ "id": 2, "result": {} }), &[r#"client: 2 = {"messageId":"b"}"#]);
-    // What equals none is the one that was accepted.
+    // A message that equals no prompt is the accepted one.
     relay.agent(
         user_message("a", "One, expanded"),
         &[r#"client: 1 = {"messageId":"a"}"#, r#"client: user_message a "One, expanded""#],
@@ -644,7 +644,7 @@ fn each_of_two_equal_prompts_has_a_message_of_its_own() {
 }
 
 #[test]
-fn chunks_of_a_user_message_are_held_back_until_they_are_a_prompt_or_something_else() {
+fn chunks_of_a_user_message_are_held_back_until_they_are_decided() {
     let mut relay = Relay::between(Draft, V2);
     relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
     relay.agent(user_chunk("x", "H"), &[]);
@@ -714,7 +714,7 @@ fn all_prompts_that_a_draft_agent_accepted_are_answered_when_it_is_idle() {
 }
 
 #[test]
-fn text_that_goes_on_after_the_prompt_is_a_message_of_its_own() {
+fn text_that_continues_after_the_prompt_is_a_message_of_its_own() {
     for id in [None, Some("m")] {
         let mut relay = Relay::between(V1, V2);
         relay.0.line(Side::Client, &line(prompt(1, "hi"))).unwrap();
@@ -757,7 +757,7 @@ fn after_a_request_or_the_turn_a_v1_agent_does_not_repeat_its_prompt() {
 }
 
 #[test]
-fn what_a_line_says_beside_its_update_is_kept_while_it_is_held_back() {
+fn extras_of_a_line_are_kept_while_it_is_held_back() {
     let mut relay = Relay::between(V1, V2);
     relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
     let mut chunk = maybe_named_chunk("user_message_chunk", Some("m"), "hi");
@@ -771,7 +771,7 @@ fn what_a_line_says_beside_its_update_is_kept_while_it_is_held_back() {
 }
 
 #[test]
-fn what_is_held_back_after_the_last_line_is_told() {
+fn finish_returns_the_lines_that_are_held_back() {
     for (agent, client) in [(V1, V2), (V2, V1)] {
         let mut relay = Relay::between(agent, client);
         relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();

@@ -1,10 +1,10 @@
-//! Every update that is not a message: what it makes of a transcript.
+//! The result of every update that is not a message.
 
 use parlor_dialect::Dialect::{self, Draft, V1, V2};
 use parlor_dialect::{Fold, view};
 use serde_json::{Value, json};
 
-/// Folds updates, each `kind` with the fields of `rest`, and looks at one place of the result.
+/// Folds updates, each `kind` with the fields of `rest`, and compares one value of the result.
 #[track_caller]
 fn check(dialect: Dialect, updates: &[Value], pointer: &str, expected: &Value) {
     let view = fold(dialect, updates).expect("every update is taken");
@@ -29,7 +29,7 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn a_v1_tool_call_is_made_and_updated_and_a_null_says_nothing() {
+fn a_v1_tool_call_is_created_and_updated_and_a_null_is_ignored() {
     check(
         V1,
         &[
@@ -105,7 +105,7 @@ fn tool_call_metadata_follows_the_dialect() {
 }
 
 #[test]
-fn plans_are_replaced_removed_and_come_back_in_their_place() {
+fn plans_are_replaced_removed_and_restored_at_their_position() {
     let items = |id: &str, what: &str| json!({ "sessionUpdate": "plan_update", "plan": { "type": "items", "planId": id, "entries": [{ "content": what, "priority": "low", "status": "pending" }] } });
     let file = json!({ "sessionUpdate": "plan_update", "plan": { "type": "file", "planId": "a", "uri": "file:///p.md" } });
     let removed = json!({ "sessionUpdate": "plan_removed", "planId": "a" });
@@ -271,7 +271,7 @@ fn subagents_and_session_messages_are_upserts() {
 }
 
 #[test]
-fn notices_and_unknown_updates_are_kept_in_place_as_they_came() {
+fn notices_and_unknown_updates_are_kept_unchanged_in_order() {
     for dialect in [V1, V2, Draft] {
         let notice =
             json!({ "sessionUpdate": "notice", "severity": "warning", "title": "Slow", "description": null });
@@ -294,7 +294,7 @@ fn notices_and_unknown_updates_are_kept_in_place_as_they_came() {
 }
 
 #[test]
-fn numbers_key_order_and_unknown_fields_of_blocks_come_out_as_they_went_in() {
+fn numbers_key_order_and_unknown_fields_of_blocks_are_unchanged() {
     let block = r#"{"z":123456789012345678901234567890,"type":"_new","a":{"y":1.0,"x":-0}}"#;
     let lines = [
         format!(r#"{{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{block}}}"#),
@@ -318,7 +318,7 @@ fn an_update_kind_spelled_with_escapes_is_the_same_kind() {
 }
 
 #[test]
-fn what_is_no_update_is_refused_by_its_reason() {
+fn an_invalid_update_is_rejected_with_its_reason() {
     for (line, problem) in [
         (r#"{"jsonrpc":"2.0","method":"session/update"}"#, "no session update: `params` is missing"),
         (
@@ -425,7 +425,7 @@ fn without_directions_a_response_answers_the_last_request_of_its_id() {
 }
 
 #[test]
-fn many_names_in_one_object_take_no_long_time() {
+fn an_object_with_many_members_takes_linear_time() {
     let fields: Vec<_> = (0..60_000).map(|n| format!(r#""f{n}":{n}"#)).collect();
     let line = format!(r#"{{"sessionUpdate":"agent_message","messageId":"m",{}}}"#, fields.join(","));
     let mut fold = Fold::new(V2);

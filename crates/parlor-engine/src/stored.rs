@@ -1,7 +1,7 @@
 //! A session as the store has it.
 
 use parlor_json::{Json, Object};
-use parlor_session::{BadRow, Transcript};
+use parlor_session::{InvalidRow, Transcript};
 
 use crate::json;
 use crate::rows::SessionRow;
@@ -44,12 +44,12 @@ impl StoredSession {
         head: &str,
         content: &str,
         inherited: usize,
-    ) -> Result<(), BadRow> {
+    ) -> Result<(), InvalidRow> {
         self.transcript.restore_entry(created, seq, head, content, inherited)
     }
 
     /// Adds a slot of the session.
-    pub fn add_slot(&mut self, name: &str, seq: u64, body: String) -> Result<(), BadRow> {
+    pub fn add_slot(&mut self, name: &str, seq: u64, body: String) -> Result<(), InvalidRow> {
         let object = |body: String| Json::parse(body).ok().map(|body| json::object(Some(body.raw())));
         match name {
             KEPT => self.kept = object(body),

@@ -5,8 +5,8 @@
 
 use core::time::Duration;
 
-use parlor_dialect::live::Beside;
-use parlor_session::{Refused, Slot, Transcript, Upsert};
+use parlor_dialect::live::ParamsExtra;
+use parlor_session::{Slot, Transcript, UpdateError, Upsert};
 
 /// How many updates pass at once.
 const AT_ONCE: u32 = 20;
@@ -21,7 +21,7 @@ pub struct InfoThrottle {
     /// Up to when room was made.
     since: Duration,
     /// What was said and not told yet.
-    held: Option<(Upsert, Beside)>,
+    held: Option<(Upsert, ParamsExtra)>,
 }
 
 impl InfoThrottle {
@@ -44,15 +44,20 @@ impl InfoThrottle {
     }
 
     /// Keeps an update for later, made one with what is there; refused if the session would not take both.
-    pub fn hold(&mut self, said: Upsert, beside: &Beside, transcript: &Transcript) -> Result<(), Refused> {
+    pub fn hold(
+        &mut self,
+        said: Upsert,
+        params_extra: &ParamsExtra,
+        transcript: &Transcript,
+    ) -> Result<(), UpdateError> {
         let stored = transcript.slot(Slot::Info).and_then(|info| info.meta.as_ref());
         let both = match &self.held {
             Some((held, _)) => held.clone().then(said, stored),
             None => said,
         };
-        transcript.would_take(Slot::Info, &both)?;
-        // What was said beside an update is not merged: the last one's counts.
-        self.held = Some((both, beside.clone()));
+        transcript.check_upsert(Slot::Info, &both)?;
+        // What was said params_extra an update is not merged: the last one's counts.
+        self.held = Some((both, params_extra.clone()));
         Ok(())
     }
 
@@ -62,7 +67,7 @@ impl InfoThrottle {
     }
 
     /// What is held, if its time has come.
-    pub fn due(&mut self, now: Duration) -> Option<(Upsert, Beside)> {
+    pub fn due(&mut self, now: Duration) -> Option<(Upsert, ParamsExtra)> {
         self.make_room(now);
         if self.room == 0 {
             return None;
@@ -73,7 +78,7 @@ impl InfoThrottle {
     }
 
     /// What is held, whether or not its time has come: something follows that must not overtake it.
-    pub fn take(&mut self) -> Option<(Upsert, Beside)> {
+    pub fn take(&mut self) -> Option<(Upsert, ParamsExtra)> {
         self.held.take()
     }
 
@@ -110,7 +115,7 @@ mod tests {
         let passed = (0..100).filter(|n| {
             let passes = throttle.passes(begun);
             if !passes {
-                throttle.hold(said(*n), &Beside::default(), &transcript).unwrap();
+                throttle.hold(said(*n), &ParamsExtra::default(), &transcript).unwrap();
             }
             passes
         });
@@ -141,12 +146,12 @@ mod tests {
         let begun = Duration::ZERO;
         let transcript = Transcript::default();
         let mut throttle = InfoThrottle::new(begun);
-        throttle.hold(said(1), &Beside::default(), &transcript).unwrap();
+        throttle.hold(said(1), &ParamsExtra::default(), &transcript).unwrap();
         let mut big = said(2);
         big.meta = MetaPatch::MergeKeys(
             [("big".into(), crate::json::string(&"x".repeat(70_000)))].into_iter().collect(),
         );
-        assert!(throttle.hold(big, &Beside::default(), &transcript).is_err());
-        assert_eq!(throttle.take(), Some((said(1), Beside::default())));
+        assert!(throttle.hold(big, &ParamsExtra::default(), &transcript).is_err());
+        assert_eq!(throttle.take(), Some((said(1), ParamsExtra::default())));
     }
 }

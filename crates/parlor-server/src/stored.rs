@@ -28,8 +28,10 @@ pub struct CachedAgentInfo {
 /// Reads a session from the store. This blocks.
 pub fn open(store: &dyn Store, id: &str) -> Result<Option<StoredSession>, StoreError> {
     let Some(row) = store.session(id)? else { return Ok(None) };
-    let damaged =
-        |error: parlor_session::BadRow| StoreError { kind: ErrorKind::Format, message: error.to_string() };
+    let damaged = |error: parlor_session::InvalidRow| StoreError {
+        kind: ErrorKind::Format,
+        message: error.to_string(),
+    };
     let mut session = StoredSession::new(row);
     let mut after = 0;
     loop {

@@ -5,36 +5,37 @@ use crate::{Content, MetaPatch, Patch};
 /// A patch of one target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Upsert {
-    /// Whether this is all there is to say: what the patch does not name goes.
+    /// Whether the patch describes the whole target: fields, content and metadata that it does not contain are
+    /// removed.
     pub whole: bool,
-    /// Fields by name; a null removes its field.
+    /// Fields by name; a null value removes the field.
     pub fields: Object,
-    /// The content as a whole. An empty list clears it, as `Clear` does.
+    /// Replaces the content. An empty list clears it, as `Clear` does.
     pub content: Patch<Content>,
-    /// The output of a terminal as a whole.
+    /// Replaces the output of a terminal.
     pub output: Patch<Vec<u8>>,
-    /// The metadata.
+    /// Patches the metadata.
     pub meta: MetaPatch,
 }
 
-/// What is known of one target.
+/// The stored value of one entry or slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Body {
     /// The fields that have a value.
     pub fields: Object,
     /// Blocks of a message, content of a tool call, summary of a compaction.
     pub content: Content,
-    /// What a terminal wrote.
+    /// The bytes that a terminal wrote.
     pub output: Vec<u8>,
-    /// The metadata, if any was ever set and not cleared.
+    /// The metadata; `None` if none was ever set, or if it was cleared.
     pub meta: Option<Object>,
     /// Whether the entry was removed.
     pub removed: bool,
-    /// What the fields and the metadata take, so that measuring a body is no walk over them.
+    /// Bytes of the fields and the metadata, counted once so that `size` is O(1).
     small_parts: usize,
 }
 
-/// What a patch would make of the small parts of a body, and how large the whole would be.
+/// The result of a patch for the fields and metadata of a body, and the size of the whole body after it.
 pub(crate) struct Patched {
     fields: Object,
     meta: Option<Object>,
@@ -43,8 +44,8 @@ pub(crate) struct Patched {
 }
 
 impl Upsert {
-    /// This patch of fields and metadata and then another one, as one. `stored` is the metadata that it will be
-    /// applied to.
+    /// Combines this patch of fields and metadata with a later one. `stored` is the metadata that the combined patch
+    /// will be applied to.
     #[must_use]
     pub fn then(mut self, next: Self, stored: Option<&Object>) -> Self {
         next.fields.iter().for_each(|(name, value)| self.fields.set(name.clone(), value.clone()));
@@ -54,26 +55,26 @@ impl Upsert {
 }
 
 impl Body {
-    /// What is left of an entry that was removed.
+    /// The body of a removed entry.
     pub(crate) fn tombstone() -> Self {
         Self { removed: true, ..Self::default() }
     }
 
-    /// What was kept of a body, still without content and output.
+    /// A body from the store, without content and output.
     pub(crate) fn restored(fields: Object, meta: Option<Object>) -> Self {
         let small_parts = size(&fields) + meta.as_ref().map_or(0, size);
         Self { fields, meta, small_parts, ..Self::default() }
     }
 
-    /// How many bytes this takes, without what its containers cost.
+    /// Bytes of the values, without the overhead of their containers.
     pub(crate) fn size(&self) -> usize {
         self.small_parts + self.content.size() + self.output.len()
     }
 
-    /// Works out what `upsert` would do, so that it can be refused before anything is changed. Content and
-    /// output may be large and are not copied for that.
+    /// Computes the result of `upsert` without applying it, so that the caller can check limits first. Content and
+    /// output may be large and are not copied.
     pub(crate) fn patched(&self, upsert: &Upsert) -> Patched {
-        let kept = |length: usize| if upsert.whole { 0 } else { length };
+        let unless_whole = |length: usize| if upsert.whole { 0 } else { length };
         let stored = if upsert.whole { &Self::default() } else { self };
         let fields = if upsert.whole {
             upsert.fields.clone()
@@ -84,12 +85,12 @@ impl Body {
         };
         let meta = upsert.meta.applied_to(stored.meta.as_ref());
         let content = match &upsert.content {
-            Patch::Omitted => kept(self.content.size()),
+            Patch::Omitted => unless_whole(self.content.size()),
             Patch::Clear => 0,
             Patch::Value(content) => content.size(),
         };
         let output = match &upsert.output {
-            Patch::Omitted => kept(self.output.len()),
+            Patch::Omitted => unless_whole(self.output.len()),
             Patch::Clear => 0,
             Patch::Value(output) => output.len(),
         };
@@ -97,8 +98,8 @@ impl Body {
         Patched { bytes: size(&fields) + content + output + meta_bytes, fields, meta, meta_bytes }
     }
 
-    /// Does what [`patched`](Self::patched) worked out.
-    pub(crate) fn take(&mut self, patched: Patched, upsert: &Upsert) {
+    /// Applies the result of [`patched`](Self::patched).
+    pub(crate) fn apply(&mut self, patched: Patched, upsert: &Upsert) {
         self.small_parts = size(&patched.fields) + patched.meta_bytes;
         self.fields = patched.fields;
         self.meta = patched.meta;
@@ -114,20 +115,9 @@ impl Body {
             Patch::Value(output) => self.output.clone_from(output),
         }
     }
-
-    /// The patch that makes any body this one.
-    pub(crate) fn to_upsert(&self) -> Upsert {
-        Upsert {
-            whole: true,
-            fields: self.fields.clone(),
-            content: Patch::Value(self.content.clone()),
-            output: Patch::Value(self.output.clone()),
-            meta: self.meta.clone().map_or(MetaPatch::Clear, MetaPatch::Replace),
-        }
-    }
 }
 
-/// What an object takes of a limit; one without members takes nothing.
+/// Bytes of an object that count towards a limit: an object without members counts nothing.
 fn size(object: &Object) -> usize {
     if object.is_empty() { 0 } else { object.text_len() }
 }

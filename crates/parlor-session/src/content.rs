@@ -3,42 +3,42 @@ use std::borrow::Cow;
 use parlor_json::{Json, JsonStr, Members, Type, Unit, Units};
 use serde_json::value::RawValue;
 
-/// A list of content items: the blocks of a message, what a tool call produced.
+/// A list of content items: the blocks of a message or the content of a tool call.
 ///
-/// Items are opaque JSON, kept as they came. All of them share one text, so that a message streamed in
-/// 100,000 chunks costs its JSON and four bytes a chunk, and appending never touches what is there.
+/// Items are opaque JSON and keep their original text. All of them share one buffer, so that a message streamed in
+/// 100,000 chunks costs its JSON plus four bytes per chunk, and appending does not move earlier items.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
     text: String,
-    /// Where each item ends in `text`.
+    /// The end of each item in `text`.
     ends: Vec<u32>,
-    /// What else the chunks said that said more than their item, by its place.
+    /// Additional members of the chunks that had any, with the index of their item.
     extras: Vec<(u32, Json)>,
-    /// How many bytes all extras are, so that measuring the content is no walk.
+    /// Bytes of all extras, counted once so that `size` is O(1).
     extras_len: usize,
 }
 
 /// One item of a [`Content`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// The item's JSON, as it came.
+    /// The item's JSON, in its original text.
     pub json: &'a str,
-    /// What else the chunk that brought it said: an object with its metadata and fields nobody here knows.
-    /// It belongs to the chunk, not to the message.
+    /// The other members of the chunk that carried the item: its metadata and unknown fields. They belong to the
+    /// chunk, not to the message.
     pub extra: Option<&'a Json>,
 }
 
 impl Content {
-    /// How long the text of one list may grow: offsets into it are 32 bits wide.
+    /// The maximum length of the text of one list: offsets into it have 32 bits.
     pub(crate) const MAX_BYTES: usize = u32::MAX as usize;
 
-    /// Reads the elements of an array; another type is handed back.
+    /// Reads the elements of an array; if the value is no array, the error is its type.
     pub fn parse(array: &RawValue) -> Result<Self, Type> {
         let items = parlor_json::elements(array).ok_or_else(|| parlor_json::type_of(array))?;
         Ok(items.into_iter().collect())
     }
 
-    /// Appends one item. An item that would not fit into [`Limits`](crate::Limits) must not get here.
+    /// Appends one item. The caller has checked that it fits into [`Limits`](crate::Limits).
     pub(crate) fn push(&mut self, item: &RawValue, extra: Option<Json>) {
         if let Some(extra) = extra {
             self.extras_len += extra.as_str().len();
@@ -48,25 +48,25 @@ impl Content {
         self.ends.push(Self::offset(self.text.len()));
     }
 
-    /// Appends a plain text block, by the literal of its text.
-    pub(crate) fn push_plain(&mut self, literal: &RawValue) {
+    /// Appends a plain text block, given the JSON literal of its text.
+    pub(crate) fn push_text_literal(&mut self, literal: &RawValue) {
         self.text.push_str(PLAIN.0);
         self.text.push_str(literal.get());
         self.text.push_str(PLAIN.1);
         self.ends.push(Self::offset(self.text.len()));
     }
 
-    /// How many items there are.
+    /// Number of items.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no item.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// How many bytes the items are, with all that their chunks said.
+    /// Bytes of the items and their extras.
     pub fn size(&self) -> usize {
         self.text.len() + self.extras_len
     }
@@ -75,26 +75,26 @@ impl Content {
     pub fn iter(&self) -> impl Iterator<Item = Item<'_>> {
         let mut extras = self.extras.iter().peekable();
         let starts = std::iter::once(&0).chain(&self.ends);
-        starts.zip(&self.ends).enumerate().map(move |(place, (&start, &end))| Item {
+        starts.zip(&self.ends).enumerate().map(move |(index, (&start, &end))| Item {
             json: &self.text[start as usize..end as usize],
-            extra: extras.next_if(|(at, _)| *at as usize == place).map(|(_, extra)| extra),
+            extra: extras.next_if(|(at, _)| *at as usize == index).map(|(_, extra)| extra),
         })
     }
 
-    /// The items at these places, in order.
-    pub(crate) fn range(&self, places: std::ops::Range<usize>) -> impl Iterator<Item = Item<'_>> {
-        let first = self.extras.partition_point(|(at, _)| (*at as usize) < places.start);
+    /// The items in a range of indexes, in order.
+    pub(crate) fn range(&self, indexes: std::ops::Range<usize>) -> impl Iterator<Item = Item<'_>> {
+        let first = self.extras.partition_point(|(at, _)| (*at as usize) < indexes.start);
         let mut extras = self.extras[first..].iter().peekable();
-        places.map(move |place| Item {
-            json: self.get(place).unwrap_or_default(),
-            extra: extras.next_if(|(at, _)| *at as usize == place).map(|(_, extra)| extra),
+        indexes.map(move |index| Item {
+            json: self.get(index).unwrap_or_default(),
+            extra: extras.next_if(|(at, _)| *at as usize == index).map(|(_, extra)| extra),
         })
     }
 
-    /// The JSON of the item at a place.
-    pub fn get(&self, place: usize) -> Option<&str> {
-        let end = *self.ends.get(place)? as usize;
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+    /// The JSON of the item at an index.
+    pub fn get(&self, index: usize) -> Option<&str> {
+        let end = *self.ends.get(index)? as usize;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         Some(&self.text[start..end])
     }
 
@@ -102,8 +102,8 @@ impl Content {
     pub fn to_json(&self) -> Json {
         let mut text = String::with_capacity(self.text.len() + self.len() + 1);
         text.push('[');
-        for (place, item) in self.iter().enumerate() {
-            if place > 0 {
+        for (index, item) in self.iter().enumerate() {
+            if index > 0 {
                 text.push(',');
             }
             text.push_str(item.json);
@@ -112,9 +112,9 @@ impl Content {
         Json::parse(text).expect("items are valid JSON, so the array is")
     }
 
-    /// The same content with neighbouring plain text blocks made one. See [`plain_text`] for what is plain.
+    /// Merges neighbouring plain text blocks into one; see [`plain_text`].
     ///
-    /// A character that was cut in two between blocks is whole again afterwards.
+    /// This also restores a surrogate pair that was split between two blocks.
     #[must_use]
     pub fn joined(&self) -> Self {
         Self::join(self.iter())
@@ -135,24 +135,24 @@ impl Content {
         joined
     }
 
-    /// The text of the text blocks, one after another.
+    /// Concatenates the text of the text blocks.
     pub fn to_text(&self) -> String {
-        // Joined first, so that a character cut in two between chunks is not shown as two broken halves.
+        // Joined first, so that a surrogate pair that was split between chunks is one character.
         self.joined().iter().filter_map(|item| text_of(item.json)).collect()
     }
 
-    /// As many of the items from `places` on as `bytes` allow, at least one, with neighbouring plain text made one;
-    /// and where the rest begins.
-    pub(crate) fn piece(&self, places: std::ops::Range<usize>, bytes: usize) -> (Self, usize) {
-        let (mut taken, mut end) = (0, places.start);
-        for item in self.range(places.clone()) {
+    /// Returns the items from `indexes.start` on that fit into `bytes`, at least one, with neighbouring plain text
+    /// merged, and the index of the first item that is left.
+    pub(crate) fn joined_range(&self, indexes: std::ops::Range<usize>, bytes: usize) -> (Self, usize) {
+        let (mut taken, mut end) = (0, indexes.start);
+        for item in self.range(indexes.clone()) {
             taken += item.json.len() + item.extra.map_or(0, |extra| extra.as_str().len());
-            if taken > bytes && end > places.start {
+            if taken > bytes && end > indexes.start {
                 break;
             }
             end += 1;
         }
-        (Self::join(self.range(places.start..end)), end)
+        (Self::join(self.range(indexes.start..end)), end)
     }
 
     fn push_run(&mut self, run: &Run<'_>) {
@@ -164,16 +164,16 @@ impl Content {
         self.push(Json::parse(block).expect("escaped text stays valid when joined").raw(), None);
     }
 
-    fn offset(place: usize) -> u32 {
-        u32::try_from(place).expect("entries are limited to fewer bytes than fit into 32 bits")
+    fn offset(index: usize) -> u32 {
+        u32::try_from(index).expect("entries are limited to fewer bytes than fit into 32 bits")
     }
 }
 
-/// Neighbouring plain text blocks on their way to become one.
+/// Neighbouring plain text blocks that are merged into one.
 #[derive(Default)]
 struct Run<'a> {
     blocks: usize,
-    /// The first of them: if it stays the only one, it is kept as it came.
+    /// The first block; a single block keeps its original text.
     first: &'a str,
     escaped: String,
 }
@@ -198,44 +198,44 @@ impl<'a> FromIterator<&'a RawValue> for Content {
     }
 }
 
-/// The escaped text of a plain text block, one that has a `type` of `text`, a `text` and nothing else.
-/// Annotations, metadata and fields nobody knows make a block more than plain.
+/// The escaped text of a plain text block: `type` is `text`, there is a `text` and no other member. A block with
+/// annotations, metadata or unknown fields is not plain.
 pub fn plain_text(block: &str) -> Option<&str> {
-    let literal = usual_text(block);
+    let literal = canonical_text(block);
     literal.map_or_else(
         || plain_text_in(&Members::parse(block)?),
         |literal| Some(&literal[1..literal.len() - 1]),
     )
 }
 
-/// What stands before and behind the text of a plain text block that is written as nearly all are.
+/// The text before and after the literal of a plain text block in canonical form.
 const PLAIN: (&str, &str) = (r#"{"type":"text","text":"#, "}");
 
-/// The literal of the text of a plain text block, if the block is written in the usual way. It must be valid JSON.
-pub(crate) fn usual_text(block: &str) -> Option<&str> {
+/// The literal of the text of a plain text block, if the block, which must be valid JSON, is in canonical form.
+pub(crate) fn canonical_text(block: &str) -> Option<&str> {
     let literal = block.strip_prefix(PLAIN.0)?.strip_suffix(PLAIN.1)?;
     is_one_string(literal).then_some(literal)
 }
 
-/// Whether a part of valid JSON is one string and nothing else: its first unescaped quote after the first ends it.
+/// Whether a part of valid JSON is exactly one string: its first unescaped quote after the opening one is its end.
 fn is_one_string(part: &str) -> bool {
     let inner = part.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let Some(mut rest) = inner.map(str::as_bytes) else { return false };
-    while let Some(place) = memchr::memchr2(b'"', b'\\', rest) {
-        if rest[place] == b'"' || place + 1 == rest.len() {
+    while let Some(index) = memchr::memchr2(b'"', b'\\', rest) {
+        if rest[index] == b'"' || index + 1 == rest.len() {
             return false;
         }
-        rest = &rest[place + 2..];
+        rest = &rest[index + 2..];
     }
     true
 }
 
-/// The escaped text of a plain text block whose members were read already; see [`plain_text`].
+/// As [`plain_text`], for a block whose members are parsed already.
 pub fn plain_text_in<'a>(members: &Members<'a>) -> Option<&'a str> {
     (members.len() == 2).then(|| escaped_text(members)).flatten()
 }
 
-/// The text of any text block; `None` for blocks of other types.
+/// The text of a text block, plain or not; `None` for blocks of other types.
 pub fn text_of(block: &str) -> Option<Cow<'_, str>> {
     let members = Members::parse(block)?;
     escaped_text(&members)?;
@@ -243,8 +243,8 @@ pub fn text_of(block: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text.to_text().into_owned()))
 }
 
-/// How the text of a text block begins: all of it, or a little more than `max` bytes; `None` for blocks of other types.
-pub fn text_beginning(block: &str, max: usize) -> Option<String> {
+/// The text of a text block, cut after a little more than `max` bytes; `None` for blocks of other types.
+pub fn text_prefix(block: &str, max: usize) -> Option<String> {
     let mut text = String::new();
     for unit in text_units(block)? {
         if text.len() > max {
@@ -258,7 +258,7 @@ pub fn text_beginning(block: &str, max: usize) -> Option<String> {
     Some(text)
 }
 
-/// The characters of any text block, with half surrogate pairs; `None` for blocks of other types.
+/// The characters of a text block, including unpaired surrogates; `None` for blocks of other types.
 pub(crate) fn text_units(block: &str) -> Option<Units<'_>> {
     let members = Members::parse(block)?;
     escaped_text(&members)?;
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_block_is_known_however_it_is_written() {
+    fn a_plain_block_is_recognised_in_any_spelling() {
         for (block, text) in [
             (r#"{"type":"text","text":"a\"b\\"}"#, Some(r#"a\"b\\"#)),
             (r#"{"type":"text","text":""}"#, Some("")),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_out_as_they_went_in() {
+    fn items_keep_their_original_text() {
         let array =
             r#"[{"b":18446744073709551616,"type":"x","a":1.50},{"type":"text","text":"\u0041"},null,7]"#;
         assert_eq!(content(array).to_json().as_str(), array);
@@ -307,12 +307,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_is_handed_back_by_type() {
+    fn parsing_a_value_that_is_no_array_returns_its_type() {
         assert_eq!(Content::parse(serde_json::from_str("{}").unwrap()), Err(Type::Object));
     }
 
     #[test]
-    fn what_else_a_chunk_said_stays_with_its_item() {
+    fn extras_of_a_chunk_stay_with_its_item() {
         let mut content = content("[1,2]");
         content.push(serde_json::from_str("3").unwrap(), Some(Json::parse(r#"{"k":1}"#).unwrap()));
         content.push(serde_json::from_str("4").unwrap(), None);
@@ -321,21 +321,21 @@ mod tests {
     }
 
     #[test]
-    fn joining_makes_neighbouring_plain_text_one_block() {
+    fn joining_merges_neighbouring_plain_text() {
         for (blocks, joined) in [
             ("[]", "[]"),
             (
                 r#"[{"type":"text","text":"a\n"},{"text":"b\"","type":"text"},{"type":"text","text":""}]"#,
                 r#"[{"type":"text","text":"a\nb\""}]"#,
             ),
-            // One that has no neighbour stays as it came.
+            // A block without a plain neighbour keeps its original text.
             (r#"[{ "text": "b", "type":"text" },7]"#, r#"[{ "text": "b", "type":"text" },7]"#),
-            // A surrogate pair cut in two is whole again.
+            // A surrogate pair that was split is restored.
             (
                 r#"[{"type":"text","text":"\ud83d"},{"type":"text","text":"\ude00"}]"#,
                 r#"[{"type":"text","text":"\ud83d\ude00"}]"#,
             ),
-            // Nothing that says more than text is touched.
+            // Blocks with more than text are unchanged.
             (
                 r#"[{"type":"text","text":"a"},{"type":"text","text":"b","_meta":{}},{"type":"text","text":"c"}]"#,
                 r#"[{"type":"text","text":"a"},{"type":"text","text":"b","_meta":{}},{"type":"text","text":"c"}]"#,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_leaves_blocks_whose_chunk_said_more() {
+    fn joining_leaves_blocks_with_extras() {
         let mut three = content(r#"[{"type":"text","text":"a"}]"#);
         let block: &RawValue = serde_json::from_str(r#"{"type":"text","text":"b"}"#).unwrap();
         three.push(block, Some(Json::parse("{}").unwrap()));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_that_of_the_text_blocks() {
+    fn text_is_concatenated_from_the_text_blocks() {
         let blocks = r#"[{"type":"text","text":"a\ud83d"},{"type":"text","text":"\ude00"},{"type":"image"},{"type":"text","text":"!","_meta":{}}]"#;
         assert_eq!(content(blocks).to_text(), "a😀!");
     }

@@ -1,4 +1,4 @@
-//! Events: what happened to a conversation besides what was said in it, and stays visible there.
+//! Events: entries that parlor itself writes about a conversation.
 
 use std::fmt;
 
@@ -8,51 +8,51 @@ use parlor_json::{Json, JsonStr};
 use crate::session::ClientId;
 use crate::{EventId, MessageId, ToolCallId};
 
-/// A time in milliseconds since 1970, as the caller's clock shows it. It is written as RFC 3339 in UTC; one beyond the
-/// years -9999 to 9999 as the nearest within them.
+/// Milliseconds since 1970 by the caller's clock. Displayed as RFC 3339 in UTC; values outside the years -9999 to
+/// 9999 are clamped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixMillis(pub i64);
 
 /// One event of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its id, unique in the session.
+    /// Unique in the session.
     pub id: EventId,
-    /// When it happened.
+    /// The time of the event.
     pub at: UnixMillis,
-    /// What happened.
+    /// The kind of event with its data.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventKind {
     /// A turn ended with an error.
     TurnFailed {
-        /// The user message that began the turn, if one did.
+        /// The user message that started the turn, if any.
         prompt: Option<MessageId>,
         /// The error object.
         error: Option<Json>,
     },
-    /// The agent refused to go on with a turn.
+    /// The agent refused to continue a turn.
     TurnRefused {
-        /// The user message that began the turn, if one did.
+        /// The user message that started the turn, if any.
         prompt: Option<MessageId>,
     },
     /// A turn was cancelled.
     TurnCancelled {
-        /// The user message that began the turn, if one did.
+        /// The user message that started the turn, if any.
         prompt: Option<MessageId>,
-        /// Who cancelled it first, if a client did.
+        /// The first client that cancelled it, if a client did.
         by: Option<Decider>,
-        /// Whether the turn ended without the agent, which did not answer the cancellation.
+        /// Whether the turn was ended without the agent, because the agent did not respond to the cancellation.
         unanswered: bool,
     },
     /// A person answered a permission request or another peer request.
     Decision(Decision),
-    /// The agent lost its memory of the session and was given the transcript instead.
+    /// The agent session could not be restored, and the agent was sent the transcript instead.
     MemoryRebuilt {
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
 }
@@ -62,26 +62,26 @@ pub enum EventKind {
 pub struct Decision {
     /// The method of the request.
     pub request: String,
-    /// The tool call that it is about.
+    /// The tool call that the request is about.
     pub tool_call: Option<ToolCallId>,
     /// The title of the request, for people.
     pub title: Option<JsonStr>,
-    /// The input of the tool, or the command, that permission was asked for.
+    /// The tool input, or the command, that permission was requested for.
     pub input: Option<Json>,
-    /// What was chosen: the outcome or action that the answer names.
+    /// The outcome or action in the answer.
     pub outcome: Option<JsonStr>,
-    /// The option that was chosen, as the request listed it.
+    /// The chosen option, as the request listed it.
     pub option: Option<Json>,
-    /// Who decided.
+    /// The client that answered.
     pub by: Decider,
 }
 
-/// A client that decided something.
+/// A client that made a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decider {
     /// Its connection.
     pub client: ClientId,
-    /// The name that it gave itself.
+    /// The name that the client gave in `initialize`.
     pub name: Option<JsonStr>,
 }
 

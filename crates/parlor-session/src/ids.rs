@@ -7,13 +7,14 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// Opaque: compared as a string, never parsed. Any JSON string is one, also the empty one.
+        ///
+        /// Opaque: compared as a string, never parsed. Any JSON string is valid, including the empty one.
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(JsonStr);
 
         impl $name {
-            /// The id as the JSON string it is.
+            /// The id as a JSON string.
             pub fn as_json(&self) -> &JsonStr {
                 &self.0
             }
@@ -40,18 +41,18 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Names one message within a session.
+    /// Identifies a message in its session.
     MessageId;
-    /// Names one tool call within a session.
+    /// Identifies a tool call in its session.
     ToolCallId;
-    /// Names one plan within a session.
+    /// Identifies a plan in its session.
     PlanId;
-    /// Names one terminal within a session.
+    /// Identifies a terminal in its session.
     TerminalId;
-    /// Names one compaction of the context within a session.
+    /// Identifies a compaction of the context in its session.
     CompactionId;
-    /// Names one event within a session.
+    /// Identifies an event in its session.
     EventId;
-    /// Names one session.
+    /// Identifies a session.
     SessionId;
 }

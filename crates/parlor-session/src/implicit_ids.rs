@@ -1,52 +1,51 @@
 use crate::{Change, EntryId, MessageId, Role, Target, Update};
 
-/// Gives ids to message chunks that came without one.
+/// Assigns ids to message chunks that have none.
 ///
-/// Where an agent names no messages, a new one starts when the role changes, when a tool call starts, at a
-/// turn's boundary, or after a chunk that did carry an id. All chunks up to the next such point are one
-/// message and get one id.
+/// A new message starts when the role changes, when a tool call starts, at the start or end of a turn, and after a
+/// chunk that carries an id. All chunks up to the next of these get one id.
 ///
-/// Naming changes nothing by itself; only what was really taken ([`on_applied`](Namer::took)) moves a boundary.
+/// [`assign`](Self::assign) changes nothing; only applied changes ([`on_applied`](Self::on_applied)) move the
+/// boundary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImplicitMessageIds {
-    /// The unnamed message that chunks without an id belong to.
+    /// The message that further chunks without an id belong to.
     open: Option<(Role, MessageId)>,
 }
 
-/// What the words of an update say about messages without ids, beyond what the update changes.
+/// How an update got its message id, and whether it starts a tool call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IdSource {
-    /// Nothing.
+    /// The agent gave the id, or the update needs none.
     #[default]
     Given,
-    /// Its message had no id and got one here.
+    /// The agent gave no id; parlor assigned one.
     Assigned,
-    /// A tool call starts. Real agents use the ids of their tool calls again, so that the change alone does not
-    /// tell.
+    /// The update starts a tool call. Agents reuse tool call ids, so this cannot be derived from the change.
     StartsToolCall,
 }
 
 impl ImplicitMessageIds {
-    /// The id of a chunk that has none: that of the open message, or a `new_id` one.
-    pub fn name(&self, role: Role, new_id: &mut dyn FnMut() -> MessageId) -> MessageId {
+    /// The id for a chunk without one: the id of the open message, or one from `new_id`.
+    pub fn assign(&self, role: Role, new_id: &mut dyn FnMut() -> MessageId) -> MessageId {
         match &self.open {
             Some((open, id)) if *open == role => id.clone(),
             Some(_) | None => new_id(),
         }
     }
 
-    /// A change was taken.
-    pub fn on_applied(&mut self, change: &Change, naming: IdSource) {
+    /// Tracks an applied change.
+    pub fn on_applied(&mut self, change: &Change, id_source: IdSource) {
         let entry = match &change.update {
             Update::Upsert { target: Target::Entry(entry), .. } | Update::Append { entry, .. } => entry,
-            Update::State(_) => return self.turn_boundary(),
+            Update::State(_) => return self.on_turn_boundary(),
             Update::Upsert { .. } | Update::Output { .. } | Update::Remove { .. } | Update::Note { .. } => {
                 return;
             }
         };
         match entry {
-            EntryId::Message(role, id) => self.on_message_applied(*role, id, naming),
-            EntryId::ToolCall(_) if change.is_creation() || naming == IdSource::StartsToolCall => {
+            EntryId::Message(role, id) => self.on_message_applied(*role, id, id_source),
+            EntryId::ToolCall(_) if change.is_creation() || id_source == IdSource::StartsToolCall => {
                 self.open = None;
             }
             EntryId::ToolCall(_)
@@ -60,13 +59,13 @@ impl ImplicitMessageIds {
         }
     }
 
-    /// A change to this message was taken; see [`on_applied`](Namer::took).
-    pub fn on_message_applied(&mut self, role: Role, id: &MessageId, naming: IdSource) {
-        self.open = (naming == IdSource::Assigned).then(|| (role, id.clone()));
+    /// Tracks an applied change of a message; see [`on_applied`](Self::on_applied).
+    pub fn on_message_applied(&mut self, role: Role, id: &MessageId, id_source: IdSource) {
+        self.open = (id_source == IdSource::Assigned).then(|| (role, id.clone()));
     }
 
-    /// A turn began or ended.
-    pub fn turn_boundary(&mut self) {
+    /// Tracks the start or end of a turn.
+    pub fn on_turn_boundary(&mut self) {
         self.open = None;
     }
 }
@@ -84,36 +83,35 @@ mod tests {
     }
     use Step::{Chunk, ToolCall, ToolCallStarts, Turn};
 
-    fn names(steps: &[Step]) -> Vec<String> {
-        let (mut namer, mut transcript, mut count) =
-            (ImplicitMessageIds::default(), Transcript::default(), 0);
+    fn assigned_ids(steps: &[Step]) -> Vec<String> {
+        let (mut ids, mut transcript, mut count) = (ImplicitMessageIds::default(), Transcript::default(), 0);
         let mut new_id = || {
             count += 1;
             MessageId::from(format!("new{count}").as_str())
         };
-        let mut names = Vec::new();
+        let mut assigned_ids = Vec::new();
         for step in steps {
             let entry = match step {
                 Chunk(role, given) => {
-                    let id = given.map_or_else(|| namer.name(*role, &mut new_id), MessageId::from);
-                    names.push(id.to_string());
+                    let id = given.map_or_else(|| ids.assign(*role, &mut new_id), MessageId::from);
+                    assigned_ids.push(id.to_string());
                     EntryId::Message(*role, id)
                 }
                 ToolCall(id) | ToolCallStarts(id) => EntryId::ToolCall((*id).into()),
                 Turn => {
-                    namer.turn_boundary();
+                    ids.on_turn_boundary();
                     continue;
                 }
             };
-            let naming = match step {
+            let id_source = match step {
                 Chunk(_, None) => IdSource::Assigned,
                 ToolCallStarts(_) => IdSource::StartsToolCall,
                 Chunk(_, Some(_)) | ToolCall(_) | Turn => IdSource::Given,
             };
             let upsert = Update::Upsert { target: Target::Entry(entry), upsert: Upsert::default() };
-            namer.on_applied(&transcript.push(upsert).unwrap(), naming);
+            ids.on_applied(&transcript.push(upsert).unwrap(), id_source);
         }
-        names
+        assigned_ids
     }
 
     #[test]
@@ -123,9 +121,9 @@ mod tests {
             (&[Chunk(Agent, None), Chunk(Agent, None)][..], &["new1", "new1"][..]),
             (&[Chunk(Thought, None), Chunk(Agent, None), Chunk(Thought, None)], &["new1", "new2", "new3"]),
             (&[Chunk(Agent, None), ToolCall("t"), Chunk(Agent, None)], &["new1", "new2"]),
-            // Only its start is a boundary, not each update of a tool call.
+            // Only the start of a tool call is a boundary, not its updates.
             (&[ToolCall("t"), Chunk(Agent, None), ToolCall("t"), Chunk(Agent, None)], &["new1", "new1"]),
-            // An id that is used again is a tool call that starts again, if the agent says so.
+            // A tool call id that is used again is a new tool call, if the update starts one.
             (
                 &[ToolCall("t"), Chunk(Agent, None), ToolCallStarts("t"), Chunk(Agent, None)],
                 &["new1", "new2"],
@@ -133,7 +131,7 @@ mod tests {
             (&[Chunk(User, None), Turn, Chunk(User, None)], &["new1", "new2"]),
             (&[Chunk(Agent, None), Chunk(Agent, Some("x")), Chunk(Agent, None)], &["new1", "x", "new2"]),
         ] {
-            assert_eq!(names(steps), expected);
+            assert_eq!(assigned_ids(steps), expected);
         }
     }
 }

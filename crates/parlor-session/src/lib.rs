@@ -1,10 +1,10 @@
-//! The conversation between people and a coding agent, as data.
+//! The data model of a conversation between people and a coding agent, and the live session as a state machine.
 //!
-//! A session's [`Transcript`] is folded from [`Update`]s. Everything in it can be addressed: messages, tool
-//! calls, plans and terminals by an [`EntryId`], the things a session has once (its title, its commands) by
-//! a [`Slot`]. There are six ways to change it, the variants of [`Update`]: upsert a target, append one item of
-//! content, append terminal output, remove an entry, note something unknown, replace the state. Each change gets
-//! the session's next sequence number; a [`ReplayCursor`] yields what changed between two of them.
+//! A [`Transcript`] is the result of applying [`Update`]s in order. Messages, tool calls, plans and terminals are
+//! entries with an [`EntryId`]; values that a session has once (its title, its commands) are [`Slot`]s. An update
+//! patches an entry or slot ([`Upsert`]), appends content or terminal output, removes an entry, adds a note, or
+//! replaces the state. Each applied update is a [`Change`] with the next seq, so that a [`ReplayCursor`] can return
+//! what a subscriber lacks after a given seq.
 //!
 //! ```
 //! use parlor_json::Json;
@@ -20,16 +20,15 @@
 //! assert_eq!(message.body().content.joined().len(), 1);
 //! ```
 //!
-//! The wire names are in `parlor-dialect`: field names are handed in. This crate reads only [`TITLE`], and `type` and
-//! `text` of content blocks, to join text.
+//! This crate knows no wire names: `parlor-dialect` passes field names in. It reads only [`TITLE`], and `type` and
+//! `text` of content blocks.
 //!
-//! The enums of the model, such as [`EntryId`] and [`Update`], can be matched on completely. A conversation with a new kind of
-//! thing in it is something that whoever shows or translates one has to think about, so the compiler points to each place; it
-//! comes with a new minor version while the first number is 0, and a new major version after that.
+//! The enums of the model, such as [`EntryId`] and [`Update`], are exhaustive: a new variant is a breaking change,
+//! because every program that shows or translates a transcript has to handle it.
 //!
 //! **Invariant:** no I/O, no clock, no randomness, no async. Ids come from the caller.
 //!
-//! **Invariant:** a refused update leaves the transcript as it was.
+//! **Invariant:** a rejected update leaves the transcript unchanged.
 
 mod body;
 mod content;
@@ -47,13 +46,13 @@ pub mod turns;
 mod update;
 
 pub use body::{Body, Upsert};
-pub use content::{Content, Item, plain_text, plain_text_in, text_beginning, text_of};
+pub use content::{Content, Item, plain_text, plain_text_in, text_of, text_prefix};
 pub use event::{Decider, Decision, Event, EventKind, UnixMillis};
 pub use ids::{CompactionId, EventId, MessageId, PlanId, SessionId, TerminalId, ToolCallId};
 pub use implicit_ids::{IdSource, ImplicitMessageIds};
 pub use meta::MetaPatch;
 pub use patch::Patch;
 pub use replay_cursor::ReplayCursor;
-pub use stored::{BadRow, Row, Unsaved};
-pub use transcript::{Entry, Limits, Refused, Transcript};
+pub use stored::{DirtyParts, InvalidRow, Row};
+pub use transcript::{Entry, Limits, Transcript, UpdateError};
 pub use update::{Activity, Change, EntryId, Role, Slot, State, TITLE, Target, Update};

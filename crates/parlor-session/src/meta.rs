@@ -1,26 +1,25 @@
 use parlor_json::{MAX_DEPTH, Object};
 
-/// What an update says about stored metadata.
+/// A change of stored metadata.
 ///
-/// The protocol's versions merge metadata by different rules; a dialect chooses the variant that says what
-/// its peer meant, and the core only applies it.
+/// The protocol's versions merge metadata by different rules: the dialect chooses the variant, the core applies it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum MetaPatch {
-    /// Nothing was said.
+    /// No change.
     #[default]
     Keep,
-    /// All metadata goes.
+    /// Removes all metadata.
     Clear,
-    /// This is the metadata now.
+    /// Replaces all metadata.
     Replace(Object),
-    /// Top-level keys are replaced; a null removes its key.
+    /// Replaces top-level keys; a null removes its key.
     MergeKeys(Object),
-    /// Nested objects are merged too, as JSON Merge Patch does.
+    /// Merges nested objects too, as JSON Merge Patch does.
     MergeDeep(Object),
 }
 
 impl MetaPatch {
-    /// How many bytes of metadata the patch itself carries.
+    /// Bytes of metadata in the patch itself.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Keep | Self::Clear => 0,
@@ -28,7 +27,7 @@ impl MetaPatch {
         }
     }
 
-    /// The metadata after the patch.
+    /// The metadata after the patch is applied to `stored`.
     pub(crate) fn applied_to(&self, stored: Option<&Object>) -> Option<Object> {
         let merged = |merge: fn(&mut Object, &Object), patch: &Object| {
             let mut meta = stored.cloned().unwrap_or_default();
@@ -44,8 +43,9 @@ impl MetaPatch {
         }
     }
 
-    /// This patch and then another one, as one patch. `stored` is the metadata that it will be applied to: a removal
-    /// that is followed by new members of the same name cannot be said as one merge, and so is said as the result.
+    /// Combines this patch with a later one. `stored` is the metadata that the combined patch will be applied to: a
+    /// removal followed by new members of the same name is not expressible as one merge, so that the result is a
+    /// replacement.
     #[must_use]
     pub fn then(self, next: Self, stored: Option<&Object>) -> Self {
         match (self, next) {
@@ -63,13 +63,13 @@ impl MetaPatch {
         }
     }
 
-    /// What two patches, one after the other, make of what is stored.
+    /// The replacement that equals applying both patches to `stored`.
     fn result(&self, next: &Self, stored: Option<&Object>) -> Self {
         next.applied_to(self.applied_to(stored).as_ref()).map_or(Self::Clear, Self::Replace)
     }
 }
 
-/// Two recursive merges as one; `None` if there is none that does the same to everything.
+/// Combines two recursive merges; `None` if no single merge is equivalent for every stored value.
 fn deep(first: &Object, next: &Object, depth: usize) -> Option<Object> {
     let mut both = first.clone();
     for (name, new) in next.iter() {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_are_composed_by_their_own_rule() {
+    fn patches_are_combined_by_their_own_rule() {
         let stored = object(r#"{"a":{"x":1},"b":1}"#);
         for (first, next, both) in [
             (
@@ -107,7 +107,7 @@ mod tests {
                 MetaPatch::MergeKeys(object(r#"{"a":{"x":null}}"#)),
                 MetaPatch::MergeKeys(object(r#"{"a":{"x":null},"b":null}"#)),
             ),
-            // No merge removes a member and gives it others at once.
+            // No single merge removes a member and then adds members to it.
             (
                 MetaPatch::MergeDeep(object(r#"{"a":null}"#)),
                 MetaPatch::MergeDeep(object(r#"{"a":{"y":2}}"#)),
@@ -148,14 +148,14 @@ mod tests {
         ]
     }
 
-    /// The same members in any order.
+    /// The value, without the order of its members.
     fn value(object: Option<Object>) -> Option<serde_json::Value> {
         object.map(|object| serde_json::from_str(object.to_json().as_str()).unwrap())
     }
 
     proptest! {
         #[test]
-        fn composing_and_applying_is_applying_one_after_the_other(
+        fn a_combined_patch_equals_its_parts_in_order(
             stored in prop::option::of(nested()), patches in prop::collection::vec(patch(), 1..6),
         ) {
             let mut one_by_one = stored.clone();
@@ -168,7 +168,7 @@ mod tests {
         }
 
         #[test]
-        fn patches_of_one_rule_are_composed_whatever_is_stored(
+        fn combining_merges_does_not_depend_on_the_stored_value(
             stored in nested(), first in nested(), next in nested(),
         ) {
             let (mut merged, mut at_once) = (stored.clone(), stored);

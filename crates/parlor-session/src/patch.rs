@@ -1,11 +1,10 @@
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What an update says about one field: nothing, that it is cleared, or its new value.
+/// The change of one field: none, cleared, or a new value.
 ///
-/// The schema crate has `MaybeUndefined` for this. It writes an omitted field as `null` wherever the
-/// `skip_serializing_if` attribute was forgotten, which turns "leave it" into "clear it" without a word;
-/// here that is an error. And it would tie this crate to one published wire format.
+/// Unlike `MaybeUndefined` of the schema crate, which writes an omitted field as `null` where the attribute
+/// `skip_serializing_if` is missing, serializing an omitted field is an error.
 ///
 /// ```
 /// use parlor_session::Patch;
@@ -29,17 +28,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Patch<T> {
-    /// The field was not there: the stored value stays.
+    /// The field was absent: the stored value is unchanged.
     #[default]
     Omitted,
-    /// The field was `null`: the stored value goes.
+    /// The field was `null`: the stored value is removed.
     Clear,
     /// The field had a value, which replaces the stored one.
     Value(T),
 }
 
 impl<T> Patch<T> {
-    /// Whether the update says nothing about the field.
+    /// Whether the field was absent.
     pub const fn is_omitted(&self) -> bool {
         matches!(self, Self::Omitted)
     }
@@ -53,7 +52,7 @@ impl<T> Patch<T> {
         }
     }
 
-    /// Changes the value, if there is one.
+    /// Maps the value, if there is one.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Patch<U> {
         match self {
             Self::Omitted => Patch::Omitted,
@@ -66,7 +65,7 @@ impl<T> Patch<T> {
 impl<T: Serialize> Serialize for Patch<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Omitted => Err(S::Error::custom("an omitted field must be skipped, not written")),
+            Self::Omitted => Err(S::Error::custom("an omitted field cannot be serialized: skip it")),
             Self::Clear => serializer.serialize_none(),
             Self::Value(value) => value.serialize(serializer),
         }
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_apply_as_they_say() {
+    fn a_patch_leaves_clears_or_replaces_the_stored_value() {
         for (patch, result) in [(Patch::Omitted, Some(1)), (Patch::Clear, None), (Patch::Value(2), Some(2))] {
             let mut stored = Some(1);
             patch.apply_to(&mut stored);

@@ -1,75 +1,75 @@
-//! Which change brought what, so that somebody who has seen some changes can be told only the rest.
+//! Seqs of the parts of an entry or slot, so that a subscriber is sent only the parts that it lacks.
 
 use parlor_json::{JsonStr, Object};
 
 use crate::{Body, MetaPatch, Patch, Upsert};
 
-/// When the parts of one target changed last.
+/// The last change of each part of one entry or slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Revisions {
     /// The last change to the fields.
     pub(crate) fields: u64,
     /// The last change to the metadata.
     pub(crate) meta: u64,
-    /// Fields that once had a value and have none now. Who has the value must be told.
+    /// Fields that had a value and were removed. A subscriber that has the value must be sent the removal.
     pub(crate) cleared: Vec<JsonStr>,
-    /// The items of content.
+    /// Seqs of the items of content.
     pub(crate) content: SeqRuns,
-    /// The bytes of output.
+    /// Seqs of the bytes of output.
     pub(crate) output: SeqRuns,
 }
 
-/// The numbers of the changes that brought the parts of a list, which grow towards its end.
+/// The seqs of the items of a list, in ascending order.
 ///
-/// A list is replaced as a whole or grows at its end. Items that came one after another without anything between
-/// them cost nothing.
+/// A list is replaced as a whole or grows at its end. Consecutive items with consecutive seqs are one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SeqRuns {
-    /// The change that last replaced the list; everything before the first run came with it.
+    /// The change that last replaced the list; all items before the first run have its seq.
     replaced: u64,
     runs: Vec<Run>,
 }
 
-/// From `place` on, each step came with the next change.
+/// From `start` on, each item has the next seq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
-    place: u32,
+    start: u32,
     seq: u64,
 }
 
 impl Revisions {
-    /// An upsert is about to be taken by a body that is still as it was.
-    pub(crate) fn upserted(&mut self, body: &Body, upsert: &Upsert, seq: u64) {
+    /// Tracks an upsert that is about to be applied to `body`.
+    pub(crate) fn on_upsert(&mut self, body: &Body, upsert: &Upsert, seq: u64) {
         let has = |name: &JsonStr| body.fields.get_key(name).is_some();
         if upsert.whole {
-            let gone = |name: &&JsonStr| upsert.fields.get_key(name).is_none();
-            self.clear(body.fields.iter().map(|(name, _)| name).filter(gone).cloned());
+            let is_removed = |name: &&JsonStr| upsert.fields.get_key(name).is_none();
+            self.clear(body.fields.iter().map(|(name, _)| name).filter(is_removed).cloned());
         }
-        // That something is back is news as well, whatever is said of it.
+        // An entry that is created again changes, even if the upsert is empty.
         if upsert.whole || !upsert.fields.is_empty() || body.removed {
             self.fields = seq;
             let nulls = upsert.fields.iter().filter(|(name, value)| value.is_null() && has(name));
             self.clear(nulls.map(|(name, _)| name.clone()));
-            self.said(&upsert.fields);
+            self.retain_cleared(&upsert.fields);
         }
         if upsert.whole || upsert.meta != MetaPatch::Keep {
             self.meta = seq;
         }
         if upsert.whole || upsert.content != Patch::Omitted {
-            self.content.replaced(seq);
+            self.content.on_replaced(seq);
         }
         if upsert.whole || upsert.output != Patch::Omitted {
-            self.output.replaced(seq);
+            self.output.on_replaced(seq);
         }
     }
 
-    /// All of it is gone. What comes back under its name has nothing of what it was.
-    pub(crate) fn removed(body: &Body, news: &Self, seq: u64) -> Self {
-        let mut news = Self { fields: seq, meta: seq, cleared: news.cleared.clone(), ..Self::default() };
-        news.clear(body.fields.iter().map(|(name, _)| name.clone()));
-        news.content.replaced(seq);
-        news.output.replaced(seq);
-        news
+    /// The revisions of a removed entry. An entry that is created again under its id has none of its old parts.
+    pub(crate) fn removed(body: &Body, revisions: &Self, seq: u64) -> Self {
+        let mut revisions =
+            Self { fields: seq, meta: seq, cleared: revisions.cleared.clone(), ..Self::default() };
+        revisions.clear(body.fields.iter().map(|(name, _)| name.clone()));
+        revisions.content.on_replaced(seq);
+        revisions.output.on_replaced(seq);
+        revisions
     }
 
     fn clear(&mut self, names: impl Iterator<Item = JsonStr>) {
@@ -80,13 +80,13 @@ impl Revisions {
         }
     }
 
-    fn said(&mut self, fields: &Object) {
+    fn retain_cleared(&mut self, fields: &Object) {
         if !self.cleared.is_empty() {
             self.cleared.retain(|name| fields.get_key(name).is_none_or(parlor_json::Json::is_null));
         }
     }
 
-    /// The fields for somebody who may have any of them: those that are gone are named as null.
+    /// The fields for a subscriber that may have any of them: removed fields are null.
     pub(crate) fn fields_with_cleared(&self, body: &Body) -> Object {
         let mut fields = body.fields.clone();
         for name in &self.cleared {
@@ -97,8 +97,8 @@ impl Revisions {
 }
 
 impl SeqRuns {
-    /// The whole list is another one.
-    pub(crate) fn replaced(&mut self, seq: u64) {
+    /// Tracks a replacement of the list.
+    pub(crate) fn on_replaced(&mut self, seq: u64) {
         self.replaced = seq;
         self.runs.clear();
     }
@@ -108,59 +108,59 @@ impl SeqRuns {
         self.replaced
     }
 
-    /// Something came at the end, which was at `place`.
-    pub(crate) fn grew(&mut self, place: usize, seq: u64) {
-        let place = u32::try_from(place).expect("lists are limited to what fits into 32 bits");
+    /// Tracks an item that is appended at index `end`.
+    pub(crate) fn on_appended(&mut self, end: usize, seq: u64) {
+        let start = u32::try_from(end).expect("lists are limited to 32-bit indexes");
         if let Some(last) = self.runs.last()
-            && last.at(place) == seq
+            && last.seq_at(start) == seq
         {
             return;
         }
-        self.runs.push(Run { place, seq });
+        self.runs.push(Run { start, seq });
     }
 
-    /// A chunk came at the end, which was at `place`: all of it belongs to one change, however long it is.
-    pub(crate) fn grew_by_chunk(&mut self, place: usize, seq: u64) {
-        let place = u32::try_from(place).expect("lists are limited to what fits into 32 bits");
-        self.runs.push(Run { place, seq });
+    /// Tracks a chunk that is appended at offset `end`: all of it has one seq.
+    pub(crate) fn on_chunk_appended(&mut self, end: usize, seq: u64) {
+        let start = u32::try_from(end).expect("lists are limited to 32-bit indexes");
+        self.runs.push(Run { start, seq });
     }
 
-    /// Where the chunks begin that came after change `seq`, in a list of `len`; see [`Self::first_after`].
+    /// The offset of the first chunk after change `seq` in a list of `len`; see [`Self::first_after`].
     pub(crate) fn first_chunk_after(&self, seq: u64, len: usize) -> usize {
         if self.replaced > seq {
             return 0;
         }
         let later = self.runs.partition_point(|run| run.seq <= seq);
-        self.runs.get(later).map_or(len, |run| run.place as usize)
+        self.runs.get(later).map_or(len, |run| run.start as usize)
     }
 
-    /// Where the part begins that came after change `seq`, in a list of `len`; the list was not replaced since.
+    /// The index of the first item after change `seq` in a list of `len` that was not replaced since.
     pub(crate) fn first_after(&self, seq: u64, len: usize) -> usize {
         if self.replaced > seq {
             return 0;
         }
         let later = self.runs.partition_point(|run| run.seq <= seq);
-        let end = self.runs.get(later).map_or(len, |run| run.place as usize);
+        let end = self.runs.get(later).map_or(len, |run| run.start as usize);
         let Some(run) = later.checked_sub(1).map(|before| self.runs[before]) else { return end };
-        let within = run.place as usize + usize::try_from(seq - run.seq + 1).unwrap_or(usize::MAX);
+        let within = run.start as usize + usize::try_from(seq - run.seq + 1).unwrap_or(usize::MAX);
         within.min(end)
     }
 
-    /// The runs, each with where it ends in a list of `len`: from, to, the number of the first.
+    /// The runs of a list of `len`: start, end, seq of the first item.
     pub(crate) fn runs(&self, len: usize) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
-        let ends = self.runs.iter().skip(1).map(|run| run.place as usize).chain([len]);
-        self.runs.iter().zip(ends).map(|(run, end)| (run.place as usize, end, run.seq))
+        let ends = self.runs.iter().skip(1).map(|run| run.start as usize).chain([len]);
+        self.runs.iter().zip(ends).map(|(run, end)| (run.start as usize, end, run.seq))
     }
 
-    /// How much of the list came with its replacement.
+    /// The number of items that came with the last replacement.
     pub(crate) fn base(&self, len: usize) -> usize {
-        self.runs.first().map_or(len, |run| run.place as usize)
+        self.runs.first().map_or(len, |run| run.start as usize)
     }
 }
 
 impl Run {
-    fn at(self, place: u32) -> u64 {
-        self.seq + u64::from(place - self.place)
+    fn seq_at(self, index: u32) -> u64 {
+        self.seq + u64::from(index - self.start)
     }
 }
 
@@ -169,37 +169,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_item_is_known_by_the_change_that_brought_it() {
-        let mut numbers = SeqRuns::default();
-        numbers.replaced(3);
-        // Two items came with change 3, then one each with 5, 6, 7, and one with 20.
-        for (place, seq) in [(2, 5), (3, 6), (4, 7), (5, 20)] {
-            numbers.grew(place, seq);
+    fn each_item_has_the_seq_of_its_change() {
+        let mut seqs = SeqRuns::default();
+        seqs.on_replaced(3);
+        // Two items have seq 3, the next three 5, 6 and 7, the last 20.
+        for (index, seq) in [(2, 5), (3, 6), (4, 7), (5, 20)] {
+            seqs.on_appended(index, seq);
         }
         for (seq, first) in
             [(2, 0), (3, 2), (4, 2), (5, 3), (6, 4), (7, 5), (8, 5), (19, 5), (20, 6), (99, 6)]
         {
-            assert_eq!(numbers.first_after(seq, 6), first, "after {seq}");
+            assert_eq!(seqs.first_after(seq, 6), first, "after {seq}");
         }
-        assert_eq!(numbers.runs(6).collect::<Vec<_>>(), [(2, 5, 5), (5, 6, 20)]);
-        assert_eq!(numbers.base(6), 2);
+        assert_eq!(seqs.runs(6).collect::<Vec<_>>(), [(2, 5, 5), (5, 6, 20)]);
+        assert_eq!(seqs.base(6), 2);
     }
 
     #[test]
-    fn a_chunk_belongs_to_one_change() {
-        let mut numbers = SeqRuns::default();
-        for (place, seq) in [(0, 5), (10, 6), (11, 7)] {
-            numbers.grew_by_chunk(place, seq);
+    fn a_chunk_has_one_seq() {
+        let mut seqs = SeqRuns::default();
+        for (index, seq) in [(0, 5), (10, 6), (11, 7)] {
+            seqs.on_chunk_appended(index, seq);
         }
         for (seq, first) in [(4, 0), (5, 10), (6, 11), (7, 30), (8, 30)] {
-            assert_eq!(numbers.first_chunk_after(seq, 30), first, "after {seq}");
+            assert_eq!(seqs.first_chunk_after(seq, 30), first, "after {seq}");
         }
     }
 
     #[test]
-    fn a_stream_is_one_run() {
-        let mut numbers = SeqRuns::default();
-        (0..1000).for_each(|place| numbers.grew(place, 7 + place as u64));
-        assert_eq!(numbers.runs.len(), 1);
+    fn consecutive_chunks_are_one_run() {
+        let mut seqs = SeqRuns::default();
+        (0..1000).for_each(|index| seqs.on_appended(index, 7 + index as u64));
+        assert_eq!(seqs.runs.len(), 1);
     }
 }

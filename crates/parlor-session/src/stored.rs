@@ -1,11 +1,11 @@
-//! The form in which a session is kept: rows of text that a store need not understand.
+//! The stored form of a session: rows of text that are opaque to the store.
 //!
-//! A row is an entry's head (JSON), an entry's content (lines that are only ever added to), or a slot (JSON). A
-//! session that is read back from its rows says the same and numbers it the same.
+//! A row is an entry's head (JSON), an entry's content (lines that are only appended to), or a slot (JSON). A
+//! transcript that is restored from its rows is equal to the original, with the same seqs.
 //!
-//! The lines of a content: `=N` and `@N` say that the following items came all with change N, or one each with N, N+1
-//! and so on. `"text"` is a plain text block written in the shortest way, `{...}` any other block, `+` a block and,
-//! after U+001E, what else its chunk said; `~` is terminal output in base64. None of them can hold a line end.
+//! Lines of content: `=N` gives all following items the seq N; `@N` gives them N, N+1 and so on. `"text"` is a plain
+//! text block in its shortest form, `{...}` any other block, `+` a block followed by U+001E and the other members of
+//! its chunk; `~` is terminal output in base64. No line contains a line break.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,50 +14,50 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use parlor_json::{Json, JsonStr, Object};
 
-use crate::content::usual_text;
+use crate::content::canonical_text;
 use crate::revisions::{Revisions, SeqRuns};
 use crate::{
     Activity, Body, Change, Content, Entry, EntryId, Role, Slot, State, Target, Transcript, Update, Upsert,
 };
 
-/// One thing to keep, in place of what was kept of it before.
+/// A row to write; it replaces the stored row of the same kind and key, except for `Append`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
     /// An entry's head, and its content if that was replaced.
     Entry {
-        /// The change that made the entry.
+        /// The change that created the entry.
         created: u64,
-        /// The last change to it.
+        /// The last change of the entry.
         seq: u64,
-        /// Its head.
+        /// The entry's head.
         head: String,
-        /// All of its content; `None` if it is as it was.
+        /// All of its content; `None` if the stored content is unchanged.
         content: Option<String>,
     },
-    /// More content of an entry.
+    /// Content to append to the stored content of an entry.
     Append {
-        /// The change that made the entry.
+        /// The change that created the entry.
         created: u64,
-        /// The last change to it.
+        /// The last change of the entry.
         seq: u64,
-        /// What comes at the end of its content.
+        /// The lines to append.
         content: String,
     },
     /// A slot, or the state.
     Slot {
-        /// Its name.
+        /// The slot's name.
         name: &'static str,
-        /// The change that brought it.
+        /// The last change of the slot.
         seq: u64,
-        /// What it holds.
+        /// The slot's value.
         body: String,
     },
 }
 
-/// What of a transcript has to be written.
+/// The parts of a transcript that are not written to the store yet.
 #[derive(Debug, Clone, Default)]
-pub struct Unsaved {
-    /// By the change that made the entry.
+pub struct DirtyParts {
+    /// By the change that created the entry.
     entries: BTreeMap<u64, Parts>,
     slots: Vec<Slot>,
     state: bool,
@@ -66,17 +66,17 @@ pub struct Unsaved {
 #[derive(Debug, Clone, Copy)]
 struct Parts {
     head: bool,
-    /// Up to which change the content was saved; `None` if it has to be written as a whole.
+    /// The last change whose content is stored; `None` if the content must be written as a whole.
     content: Option<u64>,
 }
 
-/// A row that makes no sense.
+/// A stored row that cannot be read, with a description of the row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadRow(pub String);
+pub struct InvalidRow(pub String);
 
-impl Unsaved {
-    /// A change was taken.
-    pub fn note(&mut self, change: &Change) {
+impl DirtyParts {
+    /// Marks the parts that an applied change touched.
+    pub fn on_applied(&mut self, change: &Change) {
         match &change.update {
             Update::Append { .. } | Update::Output { .. } => {
                 let is_new = change.is_creation();
@@ -107,17 +107,17 @@ impl Unsaved {
         }
     }
 
-    /// Whether there is nothing to write.
+    /// Whether everything is written.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.slots.is_empty() && !self.state
     }
 
-    /// The rows to write now. Afterwards nothing is unsaved.
-    pub fn take(&mut self, transcript: &Transcript) -> Vec<Row> {
+    /// Returns the rows to write and marks everything as written.
+    pub fn take_rows(&mut self, transcript: &Transcript) -> Vec<Row> {
         let Self { entries, slots, state } = std::mem::take(self);
         let mut rows = Vec::with_capacity(entries.len() + slots.len() + 1);
         for (created, parts) in entries {
-            let Some(entry) = transcript.entry_made_by(created) else { continue };
+            let Some(entry) = transcript.entry_created_by(created) else { continue };
             let content = content_text(entry, parts.content);
             match (parts.head, parts.content) {
                 (false, Some(_)) => rows.push(Row::Append { created, seq: entry.seq(), content }),
@@ -139,11 +139,11 @@ impl Unsaved {
             }
         }
         for slot in slots {
-            let (seq, body, news) = transcript.tracked_slot(slot);
+            let (seq, body, revisions) = transcript.tracked_slot(slot);
             rows.push(Row::Slot {
                 name: slot_name(slot),
                 seq,
-                body: body_object(body, news, 0).to_json().as_str().to_owned(),
+                body: body_object(body, revisions, 0).to_json().as_str().to_owned(),
             });
         }
         if let Some(state) = transcript.state().filter(|_| state) {
@@ -153,7 +153,7 @@ impl Unsaved {
     }
 }
 
-/// The row of the state.
+/// The name of the slot row that holds the state.
 const STATE: &str = "state";
 
 fn slot_name(slot: Slot) -> &'static str {
@@ -168,8 +168,8 @@ fn slot_name(slot: Slot) -> &'static str {
 }
 
 impl Transcript {
-    /// Takes an entry that was kept. `inherited` is how many bytes at the start of the content were numbered in another
-    /// session: all of it counts as having come with the entry.
+    /// Restores an entry. `inherited` is the number of bytes at the start of the content whose seqs are those of the
+    /// session that this one was forked from: they count as created with the entry.
     pub fn restore_entry(
         &mut self,
         created: u64,
@@ -177,54 +177,55 @@ impl Transcript {
         head: &str,
         content: &str,
         inherited: usize,
-    ) -> Result<(), BadRow> {
-        let bad = || BadRow(format!("entry {created}"));
+    ) -> Result<(), InvalidRow> {
+        let bad = || InvalidRow(format!("entry {created}"));
         let head = Json::parse(head).ok().and_then(|head| Object::parse(head.raw()).ok()).ok_or_else(bad)?;
         let id = entry_id(&head).ok_or_else(bad)?;
-        let (mut body, mut news) = read_body(&head, created).ok_or_else(bad)?;
-        // What comes after a removal is only added to the content, and the removal has left none.
+        let (mut body, mut revisions) = read_body(&head, created).ok_or_else(bad)?;
+        // Content that follows a removal is appended, and a removal leaves none, so that an entry with content is not
+        // removed.
         body.removed = head.get("removed").is_some() && content.is_empty();
         if inherited > 0 {
-            news.content.replaced(created);
-            news.output.replaced(created);
+            revisions.content.on_replaced(created);
+            revisions.output.on_replaced(created);
         }
-        let mut reader = ContentReader { numbering: Numbering::All(created), inherited };
+        let mut reader = ContentReader { item_seqs: ItemSeqs::All(created), inherited };
         for line in content.split_terminator('\n') {
-            reader.line(line, &mut body, &mut news).ok_or_else(bad)?;
+            reader.line(line, &mut body, &mut revisions).ok_or_else(bad)?;
         }
-        self.put(id, created, seq, body, news);
+        self.put(id, created, seq, body, revisions);
         Ok(())
     }
 
-    /// Takes a slot that was kept. One with a name nobody knows is left alone.
-    pub fn restore_slot(&mut self, name: &str, seq: u64, body: &str) -> Result<(), BadRow> {
-        let bad = || BadRow(format!("slot {name}"));
+    /// Restores a slot. A slot with an unknown name is ignored.
+    pub fn restore_slot(&mut self, name: &str, seq: u64, body: &str) -> Result<(), InvalidRow> {
+        let bad = || InvalidRow(format!("slot {name}"));
         let object =
             || Json::parse(body).ok().and_then(|body| Object::parse(body.raw()).ok()).ok_or_else(bad);
         if name == STATE {
             self.put_state(seq, read_state(&object()?).ok_or_else(bad)?);
         } else if let Some(slot) = Slot::ALL.into_iter().find(|slot| slot_name(*slot) == name) {
-            let (body, news) = read_body(&object()?, seq).ok_or_else(bad)?;
-            self.put_slot(slot, seq, body, news);
+            let (body, revisions) = read_body(&object()?, seq).ok_or_else(bad)?;
+            self.put_slot(slot, seq, body, revisions);
         }
-        // A slot that this version does not know may hold anything.
+        // A slot of another version may hold anything.
         Ok(())
     }
 }
 
 fn head_text(entry: &Entry) -> String {
-    head_of(entry.id(), &body_object(entry.body(), entry.news(), entry.created()), entry.body().removed)
+    head_of(entry.id(), &body_object(entry.body(), entry.revisions(), entry.created()), entry.body().removed)
 }
 
-/// The head of an entry that comes to stand in another session under `id`; `None` if its own will do, because it says
-/// the same wherever it stands.
-pub(crate) fn moved_head(entry: &Entry, id: &EntryId, failed: Option<&Upsert>) -> Option<String> {
-    let news = entry.news();
-    let is_movable = news.cleared.is_empty() && later_numbers(news, entry.created()).is_none();
-    if is_movable && failed.is_none() && id == entry.id() {
+/// The head of a forked entry in its new session under `id`; `None` if the stored head can be reused because it has
+/// no seqs.
+pub(crate) fn forked_head(entry: &Entry, id: &EntryId, failed: Option<&Upsert>) -> Option<String> {
+    let revisions = entry.revisions();
+    let has_no_seqs = revisions.cleared.is_empty() && later_seqs(revisions, entry.created()).is_none();
+    if has_no_seqs && failed.is_none() && id == entry.id() {
         return None;
     }
-    let mut body = movable_body(entry.body());
+    let mut body = body_without_seqs(entry.body());
     if let Some(failed) = failed {
         let mut fields = entry.body().fields.clone();
         fields.merge_keys(&failed.fields);
@@ -233,9 +234,9 @@ pub(crate) fn moved_head(entry: &Entry, id: &EntryId, failed: Option<&Upsert>) -
     Some(head_of(id, &body, entry.body().removed))
 }
 
-/// A slot as it comes to stand in another session.
-pub(crate) fn moved_slot(slot: Slot, body: &Body, seq: u64) -> Row {
-    Row::Slot { name: slot_name(slot), seq, body: movable_body(body).to_json().as_str().to_owned() }
+/// The row of a slot in a forked session.
+pub(crate) fn forked_slot(slot: Slot, body: &Body, seq: u64) -> Row {
+    Row::Slot { name: slot_name(slot), seq, body: body_without_seqs(body).to_json().as_str().to_owned() }
 }
 
 fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
@@ -283,25 +284,25 @@ fn entry_id(head: &Object) -> Option<EntryId> {
     })
 }
 
-/// All of a body but its content and output. `made` is the change that made it.
-fn body_object(body: &Body, news: &Revisions, made: u64) -> Object {
-    let mut object = movable_body(body);
-    if let Some(numbers) = later_numbers(news, made) {
+/// A body without content and output. `created` is the change that created it.
+fn body_object(body: &Body, revisions: &Revisions, created: u64) -> Object {
+    let mut object = body_without_seqs(body);
+    if let Some(seqs) = later_seqs(revisions, created) {
         object.set(
             "seqs",
-            Json::parse(format!("[{}]", numbers.map(|number| number.to_string()).join(",")))
+            Json::parse(format!("[{}]", seqs.map(|seq| seq.to_string()).join(",")))
                 .expect("numbers are JSON"),
         );
     }
-    if !news.cleared.is_empty() {
-        let names: Vec<_> = news.cleared.iter().map(JsonStr::as_literal).collect();
+    if !revisions.cleared.is_empty() {
+        let names: Vec<_> = revisions.cleared.iter().map(JsonStr::as_literal).collect();
         object.set("cleared", Json::parse(format!("[{}]", names.join(","))).expect("names are JSON"));
     }
     object
 }
 
-/// A body without the numbers of its changes, all of which came with it.
-fn movable_body(body: &Body) -> Object {
+/// A body without seqs.
+fn body_without_seqs(body: &Body) -> Object {
     let mut object = Object::default();
     object.set("fields", body.fields.to_json());
     if let Some(meta) = &body.meta {
@@ -310,14 +311,15 @@ fn movable_body(body: &Body) -> Object {
     object
 }
 
-/// The numbers of a body's parts, if any of them is later than the change that made it. Most bodies have none, and so
-/// say the same in whatever session they stand.
-fn later_numbers(news: &Revisions, made: u64) -> Option<[u64; 4]> {
-    let numbers = [news.fields, news.meta, news.content.replaced_at(), news.output.replaced_at()];
-    numbers.iter().any(|number| *number > made).then_some(numbers)
+/// The seqs of a body's parts, if any is later than the change that created it. Most bodies have none, so that forks
+/// can share them.
+fn later_seqs(revisions: &Revisions, created: u64) -> Option<[u64; 4]> {
+    let seqs =
+        [revisions.fields, revisions.meta, revisions.content.replaced_at(), revisions.output.replaced_at()];
+    seqs.iter().any(|seq| *seq > created).then_some(seqs)
 }
 
-fn read_body(object: &Object, made: u64) -> Option<(Body, Revisions)> {
+fn read_body(object: &Object, created: u64) -> Option<(Body, Revisions)> {
     let fields = Object::parse(object.get("fields")?.raw()).ok()?;
     let meta = match object.get("meta") {
         Some(meta) => Some(Object::parse(meta.raw()).ok()?),
@@ -329,18 +331,18 @@ fn read_body(object: &Object, made: u64) -> Option<(Body, Revisions)> {
             let seqs = seqs.into_iter().map(|seq| seq.get().parse().ok()).collect::<Option<Vec<_>>>()?;
             seqs.try_into().ok()?
         }
-        None => [made; 4],
+        None => [created; 4],
     };
-    let mut news = Revisions { fields: fields_at, meta: meta_at, ..Revisions::default() };
-    news.content.replaced(content_at);
-    news.output.replaced(output_at);
+    let mut revisions = Revisions { fields: fields_at, meta: meta_at, ..Revisions::default() };
+    revisions.content.on_replaced(content_at);
+    revisions.output.on_replaced(output_at);
     if let Some(cleared) = object.get("cleared") {
-        news.cleared = parlor_json::elements(cleared.raw())?
+        revisions.cleared = parlor_json::elements(cleared.raw())?
             .into_iter()
             .map(JsonStr::from_raw)
             .collect::<Option<_>>()?;
     }
-    Some((Body::restored(fields, meta), news))
+    Some((Body::restored(fields, meta), revisions))
 }
 
 pub(crate) fn state_text(state: &State) -> String {
@@ -350,7 +352,7 @@ pub(crate) fn state_text(state: &State) -> String {
         Activity::Idle => (&JsonStr::new("idle")).into(),
         Activity::RequiresAction => (&JsonStr::new("waits")).into(),
         Activity::Other(other) => {
-            Json::parse(format!("[{}]", other.as_literal())).expect("it is made of JSON")
+            Json::parse(format!("[{}]", other.as_literal())).expect("it consists of valid JSON")
         }
     };
     object.set("activity", activity);
@@ -390,53 +392,53 @@ fn number(seq: u64) -> Json {
     Json::parse(seq.to_string()).expect("a number is JSON")
 }
 
-/// The lines for what came after change `saved`, or for all of the content.
+/// The lines for the content after change `saved`, or for all of it.
 fn content_text(entry: &Entry, saved: Option<u64>) -> String {
-    let (body, news) = (entry.body(), entry.news());
+    let (body, revisions) = (entry.body(), entry.revisions());
     let mut text = String::new();
-    let items = Lines { content: &body.content, numbers: &news.content, text: &mut text };
+    let items = ContentWriter { content: &body.content, seqs: &revisions.content, text: &mut text };
     items.write(saved);
     let len = body.output.len();
     let (from, base) = match saved {
-        Some(saved) => (news.output.first_chunk_after(saved, len), 0),
-        None => (0, news.output.base(len)),
+        Some(saved) => (revisions.output.first_chunk_after(saved, len), 0),
+        None => (0, revisions.output.base(len)),
     };
     let mut output = |from: usize, to: usize, seq: u64| {
         let _ = writeln!(text, "={seq}\n~{}", BASE64_STANDARD.encode(&body.output[from..to]));
     };
     if base > 0 {
-        output(0, base, news.output.replaced_at());
+        output(0, base, revisions.output.replaced_at());
     }
-    for (start, end, seq) in news.output.runs(len).filter(|(_, end, _)| *end > from) {
+    for (start, end, seq) in revisions.output.runs(len).filter(|(_, end, _)| *end > from) {
         output(start, end, seq);
     }
     text
 }
 
-/// Items on their way into text.
-struct Lines<'a> {
+/// Writes items as lines.
+struct ContentWriter<'a> {
     content: &'a Content,
-    numbers: &'a SeqRuns,
+    seqs: &'a SeqRuns,
     text: &'a mut String,
 }
 
-impl Lines<'_> {
+impl ContentWriter<'_> {
     fn write(self, saved: Option<u64>) {
-        let Self { content, numbers, text } = self;
+        let Self { content, seqs, text } = self;
         let len = content.len();
         let from = match saved {
-            Some(saved) => numbers.first_after(saved, len),
+            Some(saved) => seqs.first_after(saved, len),
             None => {
-                let base = numbers.base(len);
+                let base = seqs.base(len);
                 if base > 0 {
-                    let _ = writeln!(text, "={}", numbers.replaced_at());
+                    let _ = writeln!(text, "={}", seqs.replaced_at());
                     write_items(content, 0..base, text);
                 }
                 base
             }
         };
-        for (start, end, seq) in numbers.runs(len).filter(|(_, end, _)| *end > from) {
-            // Within a run, a part that goes on where the last one ended needs no number.
+        for (start, end, seq) in seqs.runs(len).filter(|(_, end, _)| *end > from) {
+            // Within a run, an item that continues the previous part needs no seq.
             if start >= from {
                 let _ = writeln!(text, "@{seq}");
             }
@@ -447,9 +449,9 @@ impl Lines<'_> {
 
 const SEPARATOR: char = '\u{1e}';
 
-fn write_items(content: &Content, places: std::ops::Range<usize>, text: &mut String) {
-    for item in content.range(places) {
-        let plain = usual_text(item.json);
+fn write_items(content: &Content, indexes: std::ops::Range<usize>, text: &mut String) {
+    for item in content.range(indexes) {
+        let plain = canonical_text(item.json);
         match (plain, item.extra) {
             (Some(literal), None) => text.push_str(literal),
             (_, None) if item.json.starts_with('{') => push_line(text, item.json),
@@ -468,7 +470,7 @@ fn write_items(content: &Content, places: std::ops::Range<usize>, text: &mut Str
     }
 }
 
-/// JSON may have line ends between its tokens, where they mean nothing.
+/// Removes line breaks between JSON tokens.
 fn push_line(text: &mut String, json: &str) {
     if json.contains(['\n', '\r']) {
         text.extend(json.chars().filter(|c| !matches!(c, '\n' | '\r')));
@@ -477,9 +479,9 @@ fn push_line(text: &mut String, json: &str) {
     }
 }
 
-/// How the next items are numbered.
+/// The seqs of the items that follow.
 #[derive(Debug, Clone, Copy, Default)]
-enum Numbering {
+enum ItemSeqs {
     #[default]
     Unknown,
     All(u64),
@@ -488,70 +490,76 @@ enum Numbering {
 
 #[derive(Default)]
 struct ContentReader {
-    numbering: Numbering,
-    /// How many bytes are still to come whose numbers mean nothing here.
+    item_seqs: ItemSeqs,
+    /// Bytes that are left of the inherited content, whose seqs are ignored.
     inherited: usize,
 }
 
 impl ContentReader {
-    fn line(&mut self, line: &str, body: &mut Body, news: &mut Revisions) -> Option<()> {
+    fn line(&mut self, line: &str, body: &mut Body, revisions: &mut Revisions) -> Option<()> {
         let is_inherited = self.inherited > 0;
         self.inherited = self.inherited.saturating_sub(line.len() + 1);
         let (mark, rest) = line.split_at_checked(1)?;
         match mark {
             "=" | "@" if is_inherited => rest.parse::<u64>().ok().map(drop),
             "=" => {
-                self.numbering = Numbering::All(rest.parse().ok()?);
+                self.item_seqs = ItemSeqs::All(rest.parse().ok()?);
                 Some(())
             }
             "@" => {
-                self.numbering = Numbering::Each(rest.parse().ok()?);
+                self.item_seqs = ItemSeqs::Each(rest.parse().ok()?);
                 Some(())
             }
             "~" => {
                 let bytes = BASE64_STANDARD.decode(rest).ok()?;
-                if let Numbering::All(seq) = self.numbering
-                    && seq != news.output.replaced_at()
+                if let ItemSeqs::All(seq) = self.item_seqs
+                    && seq != revisions.output.replaced_at()
                     && !is_inherited
                 {
-                    news.output.grew_by_chunk(body.output.len(), seq);
+                    revisions.output.on_chunk_appended(body.output.len(), seq);
                 }
                 body.output.extend_from_slice(&bytes);
                 Some(())
             }
             "\"" => {
-                self.numbered(body, news);
-                body.content.push_plain(serde_json::from_str(line).ok()?);
+                self.assign_seq(body, revisions);
+                body.content.push_text_literal(serde_json::from_str(line).ok()?);
                 Some(())
             }
-            "{" => self.item(line, None, body, news),
+            "{" => self.item(line, None, body, revisions),
             "+" => match rest.split_once(SEPARATOR) {
-                Some((item, extra)) => self.item(item, Some(Json::parse(extra).ok()?), body, news),
-                None => self.item(rest, None, body, news),
+                Some((item, extra)) => self.item(item, Some(Json::parse(extra).ok()?), body, revisions),
+                None => self.item(rest, None, body, revisions),
             },
             _ => None,
         }
     }
 
-    fn item(&mut self, json: &str, extra: Option<Json>, body: &mut Body, news: &mut Revisions) -> Option<()> {
-        self.numbered(body, news);
+    fn item(
+        &mut self,
+        json: &str,
+        extra: Option<Json>,
+        body: &mut Body,
+        revisions: &mut Revisions,
+    ) -> Option<()> {
+        self.assign_seq(body, revisions);
         body.content.push(serde_json::from_str(json).ok()?, extra);
         Some(())
     }
 
-    /// One more item is about to come.
-    fn numbered(&mut self, body: &Body, news: &mut Revisions) {
-        if let Numbering::Each(seq) = self.numbering {
-            news.content.grew(body.content.len(), seq);
-            self.numbering = Numbering::Each(seq + 1);
+    /// Assigns a seq to the next item.
+    fn assign_seq(&mut self, body: &Body, revisions: &mut Revisions) {
+        if let ItemSeqs::Each(seq) = self.item_seqs {
+            revisions.content.on_appended(body.content.len(), seq);
+            self.item_seqs = ItemSeqs::Each(seq + 1);
         }
     }
 }
 
-impl std::fmt::Display for BadRow {
+impl std::fmt::Display for InvalidRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the stored session is damaged: {}", self.0)
     }
 }
 
-impl std::error::Error for BadRow {}
+impl std::error::Error for InvalidRow {}

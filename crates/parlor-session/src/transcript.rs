@@ -12,13 +12,13 @@ use crate::{Body, Change, Content, EntryId, MetaPatch, Slot, State, TITLE, Targe
 pub struct Transcript {
     seq: u64,
     entries: Vec<Entry>,
-    /// The change that made each entry. Entries are in that order, so it leads to the place of one.
+    /// The change that created each entry. `entries` is sorted by it.
     created: HashMap<EntryId, u64>,
-    /// Where the last change went, unless it was an event: a stream of chunks finds its entry without a look-up.
+    /// The index of the entry that changed last, events excluded: consecutive chunks need no look-up.
     latest: usize,
     slots: [Tracked; Slot::COUNT],
     state: Option<Stamped<State>>,
-    /// What all entries take.
+    /// Bytes of all entries.
     bytes: usize,
     limits: Limits,
 }
@@ -31,15 +31,15 @@ pub struct Entry {
     body: Tracked,
 }
 
-/// A body with the numbers of its changes.
+/// A body with its revisions.
 #[derive(Debug, Clone, Default)]
 struct Tracked {
     seq: u64,
     value: Body,
-    news: Revisions,
+    revisions: Revisions,
 }
 
-/// Who says the same at the same number is equal, in however many steps it came about.
+/// Revisions are not compared: equal values at an equal seq are equal, in however many changes they came about.
 impl PartialEq for Tracked {
     fn eq(&self, other: &Self) -> bool {
         self.seq == other.seq && self.value == other.value
@@ -48,10 +48,10 @@ impl PartialEq for Tracked {
 
 impl Eq for Tracked {}
 
-/// How much a transcript takes before it refuses more.
+/// Limits of a transcript; an update that exceeds one is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Characters of a session's title. A longer one is cut, not refused.
+    /// Characters of a session's title. A longer title is truncated, not rejected.
     pub title_chars: usize,
     /// Bytes of a session's metadata as JSON.
     pub meta_bytes: usize,
@@ -63,42 +63,43 @@ pub struct Limits {
     pub total_bytes: usize,
 }
 
-/// Why an update was not taken. The transcript is as it was.
+/// Why an update was rejected. The transcript is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum UpdateError {
     /// The session's metadata would be too large.
     MetaTooLarge {
-        /// What it would be.
+        /// The size that it would have.
         bytes: usize,
-        /// What it may be.
+        /// The limit.
         limit: usize,
     },
     /// The entry would be too large.
     EntryTooLarge {
-        /// What it would be.
+        /// The size that it would have.
         bytes: usize,
-        /// What it may be.
+        /// The limit.
         limit: usize,
     },
     /// The transcript would be too large.
     TranscriptTooLarge {
-        /// What it would be.
+        /// The size that it would have.
         bytes: usize,
-        /// What it may be.
+        /// The limit.
         limit: usize,
     },
-    /// The transcript has as many entries as it may have.
+    /// The transcript has the maximum number of entries.
     TooManyEntries {
-        /// How many that is.
+        /// The limit.
         limit: usize,
     },
-    /// Only parlor itself writes events.
+    /// The agent sent an event, which only parlor writes.
     ReservedEntry,
-    /// An agent that takes prompts one by one reported a state: its turns end with the answers to its prompts.
+    /// An agent with [`PromptMode::Serial`](crate::session::PromptMode) reported a state: its turns end with the
+    /// responses to its prompts.
     UnexpectedState,
 }
 
-/// A value with the number of its last change.
+/// A value with the seq of its last change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Stamped<T> {
     seq: u64,
@@ -106,18 +107,18 @@ struct Stamped<T> {
 }
 
 impl Transcript {
-    /// An empty transcript with limits of its own.
+    /// An empty transcript with the given limits.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { limits: limits.sane(), ..Self::default() }
+        Self { limits: limits.clamped(), ..Self::default() }
     }
 
-    /// Takes an update as the session's next change.
+    /// Applies an update as the session's next change.
     ///
-    /// The change that comes back is what really happened, and what others are to be told: a title that was
-    /// too long is cut in it.
-    pub fn push(&mut self, update: Update) -> Result<Change, Refused> {
+    /// The returned change is what was applied and what subscribers are sent: a title that is too long is truncated
+    /// in it.
+    pub fn push(&mut self, update: Update) -> Result<Change, UpdateError> {
         let seq = self.seq + 1;
-        let update = self.settled(update);
+        let update = self.with_title_limit(update);
         let entry = match &update {
             Update::Upsert { target: Target::Entry(entry), .. }
             | Update::Append { entry, .. }
@@ -133,8 +134,8 @@ impl Transcript {
         Ok(change)
     }
 
-    /// Takes a change that has its number already: one that was stored, or that another transcript made.
-    pub fn apply(&mut self, change: &Change) -> Result<(), Refused> {
+    /// Applies a change that has a seq already: a stored one, or one of another transcript.
+    pub fn apply(&mut self, change: &Change) -> Result<(), UpdateError> {
         let Change { seq, created, .. } = *change;
         match &change.update {
             Update::Upsert { target: Target::Entry(entry), upsert } => {
@@ -144,20 +145,20 @@ impl Transcript {
             Update::Append { entry, item, extra } => {
                 let size = item.as_str().len() + extra.as_ref().map_or(0, |extra| extra.as_str().len());
                 let body = self.grow(entry, size, seq, created)?;
-                body.news.content.grew(body.value.content.len(), seq);
+                body.revisions.content.on_appended(body.value.content.len(), seq);
                 body.value.content.push(item.raw(), extra.clone());
             }
             Update::Output { terminal, bytes, extra: _ } => {
                 let body = self.grow(&EntryId::Terminal(terminal.clone()), bytes.len(), seq, created)?;
-                body.news.output.grew_by_chunk(body.value.output.len(), seq);
+                body.revisions.output.on_chunk_appended(body.value.output.len(), seq);
                 body.value.output.extend_from_slice(bytes);
             }
             Update::Remove { entry, extra: _ } => {
-                let place = self.place_or_new(entry, created)?;
-                let body = &mut self.entries[place].body;
+                let index = self.index_or_new(entry, created)?;
+                let body = &mut self.entries[index].body;
                 self.bytes -= body.value.size();
-                let news = Revisions::removed(&body.value, &body.news, seq);
-                *body = Tracked { seq, value: Body::tombstone(), news };
+                let revisions = Revisions::removed(&body.value, &body.revisions, seq);
+                *body = Tracked { seq, value: Body::tombstone(), revisions };
             }
             Update::Note { fields } => {
                 let upsert = Upsert { whole: true, fields: fields.clone(), ..Upsert::default() };
@@ -169,49 +170,17 @@ impl Transcript {
         Ok(())
     }
 
-    /// What changed after change number `seq`, as updates that bring any transcript at `seq` to this one.
-    ///
-    /// Everything that changed comes once and as a whole, in the order of its last change: a reader that stops
-    /// in between and goes on after the last number it took misses nothing.
-    pub fn changes_since(&self, seq: u64) -> impl Iterator<Item = Change> + '_ {
-        let mut changed: Vec<(u64, Changed<'_>)> = Vec::new();
-        changed.extend(self.entries.iter().map(|entry| (entry.seq(), Changed::Entry(entry))));
-        changed.extend(Slot::ALL.map(|slot| (self.slots[slot.place()].seq, Changed::Slot(slot))));
-        changed.extend(self.state.iter().map(|state| (state.seq, Changed::State(&state.value))));
-        changed.retain(|(changed, _)| *changed > seq);
-        changed.sort_by_key(|(changed, _)| *changed);
-        changed.into_iter().map(|(seq, changed)| match changed {
-            Changed::Entry(entry) => {
-                let update = if entry.body().removed {
-                    Update::Remove { entry: entry.id.clone(), extra: None }
-                } else {
-                    let target = Target::Entry(entry.id.clone());
-                    Update::Upsert { target, upsert: entry.body().to_upsert() }
-                };
-                Change { seq, created: entry.created, update, meta_before: None }
-            }
-            Changed::Slot(slot) => {
-                let upsert = self.slots[slot.place()].value.to_upsert();
-                let update = Update::Upsert { target: Target::Slot(slot), upsert };
-                Change { seq, created: 0, update, meta_before: None }
-            }
-            Changed::State(state) => {
-                Change { seq, created: 0, update: Update::State(state.clone()), meta_before: None }
-            }
-        })
-    }
-
-    /// How much it takes.
+    /// The limits of this transcript.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The number of the last change.
+    /// The seq of the last change.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// How many bytes all entries take.
+    /// Bytes of all entries.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -231,22 +200,22 @@ impl Transcript {
 
     /// One entry.
     pub fn get(&self, id: &EntryId) -> Option<&Entry> {
-        self.place(id).map(|place| &self.entries[place])
+        self.index(id).map(|index| &self.entries[index])
     }
 
-    /// What is in a slot, or `None` if nothing was ever said about it.
+    /// The value of a slot; `None` if it was never set.
     pub fn slot(&self, slot: Slot) -> Option<&Body> {
-        let body = &self.slots[slot.place()];
+        let body = &self.slots[slot.index()];
         (body.seq > 0).then_some(&body.value)
     }
 
-    /// What is in a slot, with the numbers of its changes.
+    /// The value of a slot with its seq and revisions.
     pub(crate) fn tracked_slot(&self, slot: Slot) -> (u64, &Body, &Revisions) {
-        let tracked = &self.slots[slot.place()];
-        (tracked.seq, &tracked.value, &tracked.news)
+        let tracked = &self.slots[slot.index()];
+        (tracked.seq, &tracked.value, &tracked.revisions)
     }
 
-    /// The number of the change that reported the state, 0 if none did.
+    /// The seq of the change that reported the state, 0 if none did.
     pub fn state_seq(&self) -> u64 {
         self.state.as_ref().map_or(0, |state| state.seq)
     }
@@ -256,39 +225,40 @@ impl Transcript {
         self.state.as_ref().map(|state| &state.value)
     }
 
-    /// The entry that a change made.
-    pub(crate) fn entry_made_by(&self, created: u64) -> Option<&Entry> {
-        let place = self.entries.binary_search_by_key(&created, Entry::created).ok()?;
-        Some(&self.entries[place])
+    /// The entry that a change created.
+    pub(crate) fn entry_created_by(&self, created: u64) -> Option<&Entry> {
+        let index = self.entries.binary_search_by_key(&created, Entry::created).ok()?;
+        Some(&self.entries[index])
     }
 
-    /// The entry that changed last, events apart: a message is still being written when somebody decides meanwhile.
+    /// The entry that changed last, events excluded: a decision that is recorded during a message does not end the
+    /// message.
     pub(crate) fn latest(&self) -> Option<&Entry> {
         self.entries.get(self.latest)
     }
 
-    /// Puts an entry that was kept where it was.
-    pub(crate) fn put(&mut self, id: EntryId, created: u64, seq: u64, body: Body, news: Revisions) {
-        let place = self.entries.partition_point(|entry| entry.created < created);
+    /// Inserts a restored entry at its position.
+    pub(crate) fn put(&mut self, id: EntryId, created: u64, seq: u64, body: Body, revisions: Revisions) {
+        let index = self.entries.partition_point(|entry| entry.created < created);
         self.bytes += body.size();
         self.created.insert(id.clone(), created);
-        self.entries.insert(place, Entry { id, created, body: Tracked { seq, value: body, news } });
+        self.entries.insert(index, Entry { id, created, body: Tracked { seq, value: body, revisions } });
         self.seq = self.seq.max(seq);
     }
 
-    /// Puts a slot that was kept where it was.
-    pub(crate) fn put_slot(&mut self, slot: Slot, seq: u64, body: Body, news: Revisions) {
-        self.slots[slot.place()] = Tracked { seq, value: body, news };
+    /// Inserts a restored slot.
+    pub(crate) fn put_slot(&mut self, slot: Slot, seq: u64, body: Body, revisions: Revisions) {
+        self.slots[slot.index()] = Tracked { seq, value: body, revisions };
         self.seq = self.seq.max(seq);
     }
 
-    /// Puts the state that was kept where it was.
+    /// Inserts the restored state.
     pub(crate) fn put_state(&mut self, seq: u64, state: State) {
         self.state = Some(Stamped { seq, value: state });
         self.seq = self.seq.max(seq);
     }
 
-    /// The metadata that an update is about to patch.
+    /// The metadata that an update will patch.
     fn meta_before(&self, update: &Update) -> Option<Object> {
         let Update::Upsert { target, upsert } = update else { return None };
         if upsert.meta == MetaPatch::Keep {
@@ -300,8 +270,8 @@ impl Transcript {
         }
     }
 
-    /// The update as this transcript will take it.
-    fn settled(&self, mut update: Update) -> Update {
+    /// Truncates a title that is too long.
+    fn with_title_limit(&self, mut update: Update) -> Update {
         if let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = &mut update {
             let title = upsert.fields.get(TITLE).and_then(|title| JsonStr::from_raw(title.raw()));
             if let Some(cut) = title.and_then(|title| title.truncated(self.limits.title_chars)) {
@@ -311,17 +281,17 @@ impl Transcript {
         update
     }
 
-    /// Whether a patch of a slot would be taken.
-    pub fn would_take(&self, slot: Slot, upsert: &Upsert) -> Result<(), Refused> {
+    /// Checks whether a patch of a slot would be applied.
+    pub fn check_upsert(&self, slot: Slot, upsert: &Upsert) -> Result<(), UpdateError> {
         self.patched_slot(slot, upsert).map(drop)
     }
 
-    fn patched_slot(&self, slot: Slot, upsert: &Upsert) -> Result<Patched, Refused> {
+    fn patched_slot(&self, slot: Slot, upsert: &Upsert) -> Result<Patched, UpdateError> {
         if slot == Slot::Info {
-            // Looked at before anything is merged: a patch that is too large alone is not worth the work.
+            // Checked before merging: a patch that is too large by itself need not be merged.
             self.limits.check_meta(upsert.meta.size())?;
         }
-        let patched = self.slots[slot.place()].value.patched(upsert);
+        let patched = self.slots[slot.index()].value.patched(upsert);
         if slot == Slot::Info {
             self.limits.check_meta(patched.meta_bytes)?;
         }
@@ -329,44 +299,56 @@ impl Transcript {
         Ok(patched)
     }
 
-    fn upsert_slot(&mut self, slot: Slot, upsert: &Upsert, seq: u64) -> Result<(), Refused> {
+    fn upsert_slot(&mut self, slot: Slot, upsert: &Upsert, seq: u64) -> Result<(), UpdateError> {
         let patched = self.patched_slot(slot, upsert)?;
-        let stored = &mut self.slots[slot.place()];
-        stored.news.upserted(&stored.value, upsert, seq);
+        let stored = &mut self.slots[slot.index()];
+        stored.revisions.on_upsert(&stored.value, upsert, seq);
         stored.seq = seq;
-        stored.value.take(patched, upsert);
+        stored.value.apply(patched, upsert);
         Ok(())
     }
 
-    fn upsert_entry(&mut self, id: &EntryId, upsert: &Upsert, seq: u64, created: u64) -> Result<(), Refused> {
+    fn upsert_entry(
+        &mut self,
+        id: &EntryId,
+        upsert: &Upsert,
+        seq: u64,
+        created: u64,
+    ) -> Result<(), UpdateError> {
         let stored = self.get(id).map(Entry::body);
         let before = stored.map_or(0, Body::size);
         let patched = stored.unwrap_or(&Body::default()).patched(upsert);
         self.limits.check_entry(patched.bytes)?;
         let total = self.bytes - before + patched.bytes;
         self.limits.check_total(total)?;
-        let place = self.place_or_new(id, created)?;
+        let index = self.index_or_new(id, created)?;
         self.bytes = total;
-        let body = &mut self.entries[place].body;
-        body.news.upserted(&body.value, upsert, seq);
+        let body = &mut self.entries[index].body;
+        body.revisions.on_upsert(&body.value, upsert, seq);
         body.seq = seq;
-        body.value.take(patched, upsert);
+        body.value.apply(patched, upsert);
         Ok(())
     }
 
-    /// The body of an entry that is to grow by `bytes`, made if it is not there.
-    fn grow(&mut self, id: &EntryId, bytes: usize, seq: u64, created: u64) -> Result<&mut Tracked, Refused> {
+    /// The body of an entry that will grow by `bytes`, created if it does not exist.
+    fn grow(
+        &mut self,
+        id: &EntryId,
+        bytes: usize,
+        seq: u64,
+        created: u64,
+    ) -> Result<&mut Tracked, UpdateError> {
         self.limits.check_entry(self.get(id).map_or(0, |entry| entry.body().size()) + bytes)?;
         self.limits.check_total(self.bytes + bytes)?;
-        let place = self.place_or_new(id, created)?;
+        let index = self.index_or_new(id, created)?;
         self.bytes += bytes;
-        let body = &mut self.entries[place].body;
+        let body = &mut self.entries[index].body;
         body.seq = seq;
         body.value.removed = false;
         Ok(body)
     }
 
-    fn place(&self, id: &EntryId) -> Option<usize> {
+    fn index(&self, id: &EntryId) -> Option<usize> {
         match self.entries.get(self.latest) {
             Some(latest) if latest.id == *id => Some(self.latest),
             Some(_) | None => {
@@ -376,39 +358,32 @@ impl Transcript {
         }
     }
 
-    fn place_or_new(&mut self, id: &EntryId, created: u64) -> Result<usize, Refused> {
+    fn index_or_new(&mut self, id: &EntryId, created: u64) -> Result<usize, UpdateError> {
         let is_event = matches!(id, EntryId::Event(_));
-        if let Some(place) = self.place(id) {
+        if let Some(index) = self.index(id) {
             if !is_event {
-                self.latest = place;
+                self.latest = index;
             }
-            return Ok(place);
+            return Ok(index);
         }
         if self.entries.len() >= self.limits.entries {
-            return Err(Refused::TooManyEntries { limit: self.limits.entries });
+            return Err(UpdateError::TooManyEntries { limit: self.limits.entries });
         }
-        // Entries are made in order, except for who catches up: there one that was made early and changed
-        // late comes after one that was made between.
-        let place = self.entries.partition_point(|entry| entry.created <= created);
-        self.entries.insert(place, Entry { id: id.clone(), created, body: Tracked::default() });
+        // Entries are created in order, except in a replica that catches up: there an entry that was created early
+        // and changed late arrives after one that was created in between.
+        let index = self.entries.partition_point(|entry| entry.created <= created);
+        self.entries.insert(index, Entry { id: id.clone(), created, body: Tracked::default() });
         self.created.insert(id.clone(), created);
         if !is_event {
-            self.latest = place;
-        } else if place <= self.latest {
+            self.latest = index;
+        } else if index <= self.latest {
             self.latest += 1;
         }
-        Ok(place)
+        Ok(index)
     }
 }
 
-/// Something that changed.
-enum Changed<'a> {
-    Entry(&'a Entry),
-    Slot(Slot),
-    State(&'a State),
-}
-
-/// Two transcripts are equal when they say the same and number it the same.
+/// Transcripts are equal if their values and seqs are equal.
 impl PartialEq for Transcript {
     fn eq(&self, other: &Self) -> bool {
         self.seq == other.seq
@@ -419,66 +394,66 @@ impl PartialEq for Transcript {
 }
 
 impl Entry {
-    /// The entry's name.
+    /// The entry's id.
     pub fn id(&self) -> &EntryId {
         &self.id
     }
 
-    /// The number of the change that made it.
+    /// The seq of the change that created it.
     pub fn created(&self) -> u64 {
         self.created
     }
 
-    /// The number of the last change to this entry.
+    /// The seq of its last change.
     pub fn seq(&self) -> u64 {
         self.body.seq
     }
 
-    /// What is known of it.
+    /// Its value.
     pub fn body(&self) -> &Body {
         &self.body.value
     }
 
-    /// Which change brought what.
-    pub(crate) fn news(&self) -> &Revisions {
-        &self.body.news
+    /// The seqs of its parts.
+    pub(crate) fn revisions(&self) -> &Revisions {
+        &self.body.revisions
     }
 }
 
 impl Slot {
-    /// All of them.
+    /// All slots.
     pub const ALL: [Self; Self::COUNT] =
         [Self::Info, Self::Usage, Self::Commands, Self::Options, Self::Mode, Self::Model];
     const COUNT: usize = 6;
 
-    const fn place(self) -> usize {
+    const fn index(self) -> usize {
         self as usize
     }
 }
 
 impl Limits {
-    fn check_entry(&self, bytes: usize) -> Result<(), Refused> {
+    fn check_entry(&self, bytes: usize) -> Result<(), UpdateError> {
         if bytes > self.entry_bytes {
-            return Err(Refused::EntryTooLarge { bytes, limit: self.entry_bytes });
+            return Err(UpdateError::EntryTooLarge { bytes, limit: self.entry_bytes });
         }
         Ok(())
     }
 
-    fn check_total(&self, bytes: usize) -> Result<(), Refused> {
+    fn check_total(&self, bytes: usize) -> Result<(), UpdateError> {
         if bytes > self.total_bytes {
-            return Err(Refused::TranscriptTooLarge { bytes, limit: self.total_bytes });
+            return Err(UpdateError::TranscriptTooLarge { bytes, limit: self.total_bytes });
         }
         Ok(())
     }
 
-    fn check_meta(&self, bytes: usize) -> Result<(), Refused> {
+    fn check_meta(&self, bytes: usize) -> Result<(), UpdateError> {
         if bytes > self.meta_bytes {
-            return Err(Refused::MetaTooLarge { bytes, limit: self.meta_bytes });
+            return Err(UpdateError::MetaTooLarge { bytes, limit: self.meta_bytes });
         }
         Ok(())
     }
 
-    fn sane(self) -> Self {
+    fn clamped(self) -> Self {
         Self { entry_bytes: self.entry_bytes.min(Content::MAX_BYTES), ..self }
     }
 }
@@ -495,7 +470,7 @@ impl Default for Limits {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for UpdateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MetaTooLarge { bytes, limit } => {
@@ -507,11 +482,11 @@ impl fmt::Display for Refused {
             Self::TranscriptTooLarge { bytes, limit } => {
                 write!(f, "the transcript would be {bytes} bytes, the limit is {limit}")
             }
-            Self::TooManyEntries { limit } => write!(f, "the transcript has {limit} entries, the limit"),
-            Self::ReservedEntry => f.write_str("an agent cannot write events"),
-            Self::UnexpectedState => f.write_str("an agent of version 1 cannot report states"),
+            Self::TooManyEntries { limit } => write!(f, "the transcript has the maximum of {limit} entries"),
+            Self::ReservedEntry => f.write_str("an agent cannot send events: only the server writes them"),
+            Self::UnexpectedState => f.write_str("an agent of version 1 cannot report a state"),
         }
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for UpdateError {}

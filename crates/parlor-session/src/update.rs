@@ -2,23 +2,23 @@ use parlor_json::{Json, JsonStr, Object};
 
 use crate::{CompactionId, EventId, MessageId, PlanId, SessionId, TerminalId, ToolCallId, Upsert};
 
-/// The only field name that this crate reads: the title of a session, which it truncates.
+/// The only field name that this crate reads: the title of a session, which is truncated to a limit.
 pub const TITLE: &str = "title";
 
-/// Who speaks in a message.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// The person at a client.
     User,
-    /// The agent, to the person.
+    /// The agent, addressing the person.
     Agent,
-    /// The agent, to itself.
+    /// The agent's reasoning.
     Thought,
 }
 
-/// Names one entry of a transcript.
+/// Identifies an entry of a transcript.
 ///
-/// Messages are keyed by role and id: real agents give a thought and the message after it the same id.
+/// Messages are keyed by role and id: some agents give a thought and the message after it the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EntryId {
     /// A message of a person or the agent.
@@ -35,14 +35,14 @@ pub enum EntryId {
     Subagent(SessionId),
     /// A message to or from another session.
     SessionMessage(MessageId),
-    /// An event: parlor wrote it, not the agent.
+    /// An event, written by parlor.
     Event(EventId),
-    /// Something without an id of its own (a notice, an update nobody here knows), named by the number of
-    /// the change that brought it.
+    /// An update without an id (a notice, or an unknown kind of update), identified by the seq of the change that
+    /// created it.
     Note(u64),
 }
 
-/// What a session has once.
+/// A value that a session has once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Slot {
     /// Title, time of the last activity, metadata.
@@ -55,64 +55,64 @@ pub enum Slot {
     Options,
     /// The mode that the agent works in.
     Mode,
-    /// The model that the agent works with, where it is not an option.
+    /// The model that the agent works with, where it is not one of the options.
     Model,
 }
 
-/// What an [`Upsert`] is about.
+/// The target of an [`Upsert`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// An entry, made if it is not there.
+    /// An entry, created if it does not exist.
     Entry(EntryId),
     /// A slot.
     Slot(Slot),
 }
 
-/// One thing that happened to a session.
+/// A change to a session that has no seq yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
-    /// A target's fields are patched.
+    /// Patches a target.
     Upsert {
-        /// What is patched.
+        /// The target.
         target: Target,
         /// The patch.
         upsert: Upsert,
     },
-    /// One item is appended to the content of an entry, which is made if it is not there.
+    /// Appends one item to the content of an entry, which is created if it does not exist.
     Append {
         /// The entry.
         entry: EntryId,
         /// The item.
         item: Json,
-        /// What else this chunk said, for itself alone: an object with its metadata and fields nobody knows.
+        /// The chunk's other members: its metadata and unknown fields.
         extra: Option<Json>,
     },
-    /// Bytes are appended to the output of a terminal, which is made if it is not there.
+    /// Appends bytes to the output of a terminal, which is created if it does not exist.
     Output {
         /// The terminal.
         terminal: TerminalId,
-        /// What it wrote.
+        /// The bytes that it wrote.
         bytes: Vec<u8>,
-        /// What else this chunk said. It is passed on and not kept: bytes have no place for it.
+        /// The chunk's other members, which are sent to subscribers but not stored.
         extra: Option<Json>,
     },
-    /// An entry is gone. Its place is kept, so that who comes back later learns of it.
+    /// Removes an entry and leaves a tombstone, so that subscribers that catch up later are sent the removal.
     Remove {
         /// The entry.
         entry: EntryId,
-        /// What else was said with it. It is passed on and not kept.
+        /// The update's other members, which are sent to subscribers but not stored.
         extra: Option<Json>,
     },
-    /// Something that is kept in its place and otherwise not understood.
+    /// Adds an entry for an update of an unknown kind.
     Note {
-        /// All of it.
+        /// All members of the update.
         fields: Object,
     },
-    /// The session works, waits or rests.
+    /// Replaces the session's state.
     State(State),
 }
 
-/// Whether a session works.
+/// The activity that a state reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Activity {
     /// A turn runs.
@@ -121,46 +121,46 @@ pub enum Activity {
     Idle,
     /// A turn waits for a person.
     RequiresAction,
-    /// A state nobody here knows.
+    /// An activity that this version does not know.
     Other(JsonStr),
 }
 
-/// A session's state, replaced as a whole by each report.
+/// A session's state; each report replaces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// Whether the session works.
+    /// The activity.
     pub activity: Activity,
     /// Why the last turn ended.
     pub stop_reason: Option<JsonStr>,
-    /// What else the report said: usage, background work, an error, fields nobody knows.
+    /// Other members of the report: usage, background work, an error, unknown fields.
     pub fields: Object,
     /// The report's metadata.
     pub meta: Option<Object>,
 }
 
-/// An update with its number.
+/// An applied update with its seq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The session's change counter after this change.
     pub seq: u64,
-    /// The number of the change that first spoke of the entry, so that entries keep their order in whatever
-    /// order news of them comes. For slots and the state it is 0.
+    /// The seq of the change that created the entry, so that entries keep their order in whatever order their changes
+    /// arrive. 0 for slots and the state.
     pub created: u64,
-    /// What happened.
+    /// The update.
     pub update: Update,
     /// The metadata of the patched target as it was before this change, where the change patches metadata.
     pub meta_before: Option<Object>,
 }
 
 impl Change {
-    /// Whether this change made its entry.
+    /// Whether this change created its entry.
     pub const fn is_creation(&self) -> bool {
         self.created == self.seq
     }
 }
 
 impl Activity {
-    /// Whether the session cannot be taken to rest. A state that nobody knows counts as busy.
+    /// Whether the session may be working: everything but `Idle`.
     pub const fn is_busy(&self) -> bool {
         !matches!(self, Self::Idle)
     }

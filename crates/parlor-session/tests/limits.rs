@@ -1,8 +1,8 @@
-//! Each limit of a transcript: what fits is taken, what does not is refused and changes nothing.
+//! Limits of a transcript: an update within a limit is applied, one beyond it is rejected and changes nothing.
 
 use parlor_json::{Json, Object};
 use parlor_session::{
-    Content, EntryId, Limits, MetaPatch, Patch, Refused, Role, Slot, Target, Transcript, Update, Upsert,
+    Content, EntryId, Limits, MetaPatch, Patch, Role, Slot, Target, Transcript, Update, UpdateError, Upsert,
 };
 
 fn limits() -> Limits {
@@ -29,7 +29,7 @@ fn object(text: &str) -> Object {
 }
 
 #[test]
-fn what_is_over_a_limit_is_refused_and_changes_nothing() {
+fn an_update_beyond_a_limit_is_rejected_and_changes_nothing() {
     let info = |meta: &str| {
         upsert(
             Target::Slot(Slot::Info),
@@ -45,31 +45,35 @@ fn what_is_over_a_limit_is_refused_and_changes_nothing() {
         (
             vec![append("a", ten), append("a", ten)],
             append("a", "1"),
-            Refused::EntryTooLarge { bytes: 21, limit: 20 },
+            UpdateError::EntryTooLarge { bytes: 21, limit: 20 },
         ),
         (
             vec![append("a", ten)],
             content("a", r#"["12345678","12345678",1]"#),
-            Refused::EntryTooLarge { bytes: 21, limit: 20 },
+            UpdateError::EntryTooLarge { bytes: 21, limit: 20 },
         ),
         (
             vec![append("a", ten), append("b", ten)],
             fields("b", r#"{"f":"0123456789"}"#),
-            Refused::TranscriptTooLarge { bytes: 38, limit: 30 },
+            UpdateError::TranscriptTooLarge { bytes: 38, limit: 30 },
         ),
         (
             vec![append("a", ten), append("a", ten), append("b", ten)],
             append("b", "1"),
-            Refused::TranscriptTooLarge { bytes: 31, limit: 30 },
+            UpdateError::TranscriptTooLarge { bytes: 31, limit: 30 },
         ),
         (
             vec![append("a", ten), append("a", ten), append("b", ten)],
             content("b", r#"["12345678",1]"#),
-            Refused::TranscriptTooLarge { bytes: 31, limit: 30 },
+            UpdateError::TranscriptTooLarge { bytes: 31, limit: 30 },
         ),
-        (vec![append("a", "1"), append("b", "2")], append("c", "3"), Refused::TooManyEntries { limit: 2 }),
-        (vec![info(r#"{"a":123}"#)], info(r#"{"b":1}"#), Refused::MetaTooLarge { bytes: 15, limit: 10 }),
-        (vec![], info(r#"{"abc":1234}"#), Refused::MetaTooLarge { bytes: 12, limit: 10 }),
+        (
+            vec![append("a", "1"), append("b", "2")],
+            append("c", "3"),
+            UpdateError::TooManyEntries { limit: 2 },
+        ),
+        (vec![info(r#"{"a":123}"#)], info(r#"{"b":1}"#), UpdateError::MetaTooLarge { bytes: 15, limit: 10 }),
+        (vec![], info(r#"{"abc":1234}"#), UpdateError::MetaTooLarge { bytes: 12, limit: 10 }),
     ] {
         let mut transcript = Transcript::with_limits(limits());
         before.iter().for_each(|update| drop(transcript.push(update.clone()).unwrap()));
@@ -80,7 +84,7 @@ fn what_is_over_a_limit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn room_that_is_given_back_can_be_used_again() {
+fn space_of_removed_content_can_be_used_again() {
     let mut transcript = Transcript::with_limits(limits());
     let twenty = r#"["12345678","12345678"]"#;
     for update in
@@ -94,24 +98,11 @@ fn room_that_is_given_back_can_be_used_again() {
 }
 
 #[test]
-fn a_long_title_is_cut_in_the_change_too() {
+fn a_long_title_is_truncated_in_the_change() {
     let mut transcript = Transcript::with_limits(limits());
     let title = Upsert { fields: object(r#"{"title":"abcdef"}"#), ..Upsert::default() };
     let change = transcript.push(upsert(Target::Slot(Slot::Info), title)).unwrap();
     let Update::Upsert { upsert, .. } = change.update else { panic!() };
     assert_eq!(upsert.fields, object(r#"{"title":"abc"}"#));
     assert_eq!(transcript.slot(Slot::Info).unwrap().fields, object(r#"{"title":"abc"}"#));
-}
-
-#[test]
-fn who_stops_in_the_middle_of_catching_up_misses_nothing_later() {
-    let mut transcript = Transcript::default();
-    for id in ["a", "b", "a", "c", "b"] {
-        transcript.push(append(id, "1")).unwrap();
-    }
-    let mut reader = Transcript::default();
-    while let Some(change) = transcript.changes_since(reader.seq()).next() {
-        reader.apply(&change).unwrap();
-    }
-    assert_eq!(reader, transcript);
 }

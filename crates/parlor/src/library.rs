@@ -263,14 +263,14 @@ const UPDATE: usize = 1 << 20;
 pub(crate) fn updates(opened: &StoredSession) -> Vec<String> {
     let transcript = &opened.transcript;
     let from = stored::SessionData::of(&opened.row).agent_dialect.unwrap_or(Dialect::V1);
-    let mut listener = UpdateEncoder::new(Dialect::V2, &Object::default()).with_events();
+    let mut encoder = UpdateEncoder::new(Dialect::V2, &Object::default()).with_events();
     let mut losses = Losses::default();
     let mut fresh = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };
     let mut reading = ReplayCursor::new(0, transcript.seq());
     let mut updates = Vec::new();
     while let Some(update) = reading.next(transcript, UPDATE) {
         let telling = EncodeContext { from, transcript, meta_before: None };
-        updates.extend(listener.tell(&update, telling, &mut fresh, &mut losses));
+        updates.extend(encoder.encode(&update, telling, &mut fresh, &mut losses));
     }
     updates
 }

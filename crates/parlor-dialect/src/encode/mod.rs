@@ -1,4 +1,4 @@
-//! The words of the core, said in a dialect: the way back from `decode`.
+//! Encodes the model in a dialect: the reverse of `decode`.
 
 pub(crate) mod v1;
 pub(crate) mod v2;
@@ -12,22 +12,22 @@ use crate::meta::{self, Rule};
 use crate::object_writer::ObjectText;
 use crate::{Dialect, Losses, json_ext};
 
-/// What an encoder may look at and has to fill while it says one update.
+/// The inputs and outputs of encoding one update.
 pub(crate) struct Context<'a> {
     /// The dialect of the agent.
     pub(crate) from: Dialect,
-    /// The session as it is after the update. Messages may be in it without their content.
+    /// The session after the update. Messages may be without their content.
     pub(crate) transcript: &'a Transcript,
-    /// The metadata of what is updated, as it was before.
+    /// The metadata of the target before the update.
     pub(crate) meta_before: Option<&'a Object>,
-    /// Where ids come from that the other dialect needs.
+    /// Returns ids that the other dialect needs.
     pub(crate) new_id: &'a mut dyn FnMut() -> MessageId,
-    /// What could not be said.
+    /// Collects what could not be expressed.
     pub(crate) losses: &'a mut Losses,
 }
 
 impl Context<'_> {
-    /// What is known of a target now.
+    /// The current value of a target.
     fn body(&self, target: &Target) -> Option<&Body> {
         match target {
             Target::Entry(id) => self.transcript.get(id).map(parlor_session::Entry::body),
@@ -35,10 +35,10 @@ impl Context<'_> {
         }
     }
 
-    /// The metadata of an upsert, by the rule of the dialect that hears of it.
+    /// The metadata of an upsert, by the merge rule of the receiver's dialect.
     fn meta(&mut self, target: &Target, upsert: &Upsert, dialect: Dialect) -> Patch<Object> {
         let after = self.body(target).and_then(|body| body.meta.clone());
-        meta::say(&upsert.meta, Rule::of(dialect, target), self.meta_before, after.as_ref(), self.losses)
+        meta::convert(&upsert.meta, Rule::of(dialect, target), self.meta_before, after.as_ref(), self.losses)
     }
 
     /// One field of a slot.
@@ -47,11 +47,11 @@ impl Context<'_> {
     }
 }
 
-/// The note on a terminal that belongs to a v1 client: for v2 it is one like any other, and on the way back it must
-/// not be shown as text.
+/// The metadata key that marks a terminal of a v1 client: v2 has no such difference, and converting back must not
+/// show it as text.
 const CLIENT_TERMINAL: &str = "parlor/client-terminal";
 
-/// The word for a message of this role in whole, and for a chunk of one.
+/// The names of the updates for a whole message of this role, and for a chunk of one.
 pub(crate) const fn message_kinds(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::User => ("user_message", "user_message_chunk"),
@@ -65,11 +65,11 @@ pub(crate) fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: 
     ObjectText::update(kind).string(id_name, id).raw("content", item).extra(extra).finish()
 }
 
-/// Terminal output as the wire carries it, with what else was said about it.
-pub(crate) fn output(bytes: &[u8], said: Option<&Json>) -> Json {
+/// Terminal output in its wire form, with its other members.
+pub(crate) fn output(bytes: &[u8], extra: Option<&Json>) -> Json {
     let mut output = Object::default();
     output.set("data", &base64(bytes));
-    output.add_missing(&said.and_then(json_ext::object).unwrap_or_default());
+    output.add_missing(&extra.and_then(json_ext::object).unwrap_or_default());
     output.to_json()
 }
 

@@ -1,4 +1,4 @@
-//! Updates for a peer that speaks v2, as published or as the drafts spell it. All of the core can be said.
+//! Updates for a v2 peer, as published or with the drafts. Everything in the model can be expressed.
 
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{EntryId, Patch, Slot, State, Target, Update, Upsert};
@@ -9,7 +9,7 @@ use crate::values::{commands, options, tool_content};
 use crate::view::activity_name;
 use crate::{Dialect, LossKind, Losses, json_ext};
 
-/// The updates that say `update`.
+/// Encodes an update.
 pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
     match update {
         Update::Upsert { target, upsert } => upsert_text(target, upsert, dialect, cx),
@@ -30,7 +30,7 @@ pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -
     }
 }
 
-/// The update that takes all content from a message.
+/// The update that clears the content of a message.
 pub(crate) fn cleared(entry: &EntryId) -> Option<String> {
     let EntryId::Message(role, id) = entry else { return None };
     let text = ObjectText::update(message_kinds(*role).0).string("messageId", id.as_json());
@@ -49,7 +49,7 @@ pub(crate) fn state_text(state: &State, dialect: Dialect) -> String {
     text.members(&state.fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()
 }
 
-/// All options of a session, with its modes and models among them where the agent has these and no options for them.
+/// All options of a session, including its modes and models if the agent has no options for them.
 pub(crate) fn option_list(
     options: Option<&Json>,
     modes: Option<&Object>,
@@ -62,12 +62,12 @@ pub(crate) fn option_list(
     };
     let listed = options::to_v2(&json_ext::list_of(&list), losses);
     let modes = modes.filter(|_| options::mode_option(&listed).is_none());
-    let made = [modes.and_then(options::modes_to_option), made_model(&listed, models)];
+    let made = [modes.and_then(options::modes_to_option), generated_model(&listed, models)];
     with_options(listed, made.into_iter().flatten())
 }
 
 /// The option for the models of an agent that has none among these options.
-fn made_model(options: &Json, models: Option<&Object>) -> Option<Object> {
+fn generated_model(options: &Json, models: Option<&Object>) -> Option<Object> {
     let models = models.filter(|_| !options::has_choice_of(options, options::MODEL));
     models.and_then(options::models_to_option)
 }
@@ -83,21 +83,21 @@ fn with_options(list: Json, more: impl Iterator<Item = Object>) -> Json {
     json_ext::list_of(&list)
 }
 
-/// The options of a list, and the models of an agent that has no option for them.
+/// Adds the models of an agent that has no option for them to a list of options.
 pub(crate) fn with_models(options: &Json, models: Option<&Object>) -> Json {
-    with_options(options.clone(), made_model(options, models).into_iter())
+    with_options(options.clone(), generated_model(options, models).into_iter())
 }
 
-/// An item of tool content from an agent of this dialect.
+/// Converts an item of tool content from an agent of this dialect.
 fn tool_item(item: &Object, from: Dialect) -> Object {
-    let mut said = tool_content::item_to_v2(item);
+    let mut converted = tool_content::item_to_v2(item);
     if from == Dialect::V1 && json_ext::text(item, "type").as_deref() == Some("terminal") {
-        json_ext::note(&mut said, CLIENT_TERMINAL, json_ext::json("true"));
+        json_ext::note(&mut converted, CLIENT_TERMINAL, json_ext::json("true"));
     }
-    said
+    converted
 }
 
-/// A v1 agent's tool call as it stands in a request, in the words of v2.
+/// Converts a v1 agent's tool call in a request to v2.
 pub(crate) fn tool_call(call: &Object) -> Object {
     let mut call = tool_fields(call.clone());
     json_ext::each_in(&mut call, "content", |item| Some(tool_item(&item, Dialect::V1)));
@@ -158,11 +158,11 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Entry(EntryId::Plan(_)) => ObjectText::update("plan_update").members(fields),
         Target::Entry(EntryId::Terminal(id)) => {
             let mut fields = fields.clone();
-            let said = fields.remove("output");
+            let extra = fields.remove("output");
             let output = match &upsert.output {
                 Patch::Omitted => None,
                 Patch::Clear => Some(Json::null()),
-                Patch::Value(bytes) => Some(output(bytes, said.as_ref())),
+                Patch::Value(bytes) => Some(output(bytes, extra.as_ref())),
             };
             let text = ObjectText::update("terminal_update").string("terminalId", id.as_json());
             text.members(&fields).maybe("output", output.as_ref().map(Json::as_str))
@@ -191,14 +191,14 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
             }
             ObjectText::update("available_commands_update").members(&fields)
         }
-        // A mode is one of the options, so either report tells of all of them.
+        // A mode is one of the options, so that either report carries all of them.
         Target::Slot(slot @ (Slot::Options | Slot::Mode | Slot::Model)) => {
             let options = cx.slot_field(Slot::Options, "configOptions").cloned();
             let modes = cx.transcript.slot(Slot::Mode).map(|body| body.fields.clone());
             let models = cx.transcript.slot(Slot::Model).map(|body| body.fields.clone());
             let mut list = option_list(options.as_ref(), modes.as_ref(), models.as_ref(), cx.losses);
             if let (Slot::Mode, Some(current)) = (slot, fields.get("currentModeId")) {
-                // Where the agent has an option for its modes, that is the one that changed.
+                // If the agent has an option for its modes, that option changed.
                 let Some(changed) = options::with_mode(&list, current) else {
                     cx.losses.add(LossKind::Mode);
                     return Vec::new();
@@ -213,7 +213,7 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
             text.members(&rest)
         }
     };
-    // A report has metadata or none; only what is patched can have it cleared.
+    // The metadata of a report is replaced with it; only patches can clear metadata.
     let is_report = matches!(
         target,
         Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode | Slot::Model)

@@ -1,13 +1,13 @@
-//! What an agent asks, and what it answers.
+//! Requests and responses of the agent.
 
 use parlor_json::{JsonStr, Object};
 use parlor_session::Slot;
 use parlor_wire::{Message, Outcome, RequestId};
 use serde_json::value::RawValue;
 
-use super::client::Asked;
+use super::client::PendingRequest;
 use super::peer_requests::{request_to_v1, request_to_v2};
-use super::requests::{Unsayable, What, session_in};
+use super::requests::{Inexpressible, ResultKind, session_in};
 use super::session::{LineExtras, TranslatedSession};
 use super::{Output, Translator, Way, envelope, notification, result_of, session_of};
 use crate::encode::v1::{self, Features};
@@ -28,9 +28,9 @@ impl Translator {
         let given = params.and_then(|params| Object::parse(params).ok());
         let session = given.as_ref().and_then(session_in);
         let what = match method {
-            "session/request_permission" => What::Permission,
-            "elicitation/create" => What::Elicitation,
-            _ => What::Same,
+            "session/request_permission" => ResultKind::Permission,
+            "elicitation/create" => ResultKind::Elicitation,
+            _ => ResultKind::Same,
         };
         let translated = match self.agent {
             Way { from: Dialect::V1, to: Dialect::V2 | Dialect::Draft } => {
@@ -46,16 +46,16 @@ impl Translator {
         let text = match translated {
             Ok(None) => message.text().to_owned(),
             Ok(Some(params)) => envelope(message, Some(method), &[("params", params.to_json().as_str())]),
-            Err(Unsayable(loss)) => return self.refuse(Side::Agent, id, method, loss, out),
+            Err(Inexpressible(loss)) => return self.reject(Side::Agent, id, method, loss, out),
         };
         if self.mode.is_two_sided() {
-            let asked = Asked { what, session: session.clone(), value: None };
-            let _ = self.agent_asked.begin(id.clone(), asked);
+            let request = PendingRequest { what, session: session.clone(), value: None };
+            let _ = self.agent_requests.begin(id.clone(), request);
             if let Some(session) = session
                 && let Ok((known, mut out)) = self.session(&session, out)
             {
                 known.end_echo(&mut out);
-                if what != What::Same {
+                if what != ResultKind::Same {
                     known.turns.block(&mut out);
                 }
             }
@@ -67,38 +67,38 @@ impl Translator {
         &mut self,
         message: &Message<'_>,
         id: &RequestId,
-        asked: &Asked,
+        request: &PendingRequest,
         outcome: Outcome<'_>,
         out: &mut Output,
     ) {
-        if asked.what == What::Prompt {
-            if let Some(session) = &asked.session
+        if request.what == ResultKind::Prompt {
+            if let Some(session) = &request.session
                 && let Ok((known, mut out)) = self.session(session, out)
             {
                 return known.on_prompt_response(message, id, outcome, &mut out);
             }
             return out.say(Side::Agent, message.text().to_owned());
         }
-        if asked.what == What::Dropped {
+        if request.what == ResultKind::Dropped {
             return;
         }
         let Some(result) = result_of(outcome) else {
-            // What was not replayed is not stale.
-            if let Some(known) = asked.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
+            // Messages that were not replayed are not stale.
+            if let Some(known) = request.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
                 known.stale.clear();
             }
             return out.say(Side::Agent, message.text().to_owned());
         };
-        if let Some(session) = asked.session.as_ref().filter(|_| asked.what == What::Delete) {
+        if let Some(session) = request.session.as_ref().filter(|_| request.what == ResultKind::Delete) {
             self.sessions.remove(session);
         }
         let mut after = Vec::new();
         let result = match self.agent {
             Way { from: Dialect::V1, to: Dialect::V2 | Dialect::Draft } => {
-                self.result_to_v2(asked, &result, out)
+                self.result_to_v2(request, &result, out)
             }
             Way { from: Dialect::V2 | Dialect::Draft, to: Dialect::V1 } => {
-                self.result_to_v1(asked, &result, &mut after, out)
+                self.result_to_v1(request, &result, &mut after, out)
             }
             Way { .. } => None,
         };
@@ -109,51 +109,56 @@ impl Translator {
         after.into_iter().for_each(|line| out.say(Side::Agent, line));
     }
 
-    /// A v1 agent's result for a v2 client; `None` if it is the same.
-    fn result_to_v2(&mut self, asked: &Asked, result: &Object, out: &mut Output) -> Option<Object> {
-        match asked.what {
-            What::Initialize => Some(capabilities::agent_to_v2(result, &mut out.losses)),
-            What::Session | What::SetOption => {
-                let session = self.session_of_result(asked, result)?;
-                session.learn_v1(result);
+    /// Converts a v1 agent's result for a v2 client; `None` if it is the same.
+    fn result_to_v2(
+        &mut self,
+        request: &PendingRequest,
+        result: &Object,
+        out: &mut Output,
+    ) -> Option<Object> {
+        match request.what {
+            ResultKind::Initialize => Some(capabilities::agent_to_v2(result, &mut out.losses)),
+            ResultKind::Session | ResultKind::SetOption => {
+                let session = self.session_of_result(request, result)?;
+                session.store_v1_settings(result);
                 Some(session.with_v2_options(result, &mut out.losses))
             }
-            What::SetMode | What::SetModeOption => {
-                let session = self.session_of_result(asked, result)?;
-                if let Some(mode) = &asked.value {
+            ResultKind::SetMode | ResultKind::SetModeOption => {
+                let session = self.session_of_result(request, result)?;
+                if let Some(mode) = &request.value {
                     let mut fields = Object::default();
                     fields.set("currentModeId", mode.clone());
-                    session.learn(Slot::Mode, fields);
+                    session.store_slot(Slot::Mode, fields);
                 }
                 Some(session.with_v2_options(result, &mut out.losses))
             }
-            What::Prompt
-            | What::Permission
-            | What::Elicitation
-            | What::Delete
-            | What::Same
-            | What::Dropped => None,
+            ResultKind::Prompt
+            | ResultKind::Permission
+            | ResultKind::Elicitation
+            | ResultKind::Delete
+            | ResultKind::Same
+            | ResultKind::Dropped => None,
         }
     }
 
-    /// A v2 agent's result for a v1 client; `None` if it is the same. What v1 has no place for in a result comes
-    /// `after` it.
+    /// Converts a v2 agent's result for a v1 client; `None` if it is the same. Updates for what a v1 result cannot
+    /// hold follow in `after`.
     fn result_to_v1(
         &mut self,
-        asked: &Asked,
+        request: &PendingRequest,
         result: &Object,
         after: &mut Vec<String>,
         out: &mut Output,
     ) -> Option<Object> {
         let features = self.features;
-        match asked.what {
-            What::Initialize => Some(capabilities::agent_to_v1(result, &mut out.losses)),
-            What::Session | What::SetOption => {
-                let id = session_in(result).or_else(|| asked.session.clone())?;
+        match request.what {
+            ResultKind::Initialize => Some(capabilities::agent_to_v1(result, &mut out.losses)),
+            ResultKind::Session | ResultKind::SetOption => {
+                let id = session_in(result).or_else(|| request.session.clone())?;
                 let session = session_of(&mut self.sessions, &id, self.agent).ok()?;
-                session.learn_v2(result);
-                let mut result = session.with_v1_options(result, asked.what, features, &mut out.losses);
-                let list = result.get("availableCommands").filter(|_| asked.what == What::Session);
+                session.store_v2_settings(result);
+                let mut result = session.with_v1_options(result, request.what, features, &mut out.losses);
+                let list = result.get("availableCommands").filter(|_| request.what == ResultKind::Session);
                 if let Some(list) = list.cloned() {
                     result.remove("availableCommands");
                     let list = commands::to_v1(&list, &mut out.losses);
@@ -163,48 +168,52 @@ impl Translator {
                 }
                 Some(result)
             }
-            What::SetMode => {
-                let session = self.session_of_result(asked, result)?;
-                session.learn_v2(result);
-                session.peer.set_mode(asked.value.as_ref().and_then(|mode| JsonStr::from_raw(mode.raw())));
+            ResultKind::SetMode => {
+                let session = self.session_of_result(request, result)?;
+                session.store_v2_settings(result);
+                session.peer.set_mode(request.value.as_ref().and_then(|mode| JsonStr::from_raw(mode.raw())));
                 let mut result = result.clone();
-                // Setting a mode may change other options, of which v1 hears by themselves.
+                // Setting a mode may change other options, which v1 receives separately.
                 if let Some(list) = result.remove("configOptions") {
                     let (list, _) = v1::split_modes(&list, features, &mut out.losses);
                     let update =
                         ObjectText::update("config_option_update").raw("configOptions", list.as_str());
-                    let id = asked.session.clone().filter(|_| list.as_str() != "[]");
+                    let id = request.session.clone().filter(|_| list.as_str() != "[]");
                     after.extend(id.map(|id| notification(&id, &update.finish(), &LineExtras::default())));
                 }
                 Some(result)
             }
-            What::SetModeOption
-            | What::Prompt
-            | What::Permission
-            | What::Elicitation
-            | What::Delete
-            | What::Same
-            | What::Dropped => None,
+            ResultKind::SetModeOption
+            | ResultKind::Prompt
+            | ResultKind::Permission
+            | ResultKind::Elicitation
+            | ResultKind::Delete
+            | ResultKind::Same
+            | ResultKind::Dropped => None,
         }
     }
 
-    fn session_of_result(&mut self, asked: &Asked, result: &Object) -> Option<&mut TranslatedSession> {
-        let id = session_in(result).or_else(|| asked.session.clone())?;
+    fn session_of_result(
+        &mut self,
+        request: &PendingRequest,
+        result: &Object,
+    ) -> Option<&mut TranslatedSession> {
+        let id = session_in(result).or_else(|| request.session.clone())?;
         session_of(&mut self.sessions, &id, self.agent).ok()
     }
 }
 
 impl TranslatedSession {
-    /// Keeps the modes and options that a v1 result tells of.
-    fn learn_v1(&mut self, result: &Object) {
+    /// Stores the modes and options of a v1 result.
+    fn store_v1_settings(&mut self, result: &Object) {
         if let Some(modes) = json_ext::member(result, "modes") {
-            self.learn(Slot::Mode, modes);
+            self.store_slot(Slot::Mode, modes);
         }
         self.learn_list(Slot::Options, result, "configOptions");
     }
 
-    /// Keeps the options that a v2 result tells of.
-    fn learn_v2(&mut self, result: &Object) {
+    /// Stores the options of a v2 result.
+    fn store_v2_settings(&mut self, result: &Object) {
         self.learn_list(Slot::Options, result, "configOptions");
     }
 
@@ -212,17 +221,17 @@ impl TranslatedSession {
         if let Some(list) = result.get(name).filter(|list| list.type_of() == parlor_json::Type::Array) {
             let mut fields = Object::default();
             fields.set(name, list.clone());
-            self.learn(slot, fields);
+            self.store_slot(slot, fields);
         }
     }
 
-    /// A v1 result with its modes among its options.
+    /// Adds the modes of a v1 result to its options.
     fn with_v2_options(&self, result: &Object, losses: &mut Losses) -> Object {
         let options = self.transcript.slot(Slot::Options).and_then(|body| body.fields.get("configOptions"));
         let modes = self.transcript.slot(Slot::Mode).map(|body| &body.fields);
         let list = v2::option_list(options, modes, None, losses);
         let mut result = result.clone();
-        // The option says all that the modes did.
+        // The option has all that the modes had.
         if result.get("modes").is_some() && options::mode_option(&list).is_some() {
             result.remove("modes");
         }
@@ -230,11 +239,11 @@ impl TranslatedSession {
         result
     }
 
-    /// A v2 result with its mode by itself, as v1 has it.
+    /// Separates the mode from the options of a v2 result.
     fn with_v1_options(
         &mut self,
         result: &Object,
-        what: What,
+        what: ResultKind,
         features: Features,
         losses: &mut Losses,
     ) -> Object {
@@ -243,13 +252,13 @@ impl TranslatedSession {
         let (list, modes) = v1::split_modes(&list, features, losses);
         let is_empty = list.as_str() == "[]";
         result.set("configOptions", list);
-        if what == What::Session && is_empty {
-            // An agent that has only modes, or no options at all, said nothing of options in v1.
+        if what == ResultKind::Session && is_empty {
+            // An agent with only modes, or without options, had none in v1.
             result.remove("configOptions");
         }
         if let Some(modes) = modes {
             self.peer.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
-            if what == What::Session {
+            if what == ResultKind::Session {
                 result.set("modes", modes.to_json());
             }
         }

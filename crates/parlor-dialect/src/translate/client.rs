@@ -1,4 +1,4 @@
-//! What a client asks, and what it answers.
+//! Requests and responses of the client.
 
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{MessageId, SessionId, Transcript};
@@ -6,18 +6,18 @@ use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 use serde_json::value::RawValue;
 
 use super::requests::{
-    Request, Unsayable, What, request_for_v1, request_for_v2, same_in_all, same_version, session_in,
+    Inexpressible, Request, ResultKind, request_for_v1, request_for_v2, same_in_all, same_version, session_in,
 };
 use super::{Mode, Output, Translator, Way, envelope, result_of};
 use crate::encode::v1::Features;
 use crate::values::permission;
 use crate::{Dialect, Side};
 
-/// A request that has no answer yet.
+/// A request without a response.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) what: What,
-    /// The session it is about, where its params say so.
+pub(super) struct PendingRequest {
+    pub(super) what: ResultKind,
+    /// Its session, if its params have one.
     pub(super) session: Option<SessionId>,
     /// The prompt, or the value that a mode is set to.
     pub(super) value: Option<Json>,
@@ -50,19 +50,19 @@ impl Translator {
         };
         let request = match request {
             Ok(request) => request,
-            Err(Unsayable(loss)) => return self.refuse(Side::Client, id, method, loss, out),
+            Err(Inexpressible(loss)) => return self.reject(Side::Client, id, method, loss, out),
         };
         let what = request.as_ref().map_or_else(|| same_in_all(method), |request| request.what);
-        // What a v1 client asked for stands in the v1 form of its params, whichever side speaks v1.
+        // The v1 form of the params has what a v1 client requested, whichever side speaks v1.
         let v1_params = match &request {
             Some(request) if way.to == Dialect::V1 => Some(&request.params),
             Some(_) | None => given.as_ref().filter(|_| way.from == Dialect::V1),
         };
-        if let Some(params) = v1_params.filter(|_| what == What::Initialize) {
+        if let Some(params) = v1_params.filter(|_| what == ResultKind::Initialize) {
             self.features = Features::of(params);
         }
-        // The answer to a request whose id is in use could not be told from the other one's.
-        if self.mode == Mode::Relay && self.client_asked.is_open(id) {
+        // The response to a request whose id is in use could not be matched.
+        if self.mode == Mode::Relay && self.client_requests.is_open(id) {
             return out.id_in_use(id);
         }
         match request {
@@ -78,11 +78,11 @@ impl Translator {
             },
         }
         if self.mode.is_two_sided() {
-            self.client_asks(id, method, what, &given.unwrap_or_default(), out);
+            self.track_client_request(id, method, what, &given.unwrap_or_default(), out);
         }
     }
 
-    /// Names the message that params are about as the agent does, if it has another name there.
+    /// Replaces the message id in params by the agent's, if they differ.
     fn rename(&self, params: &mut Object) -> bool {
         let message = params.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from);
         let session = session_in(params).and_then(|session| self.sessions.get(&session));
@@ -94,73 +94,81 @@ impl Translator {
         true
     }
 
-    /// Remembers a request for its answer, and what it means for the session.
-    fn client_asks(&mut self, id: &RequestId, method: &str, what: What, params: &Object, out: &mut Output) {
+    /// Tracks a request until its response, and its meaning for the session.
+    fn track_client_request(
+        &mut self,
+        id: &RequestId,
+        method: &str,
+        what: ResultKind,
+        params: &Object,
+        out: &mut Output,
+    ) {
         let session = session_in(params);
         let replay_from = params.get("replayFrom").filter(|from| !from.is_null());
         let known = session.as_ref().and_then(|session| self.sessions.get_mut(session));
         if let Some(known) = known.filter(|_| method == "session/load" || replay_from.is_some()) {
-            known.replays(self.agent.from);
+            known.on_replay_requested(self.agent.from);
         }
         let value = match what {
-            What::Prompt => params.get("prompt"),
-            What::SetMode => params.get("modeId"),
-            What::SetModeOption => params.get("value"),
-            What::Initialize
-            | What::Session
-            | What::SetOption
-            | What::Permission
-            | What::Elicitation
-            | What::Delete
-            | What::Same
-            | What::Dropped => None,
+            ResultKind::Prompt => params.get("prompt"),
+            ResultKind::SetMode => params.get("modeId"),
+            ResultKind::SetModeOption => params.get("value"),
+            ResultKind::Initialize
+            | ResultKind::Session
+            | ResultKind::SetOption
+            | ResultKind::Permission
+            | ResultKind::Elicitation
+            | ResultKind::Delete
+            | ResultKind::Same
+            | ResultKind::Dropped => None,
         };
-        let asked = Asked { what, session: session.clone(), value: value.cloned() };
-        // A request too many, or one whose id is in use, is answered like one that was not seen.
-        let _ = self.client_asked.begin(id.clone(), asked);
-        if let (What::Prompt, Some(session), Some(content)) = (what, session, value)
+        let request = PendingRequest { what, session: session.clone(), value: value.cloned() };
+        // A response to a request that is not tracked (too many, or an id in use) is handled like one of an unknown
+        // request.
+        let _ = self.client_requests.begin(id.clone(), request);
+        if let (ResultKind::Prompt, Some(session), Some(content)) = (what, session, value)
             && let Ok((known, mut out)) = self.session(&session, out)
         {
             known.on_prompt(id, content, &mut out);
         }
     }
 
-    /// The session that params are about.
+    /// The transcript of the session in the params.
     pub(super) fn transcript_of(&self, params: &Object) -> Option<&Transcript> {
         Some(&self.sessions.get(&session_in(params)?)?.transcript)
     }
 
-    /// The client answered what the agent asked.
+    /// Handles the client's response to a request of the agent.
     pub(super) fn client_response(
         &mut self,
         message: &Message<'_>,
-        asked: &Asked,
+        request: &PendingRequest,
         outcome: Outcome<'_>,
         out: &mut Output,
     ) {
-        if asked.what == What::Dropped {
+        if request.what == ResultKind::Dropped {
             return;
         }
         let to_v1 = matches!(self.client, Way { from: Dialect::V2 | Dialect::Draft, to: Dialect::V1 });
-        let result = result_of(outcome).filter(|_| to_v1).and_then(|result| match asked.what {
-            What::Permission => Some(permission::result_to_v1(&result, &mut out.losses)),
-            What::Elicitation => Some(permission::elicitation_result_to_v1(&result, &mut out.losses)),
-            What::Initialize
-            | What::Session
-            | What::SetOption
-            | What::SetMode
-            | What::SetModeOption
-            | What::Prompt
-            | What::Delete
-            | What::Same
-            | What::Dropped => None,
+        let result = result_of(outcome).filter(|_| to_v1).and_then(|result| match request.what {
+            ResultKind::Permission => Some(permission::result_to_v1(&result, &mut out.losses)),
+            ResultKind::Elicitation => Some(permission::elicitation_result_to_v1(&result, &mut out.losses)),
+            ResultKind::Initialize
+            | ResultKind::Session
+            | ResultKind::SetOption
+            | ResultKind::SetMode
+            | ResultKind::SetModeOption
+            | ResultKind::Prompt
+            | ResultKind::Delete
+            | ResultKind::Same
+            | ResultKind::Dropped => None,
         });
         match result.map(|result| result.to_json()) {
             Some(result) => out.say(Side::Client, envelope(message, None, &[("result", result.as_str())])),
             None => out.say(Side::Client, message.text().to_owned()),
         }
-        let blocks = matches!(asked.what, What::Permission | What::Elicitation);
-        if let Some(session) = asked.session.as_ref().filter(|_| blocks)
+        let blocks = matches!(request.what, ResultKind::Permission | ResultKind::Elicitation);
+        if let Some(session) = request.session.as_ref().filter(|_| blocks)
             && self.sessions.contains_key(session)
             && let Ok((known, mut out)) = self.session(session, out)
         {
@@ -170,7 +178,7 @@ impl Translator {
 }
 
 impl Output {
-    /// Answers a client that asks twice by one id.
+    /// Responds to a request whose id is in use.
     fn id_in_use(&mut self, id: &RequestId) {
         let error = RpcError::new(code::INVALID_REQUEST, "another request with this id has no answer yet");
         self.say(Side::Agent, write::error_response(id, &error));

@@ -1,4 +1,4 @@
-//! Which user message of an agent is which prompt, and which state of a v2 or draft agent ends its turn.
+//! Matches user messages of an agent with prompts, and states of a v2 or draft agent with the ends of their turns.
 
 use std::mem;
 
@@ -13,46 +13,47 @@ use crate::Dialect;
 use crate::values::turn_end;
 
 impl TranslatedSession {
-    /// Inserts the prompts that an update decides on. Returns the update unless it is held back because it may be a prompt.
+    /// Inserts the prompts that an update decides. Returns the update unless it is held back because it may be a
+    /// prompt.
     pub(super) fn without_prompts(
         &mut self,
         update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         extras: &mut LineExtras,
         out: &mut SessionOutput<'_>,
     ) -> Option<Update> {
         if let Update::State(state) = &update {
             self.on_state(state, out);
         }
-        // The prompt response of a draft client names no message, so that none has to be found.
+        // The prompt response of a draft client has no message id, so that no message needs to be found.
         let needs_no_message = out.agent.from != Dialect::V1 && out.agent.to == Dialect::Draft;
         let id = user_message(&update).cloned();
-        // By its text alone a message is the prompt of a v1 agent, whatever the agent calls it.
+        // A v1 agent's prompt is matched by its text alone, whatever id the agent uses.
         let by_text = id.is_some() && self.turns.echo.is_some();
         if needs_no_message || !(by_text || is_output(&update, &self.transcript)) {
             return Some(update);
         }
         let is_note = matches!(update, Update::Note { .. });
-        let is_same = |candidate: &Candidate| id.as_ref().is_some_and(|id| candidate.is_of(id, naming));
+        let is_same = |candidate: &Candidate| id.as_ref().is_some_and(|id| candidate.is_of(id, id_source));
         if !self.turns.candidate.as_ref().is_none_or(is_same) {
-            self.settle_candidate(out);
+            self.decide_candidate(out);
         }
         let other = match &id {
-            Some(id) => self.user_message(update, naming, id, extras, out),
+            Some(id) => self.user_message(update, id_source, id, extras, out),
             None => Some(update),
         };
-        // A v1 agent repeats its prompt before it says anything else.
+        // A v1 agent repeats its prompt before any other output.
         if self.turns.candidate.is_none() && !is_note {
             self.turns.echo = None;
         }
         other
     }
 
-    /// Takes an update of a user message that is new, or may be a prompt by its text.
+    /// Handles an update of a user message that is new, or may be a prompt by its text.
     fn user_message(
         &mut self,
         update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         id: &MessageId,
         extras: &mut LineExtras,
         out: &mut SessionOutput<'_>,
@@ -61,7 +62,7 @@ impl TranslatedSession {
         if let Update::Upsert { upsert, .. } = &update
             && (is_v1 || !upsert.content.is_omitted())
         {
-            self.settle_candidate(out);
+            self.decide_candidate(out);
             let content = if let Patch::Value(content) = &upsert.content { Some(content) } else { None };
             let equal = content.and_then(|content| self.turns.prompts.equal_to(content));
             let prompt = equal.or_else(|| self.turns.prompts.accepted().first().copied());
@@ -70,30 +71,31 @@ impl TranslatedSession {
         }
         let rule = if is_v1 { MatchRule::EqualText } else { MatchRule::Equal };
         let known = self.turns.candidate.take();
-        let new = || self.turns.prompts.candidate(id, naming, self.turns.echo.iter().cloned(), rule);
+        let new = || self.turns.prompts.candidate(id, id_source, self.turns.echo.iter().cloned(), rule);
         let Some(mut candidate) = known.or_else(new) else { return Some(update) };
-        let other = candidate.on_update(update, naming, extras.len());
+        let other = candidate.on_update(update, id_source, extras.len());
         let is_decided = other.is_some() || candidate.is_certain();
         self.turns.candidate = Some(candidate);
         if other.is_none() {
             // The next chunk without an id belongs to the same message.
-            self.decoder.on_message_applied(Role::User, id, naming);
+            self.decoder.on_message_applied(Role::User, id, id_source);
             self.turns.held.push(mem::take(extras));
         }
         if is_decided {
-            self.settle_candidate(out);
+            self.decide_candidate(out);
         }
         other
     }
 
-    /// Decides what the held updates are: nothing that follows repeats the prompt of a v1 agent.
+    /// Decides about the updates held back: nothing that follows repeats the prompt of a v1 agent.
     pub(super) fn end_echo(&mut self, out: &mut SessionOutput<'_>) {
-        self.settle_candidate(out);
+        self.decide_candidate(out);
         self.turns.echo = None;
     }
 
-    /// Decides whether the candidate is a prompt, and sends the client its updates unless a v1 agent only repeats the prompt.
-    fn settle_candidate(&mut self, out: &mut SessionOutput<'_>) {
+    /// Decides whether the candidate is a prompt, and sends its updates to the client unless a v1 agent only repeats
+    /// the prompt.
+    fn decide_candidate(&mut self, out: &mut SessionOutput<'_>) {
         let Some(mut candidate) = self.turns.candidate.take() else { return };
         self.turns.echo = None;
         self.turns.prompts.narrow(&mut candidate);
@@ -116,15 +118,15 @@ impl TranslatedSession {
         self.send_held(candidate.into_updates(), out);
     }
 
-    /// Decides on the candidate if the agent has none of the prompts any more that it could be.
+    /// Decides about the candidate if the agent has none of its prompts any more.
     pub(super) fn review_candidate(&mut self, out: &mut SessionOutput<'_>) {
         let candidate = self.turns.candidate.as_mut();
         if candidate.is_some_and(|candidate| !self.turns.prompts.narrow(candidate)) {
-            self.settle_candidate(out);
+            self.decide_candidate(out);
         }
     }
 
-    /// A v2 or draft agent accepted a prompt.
+    /// Handles the acceptance of a prompt by a v2 or draft agent.
     pub(super) fn on_acceptance(
         &mut self,
         prompt: PromptId,
@@ -149,14 +151,14 @@ impl TranslatedSession {
         }
     }
 
-    /// A prompt is this message of the agent's.
+    /// Marks a prompt as inserted with this message.
     fn insert(&mut self, prompt: PromptId, message: MessageId, out: &mut SessionOutput<'_>) {
         let Some(open) = self.turns.prompts.get_mut(prompt) else { return };
         if out.agent.to == Dialect::V1 {
             self.peer.sent(&message, &open.content);
         }
         open.insert(message.clone());
-        self.know(EntryId::Message(Role::User, message));
+        self.add_message(EntryId::Message(Role::User, message));
         self.respond_if_inserted(prompt, out);
     }
 
@@ -184,11 +186,11 @@ impl TranslatedSession {
         }
     }
 
-    /// A v2 or draft agent reports a state.
+    /// Handles a state of a v2 or draft agent.
     fn on_state(&mut self, state: &State, out: &mut SessionOutput<'_>) {
         if state.activity == Activity::Idle {
-            self.settle_candidate(out);
-            // The agent accepted these and never said which message they are.
+            self.decide_candidate(out);
+            // The agent accepted these and never gave their message ids.
             for prompt in self.turns.prompts.accepted() {
                 let Some(open) = self.turns.prompts.get_mut(prompt) else { continue };
                 let (message, content) = (open.own_id.clone(), open.content.clone());

@@ -1,4 +1,4 @@
-//! Whole lines from one dialect to another, both ways at once.
+//! Translates whole lines between two dialects, in both directions.
 
 mod agent;
 mod client;
@@ -20,37 +20,37 @@ use parlor_wire::{
 };
 use serde_json::value::RawValue;
 
-use self::client::Asked;
-use self::requests::What;
+use self::client::PendingRequest;
+use self::requests::ResultKind;
 use self::session::{LineExtras, SessionOutput, TranslatedSession};
 use crate::encode::v1::Features;
 use crate::fast_path::UpdateLine;
 use crate::object_writer::ObjectText;
 use crate::{Dialect, LineProblem, Loss, LossKind, Losses, Side};
 
-/// How many sessions a translator keeps in mind.
+/// Maximum number of sessions that a translator tracks.
 const MAX_SESSIONS: usize = 10_000;
 
-/// How many requests of one side may be without an answer.
+/// Maximum number of unanswered requests of one side.
 const MAX_OPEN: usize = 10_000;
 
-/// Translates what an agent and its client say to each other, line by line.
+/// Translates the lines between an agent and its client.
 ///
-/// Made by [`relay`](Translator::relay), it stands between an agent of one dialect and a client of another.
-/// Made by [`record`](Translator::record), it says a conversation of one dialect again in another. Made by
-/// [`one_sided`](Translator::one_sided), it hears one side only and adds nothing that was not said.
+/// Created by [`relay`](Translator::relay), it stands between an agent of one dialect and a client of another.
+/// Created by [`record`](Translator::record), it translates a recorded conversation. Created by
+/// [`one_sided`](Translator::one_sided), it translates one side only and adds nothing.
 ///
 /// ```
 /// use parlor_dialect::{Dialect, Side, Translator};
 ///
 /// let mut translator = Translator::one_sided(Dialect::V1, Dialect::V2);
-/// let said = translator.line(
+/// let translation = translator.line(
 ///     Side::Agent,
 ///     r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hi"}}}}"#,
 /// );
-/// let said = said.unwrap();
-/// assert!(said.lines[0].text.contains(r#""messageId":"parlor-1""#));
-/// assert!(said.losses.is_empty());
+/// let translation = translation.unwrap();
+/// assert!(translation.lines[0].text.contains(r#""messageId":"parlor-1""#));
+/// assert!(translation.losses.is_empty());
 /// ```
 #[derive(Debug)]
 pub struct Translator {
@@ -58,78 +58,78 @@ pub struct Translator {
     client: Way,
     mode: Mode,
     sessions: HashMap<SessionId, TranslatedSession>,
-    client_asked: Open<Asked>,
-    agent_asked: Open<Asked>,
+    client_requests: Open<PendingRequest>,
+    agent_requests: Open<PendingRequest>,
     features: Features,
-    /// How many ids were generated.
+    /// Number of ids that were generated.
     generated: u64,
 }
 
-/// What came of one line.
+/// The result of one line.
 #[derive(Debug, Default)]
 pub struct Translation<'a> {
-    /// What has to be said, in this order.
-    pub lines: Vec<Said<'a>>,
-    /// What could not be said.
+    /// The lines to send, in this order.
+    pub lines: Vec<TranslatedLine<'a>>,
+    /// The losses of the line.
     pub losses: Vec<Loss>,
-    /// What was wrong with optional parts of the line. The rest was translated.
+    /// Problems with optional parts of the line. The rest was translated.
     pub problems: Vec<LineProblem>,
 }
 
-/// One line that somebody says.
+/// One translated line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said<'a> {
-    /// Who.
+pub struct TranslatedLine<'a> {
+    /// The side that sends it.
     pub by: Side,
-    /// The line, without its end.
+    /// The line, without its line break.
     pub text: Cow<'a, str>,
 }
 
-/// What a translator is for.
+/// The use of a translator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// It stands between two peers, and answers what it cannot pass on.
+    /// Between two peers; it responds to requests that it cannot forward.
     Relay,
-    /// It tells a conversation again.
+    /// Over a recorded conversation.
     Record,
-    /// It hears one side only, so that it knows no turns and no requests.
+    /// Over one side of a conversation, so that turns and requests are unknown.
     OneSided,
 }
 
 impl Mode {
-    /// Whether both sides are heard.
+    /// Whether both sides are translated.
     fn is_two_sided(self) -> bool {
         self != Self::OneSided
     }
 }
 
-/// From which dialect to which.
+/// A direction of translation.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     from: Dialect,
     to: Dialect,
 }
 
-/// Translation on its way.
+/// The output of the line that is being translated.
 #[derive(Default)]
 struct Output {
-    lines: Vec<Said<'static>>,
+    lines: Vec<TranslatedLine<'static>>,
     losses: Losses,
     problems: Vec<LineProblem>,
 }
 
 impl Translator {
-    /// Between an agent and a client of different dialects.
+    /// Translates between an agent and a client of different dialects.
     pub fn relay(agent: Dialect, client: Dialect) -> Self {
         Self::new(Way { from: agent, to: client }, Way { from: client, to: agent }, Mode::Relay)
     }
 
-    /// A conversation whose both sides speak `from`, said again as if both spoke `to`.
+    /// Translates a recorded conversation of which both sides speak `from`, as if both spoke `to`.
     pub fn record(from: Dialect, to: Dialect) -> Self {
         Self::new(Way { from, to }, Way { from, to }, Mode::Record)
     }
 
-    /// One side of a conversation, which speaks `from`, for somebody who speaks `to`.
+    /// Translates one side of a conversation from `from` to `to`.
     pub fn one_sided(from: Dialect, to: Dialect) -> Self {
         Self::new(Way { from, to }, Way { from, to }, Mode::OneSided)
     }
@@ -140,14 +140,14 @@ impl Translator {
             client,
             mode,
             sessions: HashMap::new(),
-            client_asked: Open::new(MAX_OPEN),
-            agent_asked: Open::new(MAX_OPEN),
+            client_requests: Open::new(MAX_OPEN),
+            agent_requests: Open::new(MAX_OPEN),
             features: Features::default(),
             generated: 0,
         }
     }
 
-    /// Translates one line that `by` said.
+    /// Translates one line of `by`.
     pub fn line<'a>(&mut self, by: Side, line: &'a str) -> Result<Translation<'a>, LineProblem> {
         let way = self.way(by);
         let update = UpdateLine::read(line);
@@ -155,8 +155,8 @@ impl Translator {
             if update.is_none() {
                 parse(line, way.from.batches()).map_err(LineProblem::Malformed)?;
             }
-            let said = Said { by, text: Cow::Borrowed(line) };
-            return Ok(Translation { lines: vec![said], ..Translation::default() });
+            let line = TranslatedLine { by, text: Cow::Borrowed(line) };
+            return Ok(Translation { lines: vec![line], ..Translation::default() });
         }
         let mut out = Output::default();
         match update.filter(|_| by == Side::Agent) {
@@ -171,7 +171,7 @@ impl Translator {
         Ok(Translation { lines: out.lines, losses: out.losses.into_vec(), problems: out.problems })
     }
 
-    /// The lines that were held back because they might have been a prompt, after the last line.
+    /// Returns the lines that are still held back because they may be a prompt, after the last line.
     pub fn finish(&mut self) -> Translation<'static> {
         let mut out = Output::default();
         let mut ids: Vec<_> = self.sessions.keys().cloned().collect();
@@ -191,7 +191,7 @@ impl Translator {
         }
     }
 
-    /// The messages of a batch, each on its own line.
+    /// Translates the messages of a batch, each to its own line.
     fn batch(&mut self, by: Side, messages: Vec<Result<Message<'_>, Malformed>>, out: &mut Output) {
         let mut problems = Vec::new();
         for message in messages {
@@ -237,28 +237,28 @@ impl Translator {
                 Ok(())
             }
             (Side::Agent, Body::Response { id, outcome }) => {
-                match self.client_asked.finish(id) {
-                    Some((id, asked)) => self.agent_response(message, &id, &asked, *outcome, out),
-                    None => out.unasked(by, message),
+                match self.client_requests.finish(id) {
+                    Some((id, request)) => self.agent_response(message, &id, &request, *outcome, out),
+                    None => out.forward_unknown_response(by, message),
                 }
                 Ok(())
             }
             (Side::Client, Body::Response { id, outcome }) => {
-                match self.agent_asked.finish(id) {
-                    Some((_, asked)) => self.client_response(message, &asked, *outcome, out),
-                    None => out.unasked(by, message),
+                match self.agent_requests.finish(id) {
+                    Some((_, request)) => self.client_response(message, &request, *outcome, out),
+                    None => out.forward_unknown_response(by, message),
                 }
                 Ok(())
             }
         }
     }
 
-    /// A request that cannot be passed on: a relay answers it. In a conversation that was, the other side
-    /// answered, and that answer has no place any more.
-    fn refuse(&mut self, asker: Side, id: &RequestId, method: &str, loss: LossKind, out: &mut Output) {
+    /// Rejects a request that cannot be forwarded: a relay responds to it. In a recording, the response of the other
+    /// side is dropped.
+    fn reject(&mut self, asker: Side, id: &RequestId, method: &str, loss: LossKind, out: &mut Output) {
         let (open, answerer) = match asker {
-            Side::Agent => (&mut self.agent_asked, Side::Client),
-            Side::Client => (&mut self.client_asked, Side::Agent),
+            Side::Agent => (&mut self.agent_requests, Side::Client),
+            Side::Client => (&mut self.client_requests, Side::Agent),
         };
         match self.mode {
             Mode::Relay => {
@@ -266,19 +266,22 @@ impl Translator {
                     let message = format!("the other side's protocol version has no method {method}");
                     RpcError::new(code::METHOD_NOT_FOUND, message)
                 } else {
-                    let message = format!("this cannot be said in the other side's protocol version: {loss}");
+                    let message = format!("this cannot be expressed in the peer's protocol version: {loss}");
                     RpcError::new(code::INVALID_PARAMS, message)
                 };
                 out.say(answerer, write::error_response(id, &error));
             }
             Mode::Record => {
-                let _ = open.begin(id.clone(), Asked { what: What::Dropped, session: None, value: None });
+                let _ = open.begin(
+                    id.clone(),
+                    PendingRequest { what: ResultKind::Dropped, session: None, value: None },
+                );
             }
             Mode::OneSided => {}
         }
     }
 
-    /// An update of a session.
+    /// Translates an update of a session.
     fn update(
         &mut self,
         session: &RawValue,
@@ -307,11 +310,11 @@ impl Translator {
 
 impl Output {
     fn say(&mut self, by: Side, text: String) {
-        self.lines.push(Said { by, text: Cow::Owned(text) });
+        self.lines.push(TranslatedLine { by, text: Cow::Owned(text) });
     }
 
-    /// A response to a request that was never seen could mean anything, so it goes on as it is.
-    fn unasked(&mut self, by: Side, message: &Message<'_>) {
+    /// Forwards a response to an unknown request unchanged.
+    fn forward_unknown_response(&mut self, by: Side, message: &Message<'_>) {
         self.losses.add(LossKind::ResponseWithoutRequest);
         self.say(by, message.text().to_owned());
     }
@@ -338,7 +341,7 @@ fn notification(session: &SessionId, update: &str, extras: &LineExtras) -> Strin
     line.raw("method", r#""session/update""#).raw("params", &params).text(&extras.message).finish()
 }
 
-/// The line of a request or response, with what else its envelope said.
+/// The line of a request or response, with the other members of its envelope.
 fn envelope(message: &Message<'_>, method: Option<&str>, body: &[(&str, &str)]) -> String {
     let line = ObjectText::with_capacity(256).raw("jsonrpc", r#""2.0""#);
     let line = line.maybe("id", message.id().map(RequestId::as_literal));
@@ -348,7 +351,7 @@ fn envelope(message: &Message<'_>, method: Option<&str>, body: &[(&str, &str)]) 
     message.extra.iter().fold(line, |line, (name, value)| line.member(name.get(), value.get())).finish()
 }
 
-/// A result as an object, if it is one. Many agents answer with null where nothing is to be said.
+/// A result as an object, if it is one. Many agents respond with null instead of an empty object.
 fn result_of(outcome: Outcome<'_>) -> Option<Object> {
     match outcome {
         Outcome::Result(result) if parlor_json::type_of(result) == parlor_json::Type::Null => {
@@ -359,7 +362,7 @@ fn result_of(outcome: Outcome<'_>) -> Option<Object> {
     }
 }
 
-/// Whether a cancellation names no request.
+/// Whether a cancellation has no request id.
 fn is_about_null(params: Option<&RawValue>) -> bool {
     let params = params.and_then(|params| Members::of(params).ok()).unwrap_or_default();
     params.get("requestId").is_some_and(|id| parlor_json::type_of(id) == parlor_json::Type::Null)

@@ -1,21 +1,21 @@
-//! What an agent asks, in the words of a client of another version.
+//! Converts requests of agents for clients of another version.
 
 use parlor_json::Object;
 use parlor_session::{EntryId, Transcript};
 use parlor_wire::RequestId;
 
-use super::requests::{Unsayable, cannot};
+use super::requests::{Inexpressible, cannot};
 use crate::encode::{v1, v2};
 use crate::values::permission;
 use crate::{LossKind, Losses, json_ext};
 
-/// A v1 agent's request to a v2 client; `None` if it is the same.
+/// Converts a v1 agent's request for a v2 client; `None` if it is the same.
 pub(crate) fn request_to_v2(
     method: &str,
     params: Option<Object>,
     transcript: Option<&Transcript>,
     losses: &mut Losses,
-) -> Result<Option<Object>, Unsayable> {
+) -> Result<Option<Object>, Inexpressible> {
     if ["fs/", "terminal/", "proxy/"].iter().any(|prefix| method.starts_with(prefix)) {
         return Err(cannot(LossKind::Method, losses));
     }
@@ -32,20 +32,20 @@ pub(crate) fn request_to_v2(
         }
         "elicitation/create" => match permission::elicitation_to_v2(&params, losses) {
             Some(params) => Ok(Some(params)),
-            None => Err(Unsayable(LossKind::NullId)),
+            None => Err(Inexpressible(LossKind::NullId)),
         },
         _ => Ok(None),
     }
 }
 
-/// A v2 agent's request to a v1 client; `None` if it is the same.
+/// Converts a v2 agent's request for a v1 client; `None` if it is the same.
 pub(crate) fn request_to_v1(
     method: &str,
     id: &RequestId,
     params: Option<Object>,
     transcript: Option<&Transcript>,
     losses: &mut Losses,
-) -> Result<Option<Object>, Unsayable> {
+) -> Result<Option<Object>, Inexpressible> {
     if method.starts_with("proxy/") {
         return Err(cannot(LossKind::Method, losses));
     }
@@ -58,13 +58,13 @@ pub(crate) fn request_to_v1(
         }
         "elicitation/create" => match permission::elicitation_to_v1(&params, losses) {
             Some(params) => Ok(Some(params)),
-            None => Err(Unsayable(LossKind::ElicitationMode)),
+            None => Err(Inexpressible(LossKind::ElicitationMode)),
         },
         _ => Ok(None),
     }
 }
 
-/// The title of the tool call that a permission is asked for.
+/// The title of the tool call that permission is requested for, from the transcript.
 fn known_title(params: &Object, transcript: Option<&Transcript>) -> Option<String> {
     let call = json_ext::text(&json_ext::member(params, "toolCall")?, "toolCallId")?;
     let entry = transcript?.get(&EntryId::ToolCall(call.as_str().into()))?;

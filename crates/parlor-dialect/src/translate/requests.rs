@@ -1,4 +1,4 @@
-//! What a client asks, in the words of an agent of another version.
+//! Converts requests of clients for agents of another version.
 
 use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::{SessionId, Slot, Transcript};
@@ -6,12 +6,12 @@ use parlor_session::{SessionId, Slot, Transcript};
 use crate::values::{blocks, capabilities, mcp, options};
 use crate::{Dialect, LossKind, Losses, json_ext};
 
-/// The option that stands for the modes of a v1 agent, unless the agent has one of its own.
+/// The id of the option for the modes of a v1 agent, unless the agent has one of its own.
 const MODE: &str = "mode";
 
-/// What kind of answer a request gets.
+/// The kind of result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum ResultKind {
     /// Capabilities.
     Initialize,
     /// A session with its options.
@@ -22,44 +22,44 @@ pub(crate) enum What {
     SetOption,
     /// Nothing, after a v1 client set a mode.
     SetMode,
-    /// Nothing, after a v2 client set the option that stands for a v1 agent's modes.
+    /// Nothing, after a v2 client set the option for a v1 agent's modes.
     SetModeOption,
-    /// The end of a turn, or its beginning.
+    /// The end of a turn, or its acceptance.
     Prompt,
-    /// A person's decision.
+    /// A permission decision.
     Permission,
-    /// What a person filled in.
+    /// The values of a form.
     Elicitation,
     /// The same in all versions.
     Same,
-    /// None that the other side hears: it was answered here.
+    /// None for the other side: the translator responded itself.
     Dropped,
 }
 
-/// A request as the other side knows it.
+/// A request in the other version.
 pub(crate) struct Request {
     pub(crate) method: &'static str,
-    pub(crate) what: What,
+    pub(crate) what: ResultKind,
     pub(crate) params: Object,
 }
 
-/// A request cannot be said in the other version; the loss was reported.
-pub(crate) struct Unsayable(pub(crate) LossKind);
+/// A request cannot be expressed in the other version; the loss was reported.
+pub(crate) struct Inexpressible(pub(crate) LossKind);
 
-/// Reports a loss that leaves nothing to say.
-pub(super) fn cannot(loss: LossKind, losses: &mut Losses) -> Unsayable {
+/// Reports a loss that leaves nothing to send.
+pub(super) fn cannot(loss: LossKind, losses: &mut Losses) -> Inexpressible {
     losses.add(loss);
-    Unsayable(loss)
+    Inexpressible(loss)
 }
 
-/// A v1 client's request to a v2 agent; `None` if it is the same.
+/// Converts a v1 client's request for a v2 agent; `None` if it is the same.
 pub(crate) fn request_for_v2(
     method: &str,
     params: Option<Object>,
     to: Dialect,
     transcript: Option<&Transcript>,
     losses: &mut Losses,
-) -> Result<Option<Request>, Unsayable> {
+) -> Result<Option<Request>, Inexpressible> {
     if method.starts_with("proxy/") {
         return Err(cannot(LossKind::Method, losses));
     }
@@ -69,19 +69,23 @@ pub(crate) fn request_for_v2(
         "initialize" => {
             let mut params = capabilities::client_to_v2(&params, losses);
             mark_dialect(&mut params, to);
-            request("initialize", What::Initialize, params)
+            request("initialize", ResultKind::Initialize, params)
         }
-        "authenticate" => request("auth/login", What::Same, params),
-        "logout" => request("auth/logout", What::Same, params),
-        "session/new" => request("session/new", What::Session, with_servers(params, mcp::to_v2, losses)),
+        "authenticate" => request("auth/login", ResultKind::Same, params),
+        "logout" => request("auth/logout", ResultKind::Same, params),
+        "session/new" => {
+            request("session/new", ResultKind::Session, with_servers(params, mcp::to_v2, losses))
+        }
         "session/resume" => {
-            request("session/resume", What::Session, with_servers(params, mcp::to_v2, losses))
+            request("session/resume", ResultKind::Session, with_servers(params, mcp::to_v2, losses))
         }
-        "session/fork" => request("session/fork", What::Session, with_servers(params, mcp::to_v2, losses)),
+        "session/fork" => {
+            request("session/fork", ResultKind::Session, with_servers(params, mcp::to_v2, losses))
+        }
         "session/load" => {
             let mut params = with_servers(params, mcp::to_v2, losses);
             params.set("replayFrom", json_ext::json(r#"{"type":"start"}"#));
-            request("session/resume", What::Session, params)
+            request("session/resume", ResultKind::Session, params)
         }
         "session/set_mode" => {
             let option = transcript.and_then(mode_option);
@@ -89,11 +93,15 @@ pub(crate) fn request_for_v2(
             let mut params = json_ext::renamed(&params, "modeId", "value");
             params.set("configId", json_ext::string(option.as_deref().unwrap_or(MODE)));
             params.set("type", json_ext::string("id"));
-            request("session/set_config_option", What::SetMode, params)
+            request("session/set_config_option", ResultKind::SetMode, params)
         }
         "session/set_config_option" => {
             let is_boolean = is_boolean(&params, transcript);
-            request("session/set_config_option", What::SetOption, options::set_to_v2(&params, is_boolean))
+            request(
+                "session/set_config_option",
+                ResultKind::SetOption,
+                options::set_to_v2(&params, is_boolean),
+            )
         }
         "session/prompt" if params.get("prompt").is_some_and(|prompt| prompt.as_str() == "[]") => {
             Err(cannot(LossKind::EmptyList, losses))
@@ -102,13 +110,13 @@ pub(crate) fn request_for_v2(
     }
 }
 
-/// A v2 client's request to a v1 agent; `None` if it is the same.
+/// Converts a v2 client's request for a v1 agent; `None` if it is the same.
 pub(crate) fn request_for_v1(
     method: &str,
     params: Option<Object>,
     transcript: Option<&Transcript>,
     losses: &mut Losses,
-) -> Result<Option<Request>, Unsayable> {
+) -> Result<Option<Request>, Inexpressible> {
     if matches!(method, "tool_call/cancel" | "terminal/cancel") || method.starts_with("proxy/") {
         return Err(cannot(LossKind::Method, losses));
     }
@@ -118,56 +126,56 @@ pub(crate) fn request_for_v1(
         "initialize" => {
             let mut params = capabilities::client_to_v1(&params);
             mark_dialect(&mut params, Dialect::V1);
-            request("initialize", What::Initialize, params)
+            request("initialize", ResultKind::Initialize, params)
         }
-        "auth/login" => request("authenticate", What::Same, params),
-        "auth/logout" => request("logout", What::Same, params),
-        "session/new" => request("session/new", What::Session, session_for_v1(params, losses)),
-        "session/fork" => request("session/fork", What::Session, session_for_v1(params, losses)),
+        "auth/login" => request("authenticate", ResultKind::Same, params),
+        "auth/logout" => request("logout", ResultKind::Same, params),
+        "session/new" => request("session/new", ResultKind::Session, session_for_v1(params, losses)),
+        "session/fork" => request("session/fork", ResultKind::Session, session_for_v1(params, losses)),
         "session/prompt" => {
             if let Some(prompt) = params.get("prompt").cloned() {
                 let known = blocks::list_to_v1(&prompt, losses);
                 if known.as_str() == "[]" && prompt != known {
-                    return Err(Unsayable(LossKind::ContentBlockType));
+                    return Err(Inexpressible(LossKind::ContentBlockType));
                 }
                 params.set("prompt", known);
             }
-            request("session/prompt", What::Prompt, params)
+            request("session/prompt", ResultKind::Prompt, params)
         }
         "session/resume" => {
             let from = params.remove("replayFrom").filter(|from| !from.is_null());
             let params = session_for_v1(params, losses);
-            let Some(from) = from else { return request("session/resume", What::Session, params) };
+            let Some(from) = from else { return request("session/resume", ResultKind::Session, params) };
             let is_start = json_ext::object(&from).and_then(|from| json_ext::text(&from, "type"));
             if is_start.as_deref() != Some("start") {
                 losses.add(LossKind::ReplayFrom);
             }
-            request("session/load", What::Session, params)
+            request("session/load", ResultKind::Session, params)
         }
-        "session/set_config_option" if is_made_mode(&params, transcript) => {
+        "session/set_config_option" if is_generated_mode(&params, transcript) => {
             params.remove("configId");
             params.remove("type");
             let params = json_ext::renamed(&params, "value", "modeId");
-            request("session/set_mode", What::SetModeOption, params)
+            request("session/set_mode", ResultKind::SetModeOption, params)
         }
-        "session/set_config_option" if is_made_model(&params, transcript) => {
-            request("session/set_model", What::Same, model_for_v1(params))
+        "session/set_config_option" if is_generated_model(&params, transcript) => {
+            request("session/set_model", ResultKind::Same, model_for_v1(params))
         }
         "session/set_config_option" => match options::set_to_v1(&params, losses) {
-            Some(params) => request("session/set_config_option", What::SetOption, params),
-            None => Err(Unsayable(LossKind::OptionValue)),
+            Some(params) => request("session/set_config_option", ResultKind::SetOption, params),
+            None => Err(Inexpressible(LossKind::OptionValue)),
         },
         _ => Ok(None),
     }
 }
 
-/// The option of a session by which its mode is set.
+/// The session's option for the mode.
 fn mode_option(transcript: &Transcript) -> Option<Object> {
     let options = transcript.slot(Slot::Options)?;
     options::mode_option(options.fields.get("configOptions")?)
 }
 
-/// Whether params set an option that is a boolean on the agent's side.
+/// Whether params set an option that is boolean at the agent.
 fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
     let option = || {
         let options = transcript?.slot(Slot::Options)?;
@@ -179,8 +187,8 @@ fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
     option().is_some_and(|option| json_ext::text(&option, "type").as_deref() == Some("boolean"))
 }
 
-/// Whether params set the option that was made of a v1 agent's modes.
-fn is_made_mode(params: &Object, transcript: Option<&Transcript>) -> bool {
+/// Whether params set the option that was generated from a v1 agent's modes.
+fn is_generated_mode(params: &Object, transcript: Option<&Transcript>) -> bool {
     let Some(transcript) = transcript else { return false };
     let has_modes = transcript.slot(Slot::Mode).is_some_and(|body| !body.fields.is_empty());
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
@@ -189,8 +197,8 @@ fn is_made_mode(params: &Object, transcript: Option<&Transcript>) -> bool {
     has_modes && own.is_none() && sets_mode && json_ext::is(params, "value", Type::String)
 }
 
-/// Whether params set the option that was made of a v1 agent's models.
-fn is_made_model(params: &Object, transcript: Option<&Transcript>) -> bool {
+/// Whether params set the option that was generated from a v1 agent's models.
+fn is_generated_model(params: &Object, transcript: Option<&Transcript>) -> bool {
     let Some(transcript) = transcript else { return false };
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
     let has_own = options.is_some_and(|options| options::has_choice_of(options, options::MODEL));
@@ -207,17 +215,17 @@ fn model_for_v1(mut params: Object) -> Object {
     json_ext::renamed(&params, "value", "modelId")
 }
 
-/// What a v1 client sets, for a v1 agent that was shown to it otherwise than it shows itself: an option that was made of
-/// models, modes that were made of an option. `None` if it is the same.
+/// Converts a v1 client's setting for a v1 agent whose settings were presented differently: an option generated from
+/// models, modes generated from an option. `None` if it is the same.
 pub(crate) fn setting_for_v1(
     method: &str,
     params: &Object,
     transcript: Option<&Transcript>,
 ) -> Option<Request> {
     match method {
-        "session/set_config_option" if is_made_model(params, transcript) => {
+        "session/set_config_option" if is_generated_model(params, transcript) => {
             let params = model_for_v1(params.clone());
-            Some(Request { method: "session/set_model", what: What::Same, params })
+            Some(Request { method: "session/set_model", what: ResultKind::Same, params })
         }
         "session/set_mode" => {
             let transcript = transcript?;
@@ -227,29 +235,29 @@ pub(crate) fn setting_for_v1(
             let id = option.get("configId").or_else(|| option.get("id"))?.clone();
             let mut params = json_ext::renamed(params, "modeId", "value");
             params.set("configId", id);
-            Some(Request { method: "session/set_config_option", what: What::SetMode, params })
+            Some(Request { method: "session/set_config_option", what: ResultKind::SetMode, params })
         }
         _ => None,
     }
 }
 
-/// What kind of answer a request gets that needs no translation.
-pub(super) fn same_in_all(method: &str) -> What {
+/// The kind of result of a request that needs no conversion.
+pub(super) fn same_in_all(method: &str) -> ResultKind {
     match method {
-        "initialize" => What::Initialize,
-        "session/new" | "session/load" | "session/resume" | "session/fork" => What::Session,
-        "session/prompt" => What::Prompt,
-        "session/delete" => What::Delete,
-        "session/set_config_option" => What::SetOption,
-        _ => What::Same,
+        "initialize" => ResultKind::Initialize,
+        "session/new" | "session/load" | "session/resume" | "session/fork" => ResultKind::Session,
+        "session/prompt" => ResultKind::Prompt,
+        "session/delete" => ResultKind::Delete,
+        "session/set_config_option" => ResultKind::SetOption,
+        _ => ResultKind::Same,
     }
 }
 
-/// Between v2 and its draft, only the mark by which the draft is chosen differs in what a client asks.
+/// Converts between v2 and its draft: only the mark that selects the draft differs.
 pub(super) fn same_version(method: &str, params: Option<Object>, to: Dialect) -> Option<Request> {
     let mut params = params.filter(|_| method == "initialize")?;
     mark_dialect(&mut params, to);
-    Some(Request { method: "initialize", what: What::Initialize, params })
+    Some(Request { method: "initialize", what: ResultKind::Initialize, params })
 }
 
 pub(crate) fn session_in(params: &Object) -> Option<SessionId> {
@@ -263,8 +271,8 @@ fn with_servers(mut params: Object, convert: fn(&Json, &mut Losses) -> Json, los
     params
 }
 
-/// The params of a request for a session, as v1 has them: the list of servers must be there, and a system prompt
-/// has blocks of its own.
+/// Converts the params of a request for a session to v1: the list of servers is required, and a system prompt has its
+/// own blocks.
 fn session_for_v1(params: Object, losses: &mut Losses) -> Object {
     let mut params = with_servers(params, mcp::to_v1, losses);
     if params.get("mcpServers").is_none() {
@@ -279,7 +287,7 @@ fn session_for_v1(params: Object, losses: &mut Losses) -> Object {
     params
 }
 
-/// The draft is chosen by a mark in the metadata; the published versions have none.
+/// Sets the mark that selects the draft in the metadata, or removes it.
 fn mark_dialect(params: &mut Object, dialect: Dialect) {
     json_ext::take_note(params, Dialect::MARK);
     if dialect == Dialect::Draft {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use parlor_json::{Members, Object};
 use parlor_session::{
-    Entry, EntryId, IdSource, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
+    Entry, EntryId, IdSource, Patch, SessionId, Slot, Target, Transcript, Update, UpdateError, Upsert,
 };
 use serde_json::value::RawValue;
 
@@ -19,29 +19,29 @@ use crate::{Decoded, Decoder, Dialect, LineProblem, LossKind, Side};
 #[derive(Debug)]
 pub(super) struct TranslatedSession {
     pub(super) decoder: Decoder,
-    /// The session so far, its messages without their content.
+    /// The session's transcript; messages have no content.
     pub(super) transcript: Transcript,
     pub(super) peer: V1PeerState,
-    /// Messages that a v2 client has from before the agent began to replay the session: v1 replays in chunks,
-    /// which must not be added to what is there.
+    /// Messages that a v2 client has from before the agent started to replay the session: the replayed v1 chunks must
+    /// not be appended to them.
     pub(super) stale: HashSet<EntryId>,
     pub(super) turns: Turns,
     pub(super) generated: GeneratedIds,
 }
 
-/// What a session needs to handle a line, and where the resulting lines go.
+/// The context that a session needs to handle a line, and its output.
 pub(super) struct SessionOutput<'a> {
     pub(super) id: &'a SessionId,
     pub(super) agent: Way,
-    /// Whether both sides of the conversation are seen, so that turns are known.
+    /// Whether both sides of the conversation are translated, so that turns are known.
     pub(super) is_two_sided: bool,
     pub(super) features: Features,
-    /// How many ids were generated.
+    /// Number of ids that were generated.
     pub(super) generated: &'a mut u64,
     pub(super) out: &'a mut Output,
 }
 
-/// What a line says beside its update: members of its params and of the message itself.
+/// The members of a line beside its update: those of its params and of the message itself.
 #[derive(Debug, Default)]
 pub(super) struct LineExtras {
     pub(super) params: String,
@@ -72,7 +72,7 @@ impl TranslatedSession {
         }
     }
 
-    /// The agent sent an update.
+    /// Handles an update of the agent.
     pub(super) fn on_update(
         &mut self,
         update: Members<'_>,
@@ -81,19 +81,19 @@ impl TranslatedSession {
     ) -> Result<(), LineProblem> {
         let Self { decoder, generated, transcript, .. } = self;
         let new_id = &mut || generated.new_id(transcript, "parlor", out.generated);
-        let Decoded { update, naming, ignored } =
+        let Decoded { update, id_source, ignored } =
             decoder.decode_members(update, new_id).map_err(LineProblem::BadUpdate)?;
         if !ignored.is_empty() {
             out.out.problems.push(LineProblem::Ignored(ignored));
         }
         let update = if out.is_two_sided {
-            self.without_prompts(update, naming, &mut extras, out)
+            self.without_prompts(update, id_source, &mut extras, out)
         } else {
             Some(update)
         };
         let Some(update) = update else { return Ok(()) };
         let is_state = matches!(update, Update::State(_));
-        self.send_update(update, naming, &extras, out)?;
+        self.send_update(update, id_source, &extras, out)?;
         if is_state && out.agent.to == Dialect::V1 {
             self.respond_to_ended(out);
         }
@@ -104,15 +104,16 @@ impl TranslatedSession {
     pub(super) fn send_update(
         &mut self,
         mut update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         extras: &LineExtras,
         out: &mut SessionOutput<'_>,
     ) -> Result<(), LineProblem> {
         let Self { generated, transcript, turns, .. } = self;
-        if let Some((ours, theirs)) = generated.set_apart(&mut update, naming, transcript, out.generated) {
+        if let Some((ours, theirs)) = generated.replace_id(&mut update, id_source, transcript, out.generated)
+        {
             turns.add_alias(ours, theirs);
         }
-        let meta_before = self.take(&update, naming).map_err(LineProblem::Refused)?;
+        let meta_before = self.apply(&update, id_source).map_err(LineProblem::Rejected)?;
         let Self { transcript, peer, turns, stale, generated, .. } = self;
         let mut cx = Context {
             from: out.agent.from,
@@ -131,25 +132,25 @@ impl TranslatedSession {
             }
             (update, Dialect::V1) => updates.extend(peer.updates(update, out.features, &mut cx)),
             (update, to @ (Dialect::V2 | Dialect::Draft)) => {
-                updates.extend(stale_cleared(update, stale));
+                updates.extend(clear_stale(update, stale));
                 updates.extend(v2::updates(update, to, &mut cx));
             }
         }
         let none = LineExtras::default();
-        for (place, update) in updates.iter().enumerate() {
-            let extras = if place == 0 { extras } else { &none };
+        for (index, update) in updates.iter().enumerate() {
+            let extras = if index == 0 { extras } else { &none };
             out.out.say(Side::Agent, notification(out.id, update, extras));
         }
         Ok(())
     }
 
-    /// Takes an update, a message without its content: that is not needed to say what comes later. Returns the metadata
-    /// that the update patches.
-    fn take(&mut self, update: &Update, naming: IdSource) -> Result<Option<Object>, Refused> {
+    /// Applies an update; a message without its content, which later updates do not need. Returns the metadata that
+    /// the update patches.
+    fn apply(&mut self, update: &Update, id_source: IdSource) -> Result<Option<Object>, UpdateError> {
         if let Update::Append { entry: entry @ EntryId::Message(role, id), .. } = update
             && self.transcript.get(entry).is_some()
         {
-            self.decoder.on_message_applied(*role, id, naming);
+            self.decoder.on_message_applied(*role, id, id_source);
             return Ok(None);
         }
         let light = match update {
@@ -168,20 +169,20 @@ impl TranslatedSession {
             | Update::State(_) => update.clone(),
         };
         let change = self.transcript.push(light)?;
-        self.decoder.on_applied(&change, naming);
+        self.decoder.on_applied(&change, id_source);
         Ok(change.meta_before)
     }
 
     /// Adds a message to the transcript before the agent sends an update of it.
-    pub(super) fn know(&mut self, message: EntryId) {
+    pub(super) fn add_message(&mut self, message: EntryId) {
         let upsert = Upsert::default();
-        // One that does not fit is new again with its first update.
+        // A message that does not fit is new again with its first update.
         let _ = self.transcript.push(Update::Upsert { target: Target::Entry(message), upsert });
     }
 
-    /// The client asked an agent of this dialect for all of the session again.
-    pub(super) fn replays(&mut self, agent: Dialect) {
-        self.peer.forget();
+    /// Handles a client's request to an agent of this dialect to replay the session.
+    pub(super) fn on_replay_requested(&mut self, agent: Dialect) {
+        self.peer.reset();
         if agent != Dialect::V1 {
             return;
         }
@@ -189,16 +190,16 @@ impl TranslatedSession {
         self.stale = messages.filter(|id| matches!(id, EntryId::Message(..))).cloned().collect();
     }
 
-    /// Remembers what a response said about a session.
-    pub(super) fn learn(&mut self, slot: Slot, fields: Object) {
+    /// Stores a slot from a response.
+    pub(super) fn store_slot(&mut self, slot: Slot, fields: Object) {
         let upsert = Upsert { fields, ..Upsert::default() };
-        // What is too large to keep is too large to be an option; the next report will say so.
+        // A slot that is too large is dropped; the next report shows it.
         let _ = self.transcript.push(Update::Upsert { target: Target::Slot(slot), upsert });
     }
 }
 
 /// The update that clears a message before the first chunk of its replay.
-fn stale_cleared(update: &Update, stale: &mut HashSet<EntryId>) -> Option<String> {
+fn clear_stale(update: &Update, stale: &mut HashSet<EntryId>) -> Option<String> {
     if stale.is_empty() {
         return None;
     }

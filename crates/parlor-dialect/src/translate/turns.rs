@@ -1,8 +1,8 @@
-//! Turns between dialects. In v1 a turn is a prompt that has no response yet; in v2 a prompt is answered when it is
-//! accepted, and states tell of the turn.
+//! Turns between dialects. In v1 a turn is a prompt without a response; in v2 a prompt is answered when it is
+//! accepted, and states report the turn.
 //!
-//! [`parlor_session::turns`] decides how far each prompt has come; this sends the client the responses, messages and states
-//! that follow from it.
+//! [`parlor_session::turns`] tracks the prompts; this module sends the client the responses, messages and states that
+//! follow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,35 +20,35 @@ use crate::object_writer::ObjectText;
 use crate::values::turn_end;
 use crate::{Dialect, LossKind, Losses, Side, json_ext};
 
-/// How many messages are known under two names. The oldest are forgotten.
+/// Maximum number of messages with two ids. The oldest are dropped.
 const MAX_ALIASES: usize = 1000;
 
-/// Where a session's turns stand.
+/// The turns of a session.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     pub(super) prompts: OpenPrompts<ClientPrompt>,
-    /// How many prompts there were.
+    /// Number of prompts so far.
     sent: u64,
-    /// The message of the running turn's prompt, while a v1 agent may repeat it: until it sends anything else.
+    /// The message of the running turn's prompt, while a v1 agent may repeat it: until any other output.
     pub(super) echo: Option<(MessageId, Arc<Pattern>)>,
     /// A user message of the agent that may be a prompt.
     pub(super) candidate: Option<Candidate>,
     /// The extras of the lines whose updates are held back, in the same order.
     pub(super) held: Vec<LineExtras>,
-    /// How many requests of the agent to a person have no answer yet.
+    /// Number of unanswered requests of the agent to people.
     blocked: usize,
-    /// Whether the agent reported `requires_action` and has not asked anything since.
-    unasked_action: bool,
+    /// Whether the agent reported `requires_action` and has not sent a request since.
+    requires_action_without_request: bool,
     /// The client's ids of messages with the agent's, where they differ.
     aliases: VecDeque<(MessageId, MessageId)>,
 }
 
-/// What a translator keeps of an open prompt.
+/// The data that a translator keeps with an open prompt.
 #[derive(Debug)]
 pub(super) struct ClientPrompt {
     pub(super) request: RequestId,
     pub(super) content: Json,
-    /// The id that its message gets if the agent gives none.
+    /// The id for its message if the agent gives none.
     pub(super) own_id: MessageId,
 }
 
@@ -65,7 +65,7 @@ impl SessionOutput<'_> {
         self.send(notification(self.id, &v2::state_text(state, self.agent.to), &LineExtras::default()));
     }
 
-    /// The response that a v2 or draft client gets when its prompt is in the conversation.
+    /// The response to a v2 or draft client whose prompt is inserted.
     pub(super) fn accept(&mut self, request: &RequestId, message: &MessageId, mut fields: Object) {
         fields.remove("messageId");
         if self.agent.to == Dialect::V2 {
@@ -80,7 +80,7 @@ impl SessionOutput<'_> {
         self.send(notification(self.id, &update, &LineExtras::default()));
     }
 
-    /// A v1 agent takes a prompt: the client has its response, and its message is in the conversation.
+    /// Starts the turn of a v1 agent: the client gets its response and the message.
     fn begin(&mut self, prompt: &ClientPrompt, activity: Activity) {
         self.accept(&prompt.request, &prompt.own_id, Object::default());
         self.user_message(&prompt.own_id, &prompt.content);
@@ -89,7 +89,7 @@ impl SessionOutput<'_> {
 }
 
 impl Turns {
-    /// The agent's id of a message that the client names.
+    /// The agent's id of a message of the client.
     pub(super) fn agents_id(&self, id: &MessageId) -> Option<&MessageId> {
         let candidate = self.candidate.as_ref();
         let repeated = candidate.filter(|candidate| candidate.claim() == Some(&Claim::Message(id.clone())));
@@ -97,7 +97,7 @@ impl Turns {
         repeated.and_then(|candidate| candidate.message.as_ref()).or_else(name)
     }
 
-    /// Remembers that the agent has another id for a message than the client.
+    /// Adds the agent's id of a message that differs from the client's.
     pub(super) fn add_alias(&mut self, ours: MessageId, theirs: MessageId) {
         if self.aliases.len() >= MAX_ALIASES {
             self.aliases.pop_front();
@@ -105,10 +105,10 @@ impl Turns {
         self.aliases.push_back((ours, theirs));
     }
 
-    /// Whether a v1 client knows of a state without being told. `requires_action` is known by the request that goes
-    /// with it, which may come after it: if none came before the next state, that is reported then.
+    /// Whether a v1 client can derive a state. `requires_action` follows from the request that accompanies it, which
+    /// may come after it: if none came before the next state, the loss is reported then.
     pub(super) fn implies(&mut self, state: &State, losses: &mut Losses) -> bool {
-        if std::mem::take(&mut self.unasked_action) {
+        if std::mem::take(&mut self.requires_action_without_request) {
             losses.add(LossKind::State);
         }
         let is_turn = !self.prompts.all.is_empty();
@@ -116,7 +116,7 @@ impl Turns {
         match state.activity {
             Activity::Running => is_known,
             Activity::RequiresAction => {
-                self.unasked_action = is_known && self.blocked == 0;
+                self.requires_action_without_request = is_known && self.blocked == 0;
                 is_known
             }
             Activity::Idle => is_turn,
@@ -124,16 +124,16 @@ impl Turns {
         }
     }
 
-    /// The agent asks a person something.
+    /// Tracks a request of the agent to people.
     pub(super) fn block(&mut self, out: &mut SessionOutput<'_>) {
         self.blocked += 1;
-        self.unasked_action = false;
+        self.requires_action_without_request = false;
         if out.agent.from == Dialect::V1 {
             out.state(Activity::RequiresAction);
         }
     }
 
-    /// The person answered.
+    /// Tracks a response to the agent.
     pub(super) fn unblock(&mut self, out: &mut SessionOutput<'_>) {
         self.blocked = self.blocked.saturating_sub(1);
         if out.agent.from == Dialect::V1 && self.blocked == 0 {
@@ -141,7 +141,7 @@ impl Turns {
         }
     }
 
-    /// What a session of a v1 agent does now.
+    /// The activity of a session of a v1 agent.
     fn activity(&self) -> Activity {
         match (self.blocked, self.prompts.all.is_empty()) {
             (1.., _) => Activity::RequiresAction,
@@ -152,12 +152,12 @@ impl Turns {
 }
 
 impl TranslatedSession {
-    /// The client sent a prompt.
+    /// Handles a prompt of the client.
     pub(super) fn on_prompt(&mut self, request: &RequestId, content: &Json, out: &mut SessionOutput<'_>) {
-        self.decoder.turn_boundary();
+        self.decoder.on_turn_boundary();
         self.stale.clear();
         let is_v1 = out.agent.from == Dialect::V1;
-        // A v1 agent never names the message of its prompt, so that the client has this id at once.
+        // A v1 agent never gives an id for its prompt's message, so that the client gets this id at once.
         let own_id = if is_v1 {
             self.generated.new_id(&self.transcript, "parlor", out.generated)
         } else {
@@ -170,12 +170,12 @@ impl TranslatedSession {
         if !is_v1 {
             turns.prompts.send_queued(self.transcript.state().is_none_or(|state| !state.activity.is_busy()));
         } else if turns.prompts.running().is_none() {
-            // A v1 agent does not say when it begins with a prompt: at once, or when the turn that runs has ended.
+            // A v1 agent does not report when it starts a prompt: at once, or after the running turn.
             self.begin_turn(out);
         }
     }
 
-    /// A v1 agent takes the next prompt that waits, if one does.
+    /// Starts the turn of the next queued prompt of a v1 agent.
     fn begin_turn(&mut self, out: &mut SessionOutput<'_>) {
         let activity = self.turns.activity();
         let Some(prompt) = self.turns.prompts.all.first_mut() else { return };
@@ -184,7 +184,7 @@ impl TranslatedSession {
         out.begin(prompt, activity);
     }
 
-    /// The agent answered a prompt.
+    /// Handles the agent's response to a prompt.
     pub(super) fn on_prompt_response(
         &mut self,
         message: &Message<'_>,
@@ -195,10 +195,10 @@ impl TranslatedSession {
         if out.agent.from == Dialect::V1 {
             self.end_echo(out);
         }
-        self.decoder.turn_boundary();
+        self.decoder.on_turn_boundary();
         let prompt = self.turns.prompts.all.iter().find(|prompt| prompt.request == *request);
         let Some(prompt) = prompt.map(|prompt| prompt.id) else {
-            // The client has no response yet if its prompt could not be read, and has one if its turn is over.
+            // The client has no response if its prompt could not be converted, and has one if its turn has ended.
             if out.agent.from == Dialect::V1 || matches!(outcome, Outcome::Error(_)) {
                 out.send(message.text().to_owned());
             }
@@ -222,7 +222,7 @@ impl TranslatedSession {
         self.review_candidate(out);
     }
 
-    /// A v1 agent answered a prompt, which ends its turn; or gives it back, if another one's turn runs.
+    /// Handles a v1 agent's response to a prompt, which ends its turn, or rejects it while another turn is running.
     fn on_v1_response(
         &mut self,
         prompt: PromptId,
@@ -240,7 +240,7 @@ impl TranslatedSession {
                 let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back");
                 return out.send(write::error_response(&prompt.request, &error));
             }
-            // An agent that does several things at once.
+            // The agent runs several prompts at once.
             out.begin(&prompt, Activity::Running);
         }
         if let Some(agents_id) = agents_id {
@@ -258,8 +258,8 @@ impl TranslatedSession {
     /// Sends the client updates that were held back.
     pub(super) fn send_held(&mut self, updates: Vec<(Update, IdSource)>, out: &mut SessionOutput<'_>) {
         let held = std::mem::take(&mut self.turns.held);
-        for ((update, naming), extras) in updates.into_iter().zip(held) {
-            let sent = self.send_update(update, naming, &extras, out);
+        for ((update, id_source), extras) in updates.into_iter().zip(held) {
+            let sent = self.send_update(update, id_source, &extras, out);
             out.out.problems.extend(sent.err());
         }
     }

@@ -1,4 +1,4 @@
-//! Content blocks. v2 has more types, and lets a block name readers that v1 does not know.
+//! Content blocks: v2 has more types, and audiences that v1 does not know.
 
 use parlor_json::{Json, Members, Object, Type, text, type_of};
 use parlor_session::plain_text;
@@ -6,18 +6,18 @@ use serde_json::value::RawValue;
 
 use crate::{LossKind, Losses, json_ext};
 
-/// What v1 makes of a content block.
+/// The result of converting a content block to v1.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ForV1 {
-    /// It can parse it as it is.
+    /// The block is valid in v1.
     Same,
-    /// It can parse it like this.
+    /// The converted block.
     Changed(Json),
-    /// It cannot parse it.
+    /// v1 cannot parse the block.
     Unknown,
 }
 
-/// Whether a content block has what its type must have. Types that nobody here knows have no rules.
+/// Whether a content block has the required members of its type. Unknown types have none.
 pub(crate) fn is_block(block: &RawValue) -> bool {
     if plain_text(block.get()).is_some() {
         return true;
@@ -40,13 +40,13 @@ pub(crate) fn is_block(block: &RawValue) -> bool {
     }
 }
 
-/// Looks at a block whose members were read already.
+/// Converts a block whose members are parsed already.
 pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
     let type_ = block.get("type").and_then(text);
     if !matches!(type_.as_deref(), Some("text" | "image" | "audio" | "resource_link" | "resource")) {
         return ForV1::Unknown;
     }
-    // Nearly all blocks have no annotations, and are not looked into.
+    // Nearly all blocks have no annotations and are not parsed further.
     if block.get("annotations").is_none() {
         return ForV1::Same;
     }
@@ -67,7 +67,7 @@ pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
     if block == before { ForV1::Same } else { ForV1::Changed(block.to_json()) }
 }
 
-/// A list of blocks as v1 can parse it.
+/// Converts a list of blocks to v1.
 pub(crate) fn list_to_v1(blocks: &Json, losses: &mut Losses) -> Json {
     json_ext::each(blocks, |block| {
         let json = block.to_json();
@@ -104,8 +104,8 @@ mod tests {
             (r#"[{"type":"text","text":"a","annotations":{"audience":["assistant"]}}]"#, None, &[]),
         ] {
             let mut losses = Losses::default();
-            let said = list_to_v1(&check::json(blocks), &mut losses);
-            assert_eq!(said.as_str(), expected.unwrap_or(blocks));
+            let converted = list_to_v1(&check::json(blocks), &mut losses);
+            assert_eq!(converted.as_str(), expected.unwrap_or(blocks));
             assert_eq!(check::names(losses), lost);
         }
     }

@@ -1,24 +1,24 @@
-//! `initialize`: who the peers are, what they can do, and how to authenticate.
+//! `initialize`: identity, capabilities and authentication methods of the peers.
 //!
-//! v1 says most capabilities as booleans, v2 as objects that are there or not. v1 has to say which session
-//! methods an agent has; v2 takes listing, resuming and closing for granted. What only one version has stays
-//! in the other as a field that nobody there knows, so that it is still there on the way back.
+//! v1 has most capabilities as booleans, v2 as objects that are present or not. v1 lists the session methods of an
+//! agent; v2 requires listing, resuming and closing. Members that only one version has stay in the other as unknown
+//! fields, so that they can be converted back.
 
 use parlor_json::{Json, JsonStr, Object, Type, elements};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
 
-/// What a v1 agent says about its session methods. In v2 they are all taken for granted; where a v1 agent
-/// has only some, v2's `session` carries them, and any of them there means that the others are missing.
+/// The members of a v1 agent's session methods, which v2 requires. If a v1 agent has only some of them, v2's
+/// `session` carries these, and the presence of any means that the others are missing.
 const MARKERS: [&str; 4] = ["load", "list", "resume", "close"];
 
 const PROMPT: [&str; 3] = ["image", "audio", "embeddedContext"];
 const MCP: [&str; 3] = ["http", "sse", "acp"];
 
-/// The params of a v1 client's `initialize` as v2 says them.
+/// Converts the params of a v1 client's `initialize` to v2.
 pub(crate) fn client_to_v2(params: &Object, losses: &mut Losses) -> Object {
-    let params = known_by_info(params, "clientInfo", losses);
+    let params = with_info(params, "clientInfo", losses);
     let mut params = json_ext::renamed(&params, "clientCapabilities", "capabilities");
     json_ext::within(&mut params, "capabilities", |mut capabilities| {
         json_ext::within(&mut capabilities, "auth", |auth| flags_to_objects(auth, &["terminal"]));
@@ -27,9 +27,9 @@ pub(crate) fn client_to_v2(params: &Object, losses: &mut Losses) -> Object {
     params
 }
 
-/// The params of a v2 client's `initialize` as v1 says them.
+/// Converts the params of a v2 client's `initialize` to v1.
 pub(crate) fn client_to_v1(params: &Object) -> Object {
-    let params = known_by_name(params, "clientInfo");
+    let params = without_generated_info(params, "clientInfo");
     let mut params = json_ext::renamed(&params, "capabilities", "clientCapabilities");
     json_ext::within(&mut params, "clientCapabilities", |mut capabilities| {
         without_null(&mut capabilities, "auth");
@@ -39,16 +39,16 @@ pub(crate) fn client_to_v1(params: &Object) -> Object {
     params
 }
 
-/// The result of a v1 agent's `initialize` as v2 says it.
+/// Converts the result of a v1 agent's `initialize` to v2.
 pub(crate) fn agent_to_v2(result: &Object, losses: &mut Losses) -> Object {
-    let mut result = known_by_info(result, "agentInfo", losses);
+    let mut result = with_info(result, "agentInfo", losses);
     if result.get("capabilities").is_none() {
         let offers_login = offers_login(&result);
         let v1 = result.get("agentCapabilities");
         let converted = match v1.filter(|v1| !v1.is_null()).map(json_ext::object) {
             Some(None) => None,
             Some(Some(v1)) => Some(agent_capabilities_to_v2(v1, offers_login, losses)),
-            // A v1 agent that says nothing still has sessions.
+            // A v1 agent without capabilities still has sessions.
             None => Some(agent_capabilities_to_v2(Object::default(), offers_login, losses)),
         };
         result = json_ext::renamed(&result, "agentCapabilities", "capabilities");
@@ -60,9 +60,9 @@ pub(crate) fn agent_to_v2(result: &Object, losses: &mut Losses) -> Object {
     result
 }
 
-/// The result of a v2 agent's `initialize` as v1 says it.
+/// Converts the result of a v2 agent's `initialize` to v1.
 pub(crate) fn agent_to_v1(result: &Object, losses: &mut Losses) -> Object {
-    let mut result = known_by_name(result, "agentInfo");
+    let mut result = without_generated_info(result, "agentInfo");
     if result.get("agentCapabilities").is_none() {
         let offers_login = offers_login(&result);
         result = json_ext::renamed(&result, "capabilities", "agentCapabilities");
@@ -77,8 +77,8 @@ pub(crate) fn agent_to_v1(result: &Object, losses: &mut Losses) -> Object {
     result
 }
 
-/// v2 makes a peer say its name and version.
-fn known_by_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object {
+/// Adds a name and a version, which v2 requires.
+fn with_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object {
     let mut message = json_ext::renamed(message, v1_name, "info");
     message.set("protocolVersion", json_ext::json("2"));
     if message.get("info").is_none_or(Json::is_null) {
@@ -99,8 +99,8 @@ fn known_by_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object
     message
 }
 
-/// v1 lets a peer be silent, so what was made for v2 is taken out again.
-fn known_by_name(message: &Object, v1_name: &str) -> Object {
+/// Removes a name and a version that were added for v2.
+fn without_generated_info(message: &Object, v1_name: &str) -> Object {
     let mut message = json_ext::renamed(message, "info", v1_name);
     message.set("protocolVersion", json_ext::json("1"));
     if message.get(v1_name) == Some(&made_info()) {
@@ -113,7 +113,7 @@ fn made_info() -> Json {
     json_ext::json(r#"{"name":"unknown","version":"0.0.0"}"#)
 }
 
-/// In v2, an agent that names ways to authenticate can both log in and log out.
+/// Whether an agent has authentication methods: in v2 it then supports both login and logout.
 fn offers_login(result: &Object) -> bool {
     let methods = result.get("authMethods").and_then(|methods| elements(methods.raw()));
     methods.is_some_and(|methods| !methods.is_empty())
@@ -138,7 +138,7 @@ fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Los
     }
     session.set("mcp", mcp.to_json());
 
-    // `session` takes the place of the first of the members that went into it.
+    // `session` replaces the first of the members that it contains.
     let went = ["loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities"];
     let first = v1.iter().find_map(|(name, _)| went.into_iter().find(|went| *name == **went));
     let mut v2 = first.map_or_else(|| v1.clone(), |first| json_ext::renamed(&v1, first, "session"));
@@ -149,7 +149,7 @@ fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Los
     v2
 }
 
-/// Says in v2's `session` which session methods a v1 agent has, unless it has all that v2 takes for granted.
+/// Marks in v2's `session` which session methods a v1 agent has, unless it has all that v2 requires.
 fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login: bool, losses: &mut Losses) {
     let has = |name| json_ext::is(session, name, Type::Object);
     if !(has("list") && has("close") && (has("resume") || loads)) {
@@ -173,7 +173,7 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
     } else if loads {
         session.set("load", json_ext::empty());
     } else if MARKERS.iter().all(|name| session.get(name).is_none()) {
-        // Without any marker the way back would promise everything.
+        // Without any marker, converting back would add all methods.
         session.set("load", Json::null());
     }
 }
@@ -181,7 +181,7 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
 fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Losses) -> Object {
     without_null(&mut v2, "auth");
     let Some(mut session) = json_ext::member(&v2, "session") else {
-        // v1 takes sessions for granted.
+        // v1 requires sessions.
         losses.add(LossKind::NoSessions);
         return v2;
     };
@@ -193,33 +193,33 @@ fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Los
             session.set(*name, json_ext::empty());
         }
     }
-    let mut said = Object::default();
+    let mut converted = Object::default();
     if loads {
-        said.set("loadSession", json_ext::json("true"));
+        converted.set("loadSession", json_ext::json("true"));
     }
     if let Some(prompt) = session.remove("prompt").filter(|prompt| !prompt.is_null()) {
-        said.set("promptCapabilities", prompt);
-        json_ext::within(&mut said, "promptCapabilities", |prompt| objects_to_flags(prompt, &PROMPT));
+        converted.set("promptCapabilities", prompt);
+        json_ext::within(&mut converted, "promptCapabilities", |prompt| objects_to_flags(prompt, &PROMPT));
     }
     let mcp = session.remove("mcp").and_then(|mcp| json_ext::object(&mcp)).unwrap_or_default();
     let mut mcp = objects_to_flags(mcp, &MCP);
     match mcp.remove("stdio").filter(|stdio| stdio.type_of() == Type::Object) {
-        // v1 takes it for granted that an agent can start MCP servers.
+        // v1 requires that an agent can start MCP servers.
         None => losses.add(LossKind::McpStdio),
         Some(stdio) if stdio != json_ext::empty() => json_ext::note(&mut mcp, &note_of("stdio"), stdio),
         Some(_) => (),
     }
     if !mcp.is_empty() {
-        said.set("mcpCapabilities", mcp.to_json());
+        converted.set("mcpCapabilities", mcp.to_json());
     }
     if !session.is_empty() {
-        said.set("sessionCapabilities", session.to_json());
+        converted.set("sessionCapabilities", session.to_json());
     }
 
     let mut v1 = Object::default();
     for (name, value) in v2.iter() {
         if *name == *"session" {
-            said.iter().for_each(|(name, value)| v1.set(name.clone(), value.clone()));
+            converted.iter().for_each(|(name, value)| v1.set(name.clone(), value.clone()));
         } else {
             v1.set(name.clone(), value.clone());
         }
@@ -234,7 +234,7 @@ fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Los
     v1
 }
 
-/// v1's booleans as v2's objects; what is not there is false in both.
+/// Converts v1's booleans to v2's objects; a missing one is false in both.
 fn flags_to_objects(mut level: Object, names: &[&str]) -> Object {
     for name in names {
         match level.get(name).map(Json::as_str) {
@@ -249,14 +249,14 @@ fn flags_to_objects(mut level: Object, names: &[&str]) -> Object {
     level
 }
 
-/// What v2 may say by null, v1 says by leaving it out.
+/// Removes a null, which v1 expresses by omission.
 fn without_null(level: &mut Object, name: &str) {
     if level.get(name).is_some_and(Json::is_null) {
         level.remove(name);
     }
 }
 
-/// v2's objects as v1's booleans. What an object says beyond being there is noted for the way back.
+/// Converts v2's objects to v1's booleans. The members of an object are kept in the metadata.
 fn objects_to_flags(mut level: Object, names: &[&str]) -> Object {
     for name in names {
         let Some(value) = level.get(name).cloned() else { continue };
@@ -313,7 +313,7 @@ fn auth_method_to_v1(method: &Object, losses: &mut Losses) -> Object {
     method
 }
 
-/// v1 has the environment as an object. A list that says more than an object can is noted for the way back.
+/// Converts the environment to an object for v1. A list with more than an object can hold is kept in the metadata.
 fn env_to_v1(method: &mut Object) {
     let Some(list) = method.get("env").filter(|env| env.type_of() == Type::Array).cloned() else { return };
     let mut env = Object::default();
@@ -368,23 +368,23 @@ mod tests {
             let v1_params = check::object(v1_text);
             check::parses::<v1::InitializeRequest>(&v1_params.to_json(), &[]);
             let mut losses = Losses::default();
-            let said = client_to_v2(&v1_params, &mut losses);
-            check::same(&said.to_json(), v2_text);
+            let converted = client_to_v2(&v1_params, &mut losses);
+            check::same(&converted.to_json(), v2_text);
             let unknown: Vec<_> = unknown.iter().map(|name| format!("capabilities.{name}")).collect();
             let unknown: Vec<_> = unknown.iter().map(String::as_str).collect();
-            check::parses::<v2::InitializeRequest>(&said.to_json(), &unknown);
-            assert_eq!(client_to_v2(&said, &mut losses), said, "already said");
+            check::parses::<v2::InitializeRequest>(&converted.to_json(), &unknown);
+            assert_eq!(client_to_v2(&converted, &mut losses), converted, "already converted");
             assert_eq!(losses, Losses::default());
 
-            let back = client_to_v1(&said);
+            let back = client_to_v1(&converted);
             check::same(&back.to_json(), v1_text);
-            assert_eq!(client_to_v1(&back), back, "already said");
-            assert_eq!(client_to_v2(&back, &mut losses), said);
+            assert_eq!(client_to_v1(&back), back, "already converted");
+            assert_eq!(client_to_v2(&back, &mut losses), converted);
         }
     }
 
     #[test]
-    fn a_missing_name_is_made_and_taken_back() {
+    fn a_missing_name_is_generated_and_removed_again() {
         for (v1_text, info, back) in [
             (
                 r#"{"protocolVersion":1}"#,
@@ -398,33 +398,33 @@ mod tests {
             ),
         ] {
             let mut losses = Losses::default();
-            let said = client_to_v2(&check::object(v1_text), &mut losses);
-            check::same(said.get("info").unwrap(), info);
-            check::parses::<v2::InitializeRequest>(&said.to_json(), &[]);
+            let converted = client_to_v2(&check::object(v1_text), &mut losses);
+            check::same(converted.get("info").unwrap(), info);
+            check::parses::<v2::InitializeRequest>(&converted.to_json(), &[]);
             assert_eq!(check::names(losses), ["info_made"]);
-            check::same(&client_to_v1(&said).to_json(), back);
+            check::same(&client_to_v1(&converted).to_json(), back);
         }
     }
 
     #[test]
-    fn what_is_false_is_left_out() {
+    fn false_capabilities_are_left_out() {
         let mut losses = Losses::default();
         let client = r#"{"protocolVersion":1,"clientInfo":{"name":"c","version":"1"},
             "clientCapabilities":{"auth":{"terminal":false}}}"#;
-        let said = client_to_v2(&check::object(client), &mut losses);
-        check::same(said.get("capabilities").unwrap(), r#"{"auth":{}}"#);
+        let converted = client_to_v2(&check::object(client), &mut losses);
+        check::same(converted.get("capabilities").unwrap(), r#"{"auth":{}}"#);
         let agent = agent(
             r#"{"loadSession":true,"promptCapabilities":{"image":false,"audio":true},
                 "mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{"list":{},"resume":{},"close":{}}}"#,
             "[]",
         );
-        let said = agent_to_v2(&check::object(&agent), &mut losses);
+        let converted = agent_to_v2(&check::object(&agent), &mut losses);
         check::same(
-            said.get("capabilities").unwrap(),
+            converted.get("capabilities").unwrap(),
             r#"{"session":{"prompt":{"audio":{}},"mcp":{"stdio":{}}}}"#,
         );
         let typed = |text: &str| serde_json::from_str::<v1::InitializeResponse>(text).unwrap();
-        let back = agent_to_v1(&said, &mut losses).to_json();
+        let back = agent_to_v1(&converted, &mut losses).to_json();
         assert_eq!(typed(back.as_str()), typed(&agent));
         assert_eq!(losses, Losses::default());
     }
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn agents_go_both_ways() {
         for (v1_caps, v2_caps, methods, lost, unknown) in [
-            // All that v2 takes for granted, and more.
+            // All methods that v2 requires, and more.
             (
                 r#"{"loadSession":true,"promptCapabilities":{"image":true,"_meta":{"p":1}},
                     "mcpCapabilities":{"http":true,"sse":true,"_meta":{"m":1}},"sessionCapabilities":{"list":{},
@@ -462,7 +462,7 @@ mod tests {
                 &[][..],
                 None,
             ),
-            // No way to list: what there is is marked.
+            // Without listing: the existing methods are marked.
             (
                 r#"{"loadSession":true,"sessionCapabilities":{"resume":{},"close":{}}}"#,
                 r#"{"session":{"mcp":{"stdio":{}},"load":{},"resume":{},"close":{}}}"#,
@@ -470,7 +470,7 @@ mod tests {
                 &["capability_baseline"],
                 Some(["session.close", "session.load", "session.resume"].as_slice()),
             ),
-            // Load is as good as resume, but it is not the same.
+            // Load replaces resume, but is marked.
             (
                 r#"{"loadSession":true,"sessionCapabilities":{"list":{"_meta":{"l":1}},"close":{}}}"#,
                 r#"{"session":{"mcp":{"stdio":{}},"load":{},"list":{"_meta":{"l":1}},"close":{}}}"#,
@@ -495,7 +495,7 @@ mod tests {
                 &[],
                 Some(&["auth.logout"]),
             ),
-            // Nothing at all.
+            // No methods.
             (
                 r"{}",
                 r#"{"session":{"mcp":{"stdio":{}},"load":null}}"#,
@@ -507,20 +507,20 @@ mod tests {
             let (v1_methods, v2_methods) = if methods { (METHOD_V1, METHOD_V2) } else { ("[]", "[]") };
             let (v1_text, v2_text) = (agent(v1_caps, v1_methods), agent_v2(v2_caps, v2_methods));
             let mut losses = Losses::default();
-            let said = agent_to_v2(&check::object(&v1_text), &mut losses);
-            same_but_for_huge_numbers(&said.to_json(), &v2_text);
+            let converted = agent_to_v2(&check::object(&v1_text), &mut losses);
+            same_but_for_huge_numbers(&converted.to_json(), &v2_text);
             assert_eq!(check::names(losses), lost);
             if let Some(unknown) = unknown {
                 let unknown: Vec<_> = unknown.iter().map(|name| format!("capabilities.{name}")).collect();
                 let unknown: Vec<_> = unknown.iter().map(String::as_str).collect();
-                check::parses::<v2::InitializeResponse>(&said.to_json(), &unknown);
+                check::parses::<v2::InitializeResponse>(&converted.to_json(), &unknown);
             }
 
             let mut losses = Losses::default();
-            assert_eq!(agent_to_v2(&said, &mut losses), said, "already said");
-            let back = agent_to_v1(&said, &mut losses);
+            assert_eq!(agent_to_v2(&converted, &mut losses), converted, "already converted");
+            let back = agent_to_v1(&converted, &mut losses);
             same_but_for_huge_numbers(&back.to_json(), &v1_text);
-            assert_eq!(agent_to_v1(&back, &mut losses), back, "already said");
+            assert_eq!(agent_to_v1(&back, &mut losses), back, "already converted");
             assert_eq!(losses, Losses::default());
         }
     }
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_agents_go_to_v1_and_back() {
+    fn v2_agents_convert_to_v1_and_back() {
         for (v2_caps, methods, v1_caps, lost) in [
             (
                 r#"{"session":{"prompt":{"embeddedContext":{},"image":{"_meta":{"max":1}}},
@@ -567,13 +567,13 @@ mod tests {
             let v2_text = agent_v2(v2_caps, methods);
             check::parses::<v2::InitializeResponse>(&check::json(&v2_text), &[]);
             let mut losses = Losses::default();
-            let said = agent_to_v1(&check::object(&v2_text), &mut losses);
-            check::same(said.get("agentCapabilities").unwrap(), v1_caps);
-            check::parses::<v1::InitializeResponse>(&said.to_json(), &[]);
+            let converted = agent_to_v1(&check::object(&v2_text), &mut losses);
+            check::same(converted.get("agentCapabilities").unwrap(), v1_caps);
+            check::parses::<v1::InitializeResponse>(&converted.to_json(), &[]);
             assert_eq!(check::names(losses), lost);
             if lost.is_empty() {
                 let mut losses = Losses::default();
-                check::same(&agent_to_v2(&said, &mut losses).to_json(), &v2_text);
+                check::same(&agent_to_v2(&converted, &mut losses).to_json(), &v2_text);
                 assert_eq!(losses, Losses::default());
             }
         }
@@ -599,19 +599,19 @@ mod tests {
         ] {
             check::parses::<v1::AuthMethod>(&check::json(v1_text), &[]);
             check::parses::<v2::AuthMethod>(&check::json(v2_text), &[]);
-            let said = auth_method_to_v2(&check::object(v1_text));
-            check::same(&said.to_json(), v2_text);
-            assert_eq!(auth_method_to_v2(&said), said, "already said");
+            let converted = auth_method_to_v2(&check::object(v1_text));
+            check::same(&converted.to_json(), v2_text);
+            assert_eq!(auth_method_to_v2(&converted), converted, "already converted");
             let mut losses = Losses::default();
-            let back = auth_method_to_v1(&said, &mut losses);
+            let back = auth_method_to_v1(&converted, &mut losses);
             check::same(&back.to_json(), v1_text);
-            assert_eq!(auth_method_to_v1(&back, &mut losses), back, "already said");
+            assert_eq!(auth_method_to_v1(&back, &mut losses), back, "already converted");
             assert_eq!(losses, Losses::default());
         }
         let mut losses = Losses::default();
         let other = check::object(r#"{"type":"_sso","methodId":"s","name":"S","issuer":"i"}"#);
-        let said = auth_method_to_v1(&other, &mut losses);
-        assert_eq!(said.to_json().as_str(), r#"{"id":"s","name":"S","issuer":"i"}"#);
+        let converted = auth_method_to_v1(&other, &mut losses);
+        assert_eq!(converted.to_json().as_str(), r#"{"id":"s","name":"S","issuer":"i"}"#);
         assert_eq!(check::names(losses), ["auth_method_type"]);
     }
 
@@ -619,10 +619,10 @@ mod tests {
     fn malformed_parts_pass() {
         let text = r#"{"protocolVersion":1,"agentInfo":"a","agentCapabilities":[],"authMethods":{"a":1}}"#;
         let mut losses = Losses::default();
-        let said = agent_to_v2(&check::object(text), &mut losses);
+        let converted = agent_to_v2(&check::object(text), &mut losses);
         let expected = r#"{"protocolVersion":2,"info":"a","capabilities":[],"authMethods":{"a":1}}"#;
-        assert_eq!(said.to_json().as_str(), expected);
-        assert_eq!(agent_to_v1(&said, &mut losses).to_json().as_str(), text);
+        assert_eq!(converted.to_json().as_str(), expected);
+        assert_eq!(agent_to_v1(&converted, &mut losses).to_json().as_str(), text);
         assert_eq!(losses, Losses::default());
 
         let text = r#"{"promptCapabilities":3,"mcpCapabilities":{"http":"yes"},"sessionCapabilities":{"list":1},

@@ -1,4 +1,4 @@
-//! The oracle of the conversions' tests: the schema crate's types.
+//! Checks conversions against the types of the schema crate, for tests.
 
 use parlor_json::{Json, Object};
 use serde::Serialize;
@@ -19,15 +19,15 @@ pub(crate) fn names(losses: Losses) -> Vec<&'static str> {
     losses.into_vec().into_iter().map(|loss| loss.kind.name()).collect()
 }
 
-/// Members in any order.
+/// Compares values without the order of members.
 #[track_caller]
 pub(crate) fn same(found: &Json, expected: &str) {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(value(found.as_str()), value(expected), "found: {found:?}");
 }
 
-/// The oracle: the value parses as the type, and what the type does not keep of it is exactly `unknown`.
-/// The types forgive much, so that a known field of a wrong shape only shows by being dropped.
+/// Checks that the value parses as the type, and that the members that the type drops are exactly `unknown`. The
+/// types are lenient: a known field with a wrong shape shows only by being dropped.
 #[track_caller]
 pub(crate) fn parses<T: DeserializeOwned + Serialize>(value: &Json, unknown: &[&str]) {
     let typed: T = serde_json::from_str(value.as_str()).unwrap_or_else(|e| panic!("{e}: {value:?}"));
@@ -45,15 +45,15 @@ fn compare(read: &Value, kept: &Value, path: &str, dropped: &mut Vec<String>) {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 match kept.get(name) {
                     Some(kept) => compare(value, kept, &path, dropped),
-                    // Types leave out what is empty anyway.
+                    // Types omit empty lists.
                     None if value.is_array() && value.as_array().unwrap().is_empty() => (),
                     None => dropped.push(path),
                 }
             }
         }
         (Value::Array(read), Value::Array(kept)) if read.len() == kept.len() => {
-            for (place, (read, kept)) in read.iter().zip(kept).enumerate() {
-                compare(read, kept, &format!("{path}[{place}]"), dropped);
+            for (index, (read, kept)) in read.iter().zip(kept).enumerate() {
+                compare(read, kept, &format!("{path}[{index}]"), dropped);
             }
         }
         _ if read == kept => (),

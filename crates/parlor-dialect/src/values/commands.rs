@@ -1,11 +1,11 @@
-//! The commands that an agent offers: v2 tags them and their input, v1 knows one kind of each.
+//! Commands of an agent: v2 has types of commands and of their input, v1 has one of each.
 
 use parlor_json::{Json, Object, Type};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
 
-/// A list of v1 commands as v2 says it.
+/// Converts a list of v1 commands to v2.
 pub(crate) fn to_v2(commands: &Json) -> Json {
     json_ext::each(commands, |mut command| {
         json_ext::within(&mut command, "input", |input| tagged(input, "text"));
@@ -13,7 +13,7 @@ pub(crate) fn to_v2(commands: &Json) -> Json {
     })
 }
 
-/// A list of v2 commands as v1 can parse it.
+/// Converts a list of v2 commands to v1.
 pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
     json_ext::each(commands, |mut command| {
         match json_ext::text(&command, "type").as_deref() {
@@ -70,23 +70,23 @@ mod tests {
                     {"type":"command","name":"b","description":"","input":null}]"#,
             ),
         ] {
-            let said = to_v2(&check::json(v1_text));
-            check::same(&said, v2_text);
-            let _: Vec<v2::AvailableCommand> = serde_json::from_str(said.as_str()).unwrap();
-            assert_eq!(to_v2(&said), said, "already said");
+            let converted = to_v2(&check::json(v1_text));
+            check::same(&converted, v2_text);
+            let _: Vec<v2::AvailableCommand> = serde_json::from_str(converted.as_str()).unwrap();
+            assert_eq!(to_v2(&converted), converted, "already converted");
 
             let mut losses = Losses::default();
-            let back = to_v1(&said, &mut losses);
+            let back = to_v1(&converted, &mut losses);
             check::same(&back, v1_text);
-            assert_eq!(to_v1(&back, &mut losses), back, "already said");
+            assert_eq!(to_v1(&back, &mut losses), back, "already converted");
             let _: Vec<v1::AvailableCommand> = serde_json::from_str(back.as_str()).unwrap();
             assert_eq!(losses, Losses::default());
-            assert_eq!(to_v2(&back).as_str(), said.as_str(), "even the places of members are the same");
+            assert_eq!(to_v2(&back).as_str(), converted.as_str(), "the order of members is kept");
         }
     }
 
     #[test]
-    fn other_types_are_said_as_far_as_v1_can() {
+    fn other_types_are_converted_as_far_as_possible() {
         for (v2_text, v1_text, lost) in [
             (
                 r#"[{"type":"_skill","name":"a","description":"b","level":1e400}]"#,
@@ -100,8 +100,8 @@ mod tests {
             ),
         ] {
             let mut losses = Losses::default();
-            let said = to_v1(&check::json(v2_text), &mut losses);
-            assert_eq!(said.as_str(), v1_text);
+            let converted = to_v1(&check::json(v2_text), &mut losses);
+            assert_eq!(converted.as_str(), v1_text);
             assert_eq!(check::names(losses), lost);
         }
     }

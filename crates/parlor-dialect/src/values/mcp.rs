@@ -1,14 +1,14 @@
-//! The MCP servers that a session is to use.
+//! MCP servers of a session.
 //!
-//! In v1 a server without a type is started by its command; in v2 every server names its type. v1 demands
-//! lists that v2 lets a client leave out.
+//! In v1 a server without a type is started by its command; in v2 every server has a type. v1 requires lists that are
+//! optional in v2.
 
 use parlor_json::{Json, Object, Type};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
 
-/// A list of v1 servers as v2 says it.
+/// Converts a list of v1 servers to v2.
 pub(crate) fn to_v2(servers: &Json, losses: &mut Losses) -> Json {
     json_ext::each(servers, |server| {
         if server.get("type").is_none() || json_ext::is(&server, "type", Type::Null) {
@@ -21,7 +21,7 @@ pub(crate) fn to_v2(servers: &Json, losses: &mut Losses) -> Json {
     })
 }
 
-/// A list of v2 servers as v1 can parse it.
+/// Converts a list of v2 servers to v1.
 pub(crate) fn to_v1(servers: &Json, losses: &mut Losses) -> Json {
     json_ext::each(servers, |mut server| {
         match json_ext::text(&server, "type").as_deref() {
@@ -90,15 +90,15 @@ mod tests {
         ] {
             v1_parses(&check::json(v1_text), unknown);
             let mut losses = Losses::default();
-            let said = to_v2(&check::json(v1_text), &mut losses);
-            check::same(&said, v2_text);
-            v2_parses(&said, unknown);
+            let converted = to_v2(&check::json(v1_text), &mut losses);
+            check::same(&converted, v2_text);
+            v2_parses(&converted, unknown);
             assert_eq!(check::names(losses), lost);
 
             let mut losses = Losses::default();
-            let back = to_v1(&said, &mut losses);
+            let back = to_v1(&converted, &mut losses);
             check::same(&back, v1_text);
-            assert_eq!(to_v1(&back, &mut losses), back, "already said");
+            assert_eq!(to_v1(&back, &mut losses), back, "already converted");
             assert_eq!(losses, Losses::default());
         }
     }
@@ -111,13 +111,13 @@ mod tests {
         );
         v2_parses(&servers, &[]);
         let mut losses = Losses::default();
-        let said = to_v1(&servers, &mut losses);
+        let converted = to_v1(&servers, &mut losses);
         check::same(
-            &said,
+            &converted,
             r#"[{"name":"a","command":"/a","args":[],"env":[]},
                 {"type":"http","name":"h","url":"https://h","headers":[]}]"#,
         );
-        v1_parses(&said, &[]);
+        v1_parses(&converted, &[]);
         assert_eq!(check::names(losses), ["mcp_server_type"]);
     }
 

@@ -1,8 +1,7 @@
-//! JSON that the versions spell differently inside a message, converted value by value.
+//! Conversions of JSON values that differ between the versions.
 //!
-//! Each conversion looks at the shape of what it gets, changes only what the other version spells
-//! differently, and passes on every field it does not know. A value that is already in the wanted shape comes
-//! out as it went in. What cannot be said is added to the losses.
+//! Each conversion changes only what differs and keeps unknown fields. A value that is in the target form already is
+//! unchanged. Values that cannot be expressed are added to the losses.
 
 pub(crate) mod blocks;
 pub(crate) mod capabilities;

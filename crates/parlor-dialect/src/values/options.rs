@@ -1,23 +1,23 @@
-//! Session options, the values they are set to, and the v1 modes that v2 has as an option.
+//! Session options, the values they are set to, and v1 modes and models, which are options in v2.
 
 use parlor_json::{Json, Object, Type, elements};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
 
-/// Marks a select option that stands for a boolean one.
+/// The metadata key that marks a select option that was converted from a boolean one.
 const BOOLEAN: &str = "parlor/boolean";
 
-/// Marks an option that was made of a v1 agent's modes.
+/// The metadata key that marks an option that was generated from the modes of a v1 agent.
 const MODES: &str = "parlor/modes";
 
-/// Marks an option that was made of a v1 agent's models.
+/// The metadata key that marks an option that was generated from the models of a v1 agent.
 const MODELS: &str = "parlor/models";
 
-/// The id and the category of the option for the model.
+/// The id and the category of the model option.
 pub(crate) const MODEL: &str = "model";
 
-/// A list of v1 options as v2 says it.
+/// Converts a list of v1 options to v2.
 pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
     json_ext::each(options, |option| {
         let option = with_filled_groups(option, losses);
@@ -37,7 +37,7 @@ pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
     })
 }
 
-/// v1 lets a group have no values; v2 does not.
+/// Removes empty groups, which v2 does not allow.
 fn with_filled_groups(mut option: Object, losses: &mut Losses) -> Object {
     json_ext::each_in(&mut option, "options", |group| {
         let is_empty = group.get("options").is_some_and(|options| options.as_str() == "[]");
@@ -49,8 +49,8 @@ fn with_filled_groups(mut option: Object, losses: &mut Losses) -> Object {
     option
 }
 
-/// A list of v2 options as v1 can parse it. A client that did not advertise `booleans` gets each boolean
-/// option as a choice between on and off.
+/// Converts a list of v2 options to v1. A client that did not advertise `booleans` gets each boolean option as a
+/// choice between on and off.
 pub(crate) fn to_v1(options: &Json, booleans: bool, losses: &mut Losses) -> Json {
     json_ext::each(options, |option| {
         let mut option = json_ext::renamed(&option, "configId", "id");
@@ -77,8 +77,8 @@ pub(crate) fn to_v1(options: &Json, booleans: bool, losses: &mut Losses) -> Json
     })
 }
 
-/// What a v1 client sets an option to, as v2 says it. `is_boolean`: the option is a boolean one, which the
-/// client may have seen as a choice between on and off.
+/// Converts a v1 client's value for an option to v2. `is_boolean`: the option is boolean, which the client may have
+/// as a choice between on and off.
 pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
     if params.get("type").is_some() && !json_ext::is(params, "type", Type::Null) {
         return params.clone();
@@ -94,11 +94,11 @@ pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
     }
 }
 
-/// What a v2 client sets an option to, as v1 says it.
+/// Converts a v2 client's value for an option to v1.
 ///
-/// Values of other types keep their type: v1 takes a string of any unknown type for a choice.
+/// Values of other types keep their type: v1 treats a string of any unknown type as a choice.
 ///
-/// `None` if the value is one that v1 cannot parse.
+/// `None` if v1 cannot parse the value.
 pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
     match json_ext::text(&params, "type").as_deref() {
@@ -114,8 +114,7 @@ pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> 
     Some(params)
 }
 
-/// The v2 option that stands for a v1 agent's modes; `None` if there is no mode to choose, since an option
-/// must offer something.
+/// The v2 option for a v1 agent's modes; `None` if there are none, since an option must have values.
 pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
     let available = modes.get("availableModes")?;
     elements(available.raw()).filter(|modes| !modes.is_empty())?;
@@ -136,7 +135,7 @@ pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
     Some(option)
 }
 
-/// The option that stands for the models of a v1 agent that has no option for them; `None` if there is none to choose.
+/// The v2 option for a v1 agent's models; `None` if there are none.
 pub(crate) fn models_to_option(models: &Object) -> Option<Object> {
     let available = models.get("availableModels")?;
     elements(available.raw()).filter(|models| !models.is_empty())?;
@@ -152,7 +151,7 @@ pub(crate) fn models_to_option(models: &Object) -> Option<Object> {
     Some(option)
 }
 
-/// The v1 modes that an option of either version stands for, if it is a choice of category `mode`.
+/// The v1 modes for an option of category `mode` of either version.
 pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
     if !is_mode(option) {
         return None;
@@ -185,22 +184,22 @@ pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
     Some(modes)
 }
 
-/// What an option says about itself, which modes do not.
+/// The members of an option that modes do not have.
 const OF_OPTIONS: &[&str] =
     &["configId", "id", "name", "description", "category", "type", "currentValue", "options"];
 
-/// The choice of category `mode` in a list of options of either version.
+/// The option of category `mode` in a list of either version.
 pub(crate) fn mode_option(options: &Json) -> Option<Object> {
     elements(options.raw())?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
 }
 
-/// Whether a list of options has a choice of this category.
+/// Whether a list has a select option of this category.
 pub(crate) fn has_choice_of(options: &Json, category: &str) -> bool {
     let options = elements(options.raw()).unwrap_or_default().into_iter();
     options.filter_map(|option| Object::parse(option).ok()).any(|option| is_choice_of(&option, category))
 }
 
-/// A list of options in which the mode is another one; `None` if no option is for modes.
+/// Sets the mode in a list of options; `None` if no option is for modes.
 pub(crate) fn with_mode(options: &Json, mode: &Json) -> Option<Json> {
     mode_option(options)?;
     Some(json_ext::each(options, |mut option| {
@@ -215,13 +214,13 @@ fn is_mode(option: &Object) -> bool {
     is_choice_of(option, "mode")
 }
 
-/// Whether an option is a choice of this category.
+/// Whether an option is a select option of this category.
 pub(crate) fn is_choice_of(option: &Object, category: &str) -> bool {
     json_ext::text(option, "category").as_deref() == Some(category)
         && json_ext::text(option, "type").as_deref() == Some("select")
 }
 
-/// The values that a choice offers, also those in groups.
+/// The values of a select option, including those in groups.
 pub(crate) fn values_of(option: &Object) -> Vec<Json> {
     let list = |holder: &Object| -> Vec<Object> {
         let list = holder.get("options").and_then(|list| elements(list.raw())).unwrap_or_default();
@@ -234,7 +233,7 @@ pub(crate) fn values_of(option: &Object) -> Vec<Json> {
     each.filter_map(|value| value.get("value").cloned()).collect()
 }
 
-/// Groups are the elements of a choice that have options of their own.
+/// Renames a member of the groups, which are the elements of a select option that have options of their own.
 fn rename_groups(option: &mut Object, from: &str, to: &str) {
     json_ext::each_in(option, "options", |group| {
         Some(if group.get("options").is_some() { json_ext::renamed(&group, from, to) } else { group })
@@ -292,8 +291,8 @@ mod tests {
             let mut losses = Losses::default();
             check::same(&to_v2(&v1_list, &mut Losses::default()), v2_text);
             check::same(&to_v1(&v2_list, true, &mut losses), v1_text);
-            assert_eq!(to_v2(&v2_list, &mut Losses::default()), v2_list, "already said");
-            assert_eq!(to_v1(&v1_list, true, &mut losses), v1_list, "already said");
+            assert_eq!(to_v2(&v2_list, &mut Losses::default()), v2_list, "already converted");
+            assert_eq!(to_v1(&v1_list, true, &mut losses), v1_list, "already converted");
             assert_eq!(losses, Losses::default());
         }
     }
@@ -315,10 +314,10 @@ mod tests {
             ),
         ] {
             let mut losses = Losses::default();
-            let said = to_v1(&check::json(v2_text), false, &mut losses);
-            check::same(&said, v1_text);
-            v1_parses(&said);
-            assert_eq!(to_v2(&said, &mut Losses::default()).as_str(), v2_text);
+            let converted = to_v1(&check::json(v2_text), false, &mut losses);
+            check::same(&converted, v1_text);
+            v1_parses(&converted);
+            assert_eq!(to_v2(&converted, &mut Losses::default()).as_str(), v2_text);
             assert_eq!(losses, Losses::default());
         }
     }
@@ -331,8 +330,8 @@ mod tests {
         );
         v2_parses(&options);
         let mut losses = Losses::default();
-        let said = to_v1(&options, true, &mut losses);
-        assert_eq!(said.as_str(), r#"[{"id":"b","name":"B","type":"boolean","currentValue":true}]"#);
+        let converted = to_v1(&options, true, &mut losses);
+        assert_eq!(converted.as_str(), r#"[{"id":"b","name":"B","type":"boolean","currentValue":true}]"#);
         assert_eq!(check::names(losses), ["option_type"]);
     }
 
@@ -356,13 +355,13 @@ mod tests {
         ] {
             let full =
                 |value: &str| value.replacen('{', r#"{"sessionId":"s","configId":"c","_meta":{"k":1},"#, 1);
-            let said = set_to_v2(&check::object(&full(v1_text)), is_boolean);
-            check::same(&said.to_json(), &full(v2_text));
-            check::parses::<v2::SetSessionConfigOptionRequest>(&said.to_json(), &[]);
-            assert_eq!(set_to_v2(&said, is_boolean), said, "already said");
+            let converted = set_to_v2(&check::object(&full(v1_text)), is_boolean);
+            check::same(&converted.to_json(), &full(v2_text));
+            check::parses::<v2::SetSessionConfigOptionRequest>(&converted.to_json(), &[]);
+            assert_eq!(set_to_v2(&converted, is_boolean), converted, "already converted");
 
             let mut losses = Losses::default();
-            let again = set_to_v1(&said, &mut losses);
+            let again = set_to_v1(&converted, &mut losses);
             check::same(&again.as_ref().unwrap().to_json(), &full(back));
             check::parses::<v1::SetSessionConfigOptionRequest>(&again.as_ref().unwrap().to_json(), &[]);
             assert_eq!(losses, Losses::default());
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_an_option_and_back() {
+    fn modes_convert_to_an_option_and_back() {
         for (modes, option) in [
             (
                 r#"{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask","description":"d"},

@@ -1,17 +1,17 @@
-//! What an agent asks the user: permissions and elicitations, and their answers.
+//! Permission requests and elicitations of an agent, and their results.
 
 use parlor_json::{Json, Object, Type, elements};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
 
-/// Converts the tool call inside a permission request to the wanted version.
+/// Converts the tool call inside a permission request to the other version.
 pub(crate) type ConvertToolCall<'a> = &'a mut dyn FnMut(&Object, &mut Losses) -> Object;
 
-/// A v1 permission request as v2 says it.
+/// Converts a v1 permission request to v2.
 ///
-/// v2 asks under a title of its own: the tool call's, else the one that is known of it, else a plain word.
-/// A request that came from v2 has its own title and subject with it and gets them back.
+/// v2 requires a title: that of the tool call in the request, else that of the tool call in the transcript, else a
+/// default. A request that was converted from v2 gets its title and subject back.
 pub(crate) fn request_to_v2(
     params: &Object,
     known_title: Option<&str>,
@@ -19,29 +19,31 @@ pub(crate) fn request_to_v2(
     losses: &mut Losses,
 ) -> Object {
     let Some(mut call) = json_ext::member(params, "toolCall") else { return params.clone() };
-    let mut said = params.clone();
-    let asked =
-        json_ext::take_note(&mut said, ASKED).and_then(|asked| json_ext::object(&asked)).unwrap_or_default();
+    let mut converted = params.clone();
+    let asked = json_ext::take_note(&mut converted, REQUEST)
+        .and_then(|asked| json_ext::object(&asked))
+        .unwrap_or_default();
     if let Some(title) = asked.get("title").filter(|title| call.get("title") == Some(*title)) {
-        // The tool call had none, and was given it on the way to v1.
-        said.set("title", title.clone());
+        // The tool call had no title, and was given this one by the conversion to v1.
+        converted.set("title", title.clone());
         call.remove("title");
     }
     for (name, value) in asked.iter() {
-        said.set(name.clone(), value.clone());
+        converted.set(name.clone(), value.clone());
     }
-    let params = &said.clone();
+    let params = &converted.clone();
     if !json_ext::is(params, "title", Type::String) {
         let title = call.get("title").filter(|title| title.type_of() == Type::String).cloned();
-        said.set("title", title.unwrap_or_else(|| json_ext::string(known_title.unwrap_or("Permission"))));
+        converted
+            .set("title", title.unwrap_or_else(|| json_ext::string(known_title.unwrap_or("Permission"))));
     }
     let subject = json_ext::member(params, "subject").unwrap_or_default();
     match json_ext::text(&subject, "type").as_deref() {
-        // The tool call was made up for this subject, or for none.
-        Some(type_) if type_ != "tool_call" => drop(said.remove("toolCall")),
+        // The tool call was generated for this subject, or for none.
+        Some(type_) if type_ != "tool_call" => drop(converted.remove("toolCall")),
         None if json_ext::is(params, "subject", Type::Null) => {
-            said.remove("toolCall");
-            said.remove("subject");
+            converted.remove("toolCall");
+            converted.remove("subject");
         }
         known => {
             let mut asked = Object::default();
@@ -50,76 +52,77 @@ pub(crate) fn request_to_v2(
                 asked = subject;
             }
             asked.set("toolCall", convert_tool_call(&call, losses).to_json());
-            said = json_ext::renamed(&said, "toolCall", "subject");
-            said.remove("toolCall");
-            said.set("subject", asked.to_json());
+            converted = json_ext::renamed(&converted, "toolCall", "subject");
+            converted.remove("toolCall");
+            converted.set("subject", asked.to_json());
         }
     }
-    said
+    converted
 }
 
-/// A v2 permission request as v1 can parse it.
+/// Converts a v2 permission request to v1.
 ///
-/// v1 asks only about tool calls. For any other subject one is made up, with the id that the subject names or
-/// else `made_id`. The title is the tool call's if it has none; what v1 has no place for stands in the metadata.
+/// v1 has permission requests only for tool calls. For any other subject a tool call is generated, with the id of the
+/// subject or else `generated_id`. The title becomes that of the tool call if it has none; all else that v1 lacks goes
+/// into the metadata.
 pub(crate) fn request_to_v1(
     params: &Object,
-    made_id: &str,
+    generated_id: &str,
     convert_tool_call: ConvertToolCall<'_>,
     losses: &mut Losses,
 ) -> Object {
-    let mut said = params.clone();
-    json_ext::each_in(&mut said, "options", |option| Some(option_to_v1(option, losses)));
+    let mut converted = params.clone();
+    json_ext::each_in(&mut converted, "options", |option| Some(option_to_v1(option, losses)));
     if params.get("toolCall").is_some() {
-        return said;
+        return converted;
     }
 
     let mut subject = json_ext::member(params, "subject");
     let asked = subject.as_mut().filter(|s| json_ext::text(s, "type").as_deref() == Some("tool_call"));
     let asked = asked.and_then(|subject| Some((json_ext::member(subject, "toolCall")?, subject)));
-    let (mut call, beside) = if let Some((call, subject)) = asked {
+    let (mut call, extra) = if let Some((call, subject)) = asked {
         subject.remove("toolCall");
         subject.remove("type");
-        // The way back makes the plain subject again; only what else it says must be kept.
-        let beside = (!subject.is_empty())
+        // Converting back generates the plain subject; only its other members must be kept.
+        let extra = (!subject.is_empty())
             .then(|| json_ext::in_front(subject, "type", json_ext::string("tool_call")).to_json());
-        (convert_tool_call(&call, losses), beside)
+        (convert_tool_call(&call, losses), extra)
     } else {
         losses.add(LossKind::PermissionSubject);
-        let call = made_call(params, &subject.unwrap_or_default(), made_id);
+        let call = generated_call(params, &subject.unwrap_or_default(), generated_id);
         (call, Some(params.get("subject").cloned().unwrap_or_else(Json::null)))
     };
 
     let mut asked = Object::default();
-    if let Some(title) = said.remove("title").filter(|title| call.get("title") != Some(title)) {
+    if let Some(title) = converted.remove("title").filter(|title| call.get("title") != Some(title)) {
         if call.get("title").is_none_or(Json::is_null) {
             call.set("title", title.clone());
         }
         asked.set("title", title);
     }
-    if let Some(description) = said.remove("description") {
+    if let Some(description) = converted.remove("description") {
         asked.set("description", description);
     }
-    if let Some(beside) = beside {
-        asked.set("subject", beside);
+    if let Some(extra) = extra {
+        asked.set("subject", extra);
     }
-    said = json_ext::renamed(&said, "subject", "toolCall");
-    said.set("toolCall", call.to_json());
+    converted = json_ext::renamed(&converted, "subject", "toolCall");
+    converted.set("toolCall", call.to_json());
     if !asked.is_empty() {
-        json_ext::note(&mut said, ASKED, asked.to_json());
+        json_ext::note(&mut converted, REQUEST, asked.to_json());
     }
-    said
+    converted
 }
 
-/// The metadata of a v1 request that has what v2 says at its root: title, description and subject.
-const ASKED: &str = "parlor/permission";
+/// The metadata key for the root members of a v2 request: title, description and subject.
+const REQUEST: &str = "parlor/permission";
 
-/// A tool call that stands for what permission is asked for. It shows all that the user must know to answer.
-fn made_call(params: &Object, subject: &Object, made_id: &str) -> Object {
+/// A tool call for a permission request about something else. It shows everything that the user needs for a decision.
+fn generated_call(params: &Object, subject: &Object, generated_id: &str) -> Object {
     let id = subject.get("toolCallId").filter(|id| id.type_of() == Type::String).cloned();
     let is_command = json_ext::text(subject, "type").as_deref() == Some("command");
     let mut call = Object::default();
-    call.set("toolCallId", id.unwrap_or_else(|| json_ext::string(made_id)));
+    call.set("toolCallId", id.unwrap_or_else(|| json_ext::string(generated_id)));
     if let Some(title) = params.get("title") {
         call.set("title", title.clone());
     }
@@ -149,9 +152,9 @@ fn option_to_v1(mut option: Object, losses: &mut Losses) -> Object {
     option
 }
 
-/// The answer of a v2 client to a permission request, as a v1 agent can parse it. v1's answers are v2's too.
+/// Converts a v2 client's permission result to v1. v1 results are valid in v2.
 ///
-/// An outcome that v1 does not know is no approval, so `cancelled` is the one that is safe to say.
+/// An unknown outcome is not an approval, so that it becomes `cancelled`.
 pub(crate) fn result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = result.clone();
     json_ext::within(&mut result, "outcome", |mut outcome| {
@@ -165,12 +168,12 @@ pub(crate) fn result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     result
 }
 
-/// Keeps a string format that v1 cannot parse.
+/// The metadata key for a string format that v1 cannot parse.
 const FORMAT: &str = "parlor/format";
 
-/// A v1 elicitation as v2 says it: a form's schema must say its type and its properties.
+/// Converts a v1 elicitation to v2, where a form's schema must have a type and properties.
 ///
-/// `None` if it is about a request that has no id, which v2 cannot say.
+/// `None` if it is about a request without an id, which v2 cannot express.
 pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
     if params.get("requestId").is_some_and(Json::is_null) {
@@ -197,7 +200,8 @@ pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<
     Some(params)
 }
 
-/// v1 lets a choice be among nothing; v2 does not. A choice of one becomes free text, a choice of several goes.
+/// Removes empty lists of choices, which v2 does not allow. A single choice becomes free text, a multiple choice is
+/// removed.
 fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
     let is_empty = |holder: &Object, name: &str| holder.get(name).is_some_and(|list| list.as_str() == "[]");
     let lists = ["enum", "oneOf", "anyOf"];
@@ -226,9 +230,9 @@ fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
     }
 }
 
-/// A v2 elicitation as v1 says it, or `None` if it asks in a way that v1 does not know.
+/// Converts a v2 elicitation to v1; `None` if its mode does not exist in v1.
 ///
-/// A string's format is only advice in v2, but v1 fails on one that it does not know.
+/// A string's format is advisory in v2, but v1 rejects unknown formats.
 pub(crate) fn elicitation_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
     match json_ext::text(&params, "mode").as_deref() {
@@ -267,10 +271,10 @@ fn each_property(schema: &mut Object, mut change: impl FnMut(&mut Object)) {
     });
 }
 
-/// The answer of a v2 client to an elicitation, as a v1 agent can parse it. v1's answers are v2's too.
+/// Converts a v2 client's elicitation result to v1. v1 results are valid in v2.
 ///
-/// v2 lets an answer hold values of any shape; a v1 agent could not parse the answer at all. A null among
-/// them is a field that was not filled in, which v1 says by leaving it out.
+/// v2 results may have values of any shape, which a v1 agent cannot parse. A null is a field that was not filled in,
+/// which v1 omits.
 pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = result.clone();
     let known = match json_ext::text(&result, "action").as_deref() {
@@ -297,7 +301,7 @@ pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> 
     result
 }
 
-/// Whether v1 has such values in the answer to a form.
+/// Whether v1 allows such values in an elicitation result.
 fn is_plain(value: &Json) -> bool {
     match value.type_of() {
         Type::String | Type::Number | Type::Bool => true,
@@ -307,7 +311,7 @@ fn is_plain(value: &Json) -> bool {
     }
 }
 
-/// An elicitation that is about a request, with that request's id (as JSON) as the receiver knows it.
+/// Replaces the request id (as JSON) in an elicitation that is about a request by the receiver's id.
 pub fn with_request_id(params: &Object, id: &Json) -> Object {
     let mut params = params.clone();
     if params.get("requestId").is_some() {
@@ -323,22 +327,22 @@ mod tests {
     use super::*;
     use crate::values::check;
 
-    /// Stands for the conversion of tool calls, which is tested where it lives.
+    /// Replaces the conversion of tool calls, which has its own tests.
     fn as_it_is(call: &Object, _: &mut Losses) -> Object {
         call.clone()
     }
 
     fn ask_v2(v1_text: &str, known_title: Option<&str>) -> Json {
         let mut losses = Losses::default();
-        let said = request_to_v2(&check::object(v1_text), known_title, &mut as_it_is, &mut losses);
+        let converted = request_to_v2(&check::object(v1_text), known_title, &mut as_it_is, &mut losses);
         assert_eq!(losses, Losses::default());
-        said.to_json()
+        converted.to_json()
     }
 
     fn ask_v1(v2_text: &str) -> (Json, Vec<&'static str>) {
         let mut losses = Losses::default();
-        let said = request_to_v1(&check::object(v2_text), "made", &mut as_it_is, &mut losses);
-        (said.to_json(), check::names(losses))
+        let converted = request_to_v1(&check::object(v2_text), "made", &mut as_it_is, &mut losses);
+        (converted.to_json(), check::names(losses))
     }
 
     const OPTIONS: &str = r#""options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]"#;
@@ -370,15 +374,15 @@ mod tests {
         ] {
             let (v1_text, v2_text) =
                 (v1_text.replace("OPTIONS", OPTIONS), v2_text.replace("OPTIONS", OPTIONS));
-            let said = ask_v2(&v1_text, known_title);
-            check::same(&said, &v2_text);
-            check::parses::<v2::RequestPermissionRequest>(&said, &[]);
-            assert_eq!(ask_v2(said.as_str(), None), said, "already said");
+            let converted = ask_v2(&v1_text, known_title);
+            check::same(&converted, &v2_text);
+            check::parses::<v2::RequestPermissionRequest>(&converted, &[]);
+            assert_eq!(ask_v2(converted.as_str(), None), converted, "already converted");
 
-            let (back, lost) = ask_v1(said.as_str());
+            let (back, lost) = ask_v1(converted.as_str());
             check::same(&back, &v1_text);
             check::parses::<v1::RequestPermissionRequest>(&back, &[]);
-            assert_eq!(ask_v1(back.as_str()).0, back, "already said");
+            assert_eq!(ask_v1(back.as_str()).0, back, "already converted");
             assert_eq!(lost, [""; 0]);
         }
     }
@@ -390,13 +394,13 @@ mod tests {
             (r#"{"toolCallId":"c"}"#, None, "Permission"),
         ] {
             let params = format!(r#"{{"sessionId":"s","toolCall":{call},{OPTIONS}}}"#);
-            let said: serde_json::Value = serde_json::from_str(ask_v2(&params, known).as_str()).unwrap();
-            assert_eq!(said["title"], title);
+            let converted: serde_json::Value = serde_json::from_str(ask_v2(&params, known).as_str()).unwrap();
+            assert_eq!(converted["title"], title);
         }
     }
 
     #[test]
-    fn other_subjects_get_a_tool_call_and_come_back() {
+    fn other_subjects_get_a_tool_call_and_survive_a_round_trip() {
         for (v2_text, v1_text) in [
             (
                 r#"{"sessionId":"s","title":"Run","description":"why","subject":{"type":"command",
@@ -421,22 +425,22 @@ mod tests {
             let (v1_text, v2_text) =
                 (v1_text.replace("OPTIONS", OPTIONS), v2_text.replace("OPTIONS", OPTIONS));
             check::parses::<v2::RequestPermissionRequest>(&check::json(&v2_text), &[]);
-            let (said, lost) = ask_v1(&v2_text);
-            check::same(&said, &v1_text);
-            check::parses::<v1::RequestPermissionRequest>(&said, &[]);
+            let (converted, lost) = ask_v1(&v2_text);
+            check::same(&converted, &v1_text);
+            check::parses::<v1::RequestPermissionRequest>(&converted, &[]);
             assert_eq!(lost, ["permission_subject"]);
-            check::same(&ask_v2(said.as_str(), None), &v2_text);
+            check::same(&ask_v2(converted.as_str(), None), &v2_text);
         }
     }
 
     #[test]
-    fn an_unknown_kind_of_option_is_a_refusal() {
-        let (said, lost) = ask_v1(
+    fn an_unknown_kind_of_option_becomes_a_rejection() {
+        let (converted, lost) = ask_v1(
             r#"{"sessionId":"s","title":"T","subject":{"type":"tool_call","toolCall":{"toolCallId":"c"}},
                 "options":[{"optionId":"a","name":"A","kind":"_ask_boss"},{"optionId":"b","name":"B","kind":"allow_once"}]}"#,
         );
-        check::parses::<v1::RequestPermissionRequest>(&said, &[]);
-        assert!(said.as_str().contains(r#"{"optionId":"a","name":"A","kind":"reject_once"}"#));
+        check::parses::<v1::RequestPermissionRequest>(&converted, &[]);
+        assert!(converted.as_str().contains(r#"{"optionId":"a","name":"A","kind":"reject_once"}"#));
         assert_eq!(lost, ["permission_option_kind"]);
     }
 
@@ -465,8 +469,8 @@ mod tests {
             (r#"{"outcome":3}"#, r#"{"outcome":3}"#, &[]),
         ] {
             let mut losses = Losses::default();
-            let said = result_to_v1(&check::object(v2_text), &mut losses).to_json();
-            assert_eq!(said.as_str(), v1_text);
+            let converted = result_to_v1(&check::object(v2_text), &mut losses).to_json();
+            assert_eq!(converted.as_str(), v1_text);
             assert_eq!(check::names(losses), lost);
             if !v1_text.contains('3') {
                 serde_json::from_str::<v1::RequestPermissionResponse>(v1_text).unwrap();
@@ -487,12 +491,12 @@ mod tests {
                 r#"{"requestId":7,"mode":"url","message":"m","elicitationId":"e","url":"https://e"}"#,
             ),
         ] {
-            let said = elicitation_to_v2(&check::object(v1_text), &mut Losses::default()).unwrap();
-            check::same(&said.to_json(), v2_text);
-            check::parses::<v2::CreateElicitationRequest>(&said.to_json(), &[]);
+            let converted = elicitation_to_v2(&check::object(v1_text), &mut Losses::default()).unwrap();
+            check::same(&converted.to_json(), v2_text);
+            check::parses::<v2::CreateElicitationRequest>(&converted.to_json(), &[]);
             let mut losses = Losses::default();
-            let back = elicitation_to_v1(&said, &mut losses).unwrap();
-            assert_eq!(back, said);
+            let back = elicitation_to_v1(&converted, &mut losses).unwrap();
+            assert_eq!(back, converted);
             check::parses::<v1::CreateElicitationRequest>(&back.to_json(), &[]);
             assert_eq!(losses, Losses::default());
         }
@@ -515,10 +519,10 @@ mod tests {
         let v1_text = form(r#"{"type":"string","_meta":{"parlor/format":"phone"}}"#);
         check::parses::<v2::CreateElicitationRequest>(&check::json(&v2_text), &[]);
         let mut losses = Losses::default();
-        let said = elicitation_to_v1(&check::object(&v2_text), &mut losses).unwrap();
-        check::same(&said.to_json(), &v1_text);
-        check::parses::<v1::CreateElicitationRequest>(&said.to_json(), &[]);
-        check::same(&elicitation_to_v2(&said, &mut Losses::default()).unwrap().to_json(), &v2_text);
+        let converted = elicitation_to_v1(&check::object(&v2_text), &mut losses).unwrap();
+        check::same(&converted.to_json(), &v1_text);
+        check::parses::<v1::CreateElicitationRequest>(&converted.to_json(), &[]);
+        check::same(&elicitation_to_v2(&converted, &mut Losses::default()).unwrap().to_json(), &v2_text);
         assert_eq!(losses, Losses::default());
     }
 
@@ -540,9 +544,9 @@ mod tests {
         ] {
             serde_json::from_str::<v2::CreateElicitationResponse>(v2_text).unwrap();
             let mut losses = Losses::default();
-            let said = elicitation_result_to_v1(&check::object(v2_text), &mut losses).to_json();
-            assert_eq!(said.as_str(), v1_text);
-            check::parses::<v1::CreateElicitationResponse>(&said, &[]);
+            let converted = elicitation_result_to_v1(&check::object(v2_text), &mut losses).to_json();
+            assert_eq!(converted.as_str(), v1_text);
+            check::parses::<v1::CreateElicitationResponse>(&converted, &[]);
             assert_eq!(check::names(losses), lost);
         }
     }

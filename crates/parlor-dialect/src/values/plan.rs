@@ -1,13 +1,13 @@
-//! Plans: v1 knows fewer states and priorities of an entry. What v1 says, v2 understands as it is.
+//! Plans: v1 has fewer states and priorities of an entry. v1 plans are valid in v2.
 
 use parlor_json::Object;
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
 
-/// The holder of `entries` (a v1 `plan` update, or the `plan` of a `plan_update`) as v1 can parse it.
+/// Converts the object with `entries` (a v1 `plan` update, or the `plan` of a `plan_update`) to v1.
 ///
-/// A cancelled entry is said as completed, because both mean that nothing more will be done about it.
+/// A cancelled entry becomes completed: both mean that no more work is done on it.
 pub(crate) fn entries_to_v1(plan: &Object, losses: &mut Losses) -> Object {
     let mut plan = plan.clone();
     json_ext::each_in(&mut plan, "entries", |entry| Some(entry_to_v1(entry, losses)));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_state_and_priority_are_said() {
+    fn the_nearest_state_and_priority_are_used() {
         for (entry, expected, lost) in [
             (
                 r#"{"content":"a","priority":"low","status":"cancelled","x":1}"#,

@@ -1,8 +1,8 @@
 //! The content of tool calls, and the names of their states and kinds.
 //!
-//! A v1 diff is two texts; a v2 diff names changed files and shows them by a git patch. What v1 says is kept in
-//! the v2 diff beside that, and a terminal's id in the metadata of the text that stands for it, so that both
-//! come back as they were.
+//! A v1 diff is two texts; a v2 diff has the paths of changed files and a git patch. The v2 diff keeps the v1
+//! members, and the text that replaces a terminal keeps the terminal's id in its metadata, so that both can be
+//! converted back.
 
 mod cap;
 mod diff;
@@ -20,10 +20,10 @@ use diff::Section;
 use crate::values::blocks::{self, ForV1};
 use crate::{LossKind, Losses, json_ext};
 
-/// The metadata of a text that stands for a terminal: the terminal's id.
+/// The metadata key for the id of a terminal that a text replaces.
 const TERMINAL: &str = "parlor/terminal";
 
-/// Whether an item of tool content has what its type must have, in the spelling of either version.
+/// Whether an item of tool content has the required members of its type, in either version.
 pub(crate) fn is_tool_item(item: &RawValue) -> bool {
     let Ok(item) = Members::of(item) else { return false };
     let is = |name: &str, type_: Type| item.get(name).is_some_and(|value| type_of(value) == type_);
@@ -38,7 +38,7 @@ pub(crate) fn is_tool_item(item: &RawValue) -> bool {
     }
 }
 
-/// An item of tool content as v2 spells it.
+/// Converts an item of tool content to v2.
 pub(crate) fn item_to_v2(item: &Object) -> Object {
     let changed = match string(item, "type").as_deref() {
         Some("diff") => diff_to_v2(item),
@@ -47,10 +47,9 @@ pub(crate) fn item_to_v2(item: &Object) -> Object {
     changed.unwrap_or_else(|| item.clone())
 }
 
-/// An item of tool content as v1 spells it: none, one, or one for each file of a diff.
+/// Converts an item of tool content to v1: none, one, or one for each file of a diff.
 ///
-/// `terminal_text` gives what a terminal shows if v1 cannot show it by itself, and `None` for a terminal that
-/// belongs to a v1 client.
+/// `terminal_text` returns the text of a terminal that v1 cannot show, and `None` for a terminal of a v1 client.
 pub(crate) fn item_to_v1(
     item: &Object,
     losses: &mut Losses,
@@ -88,7 +87,7 @@ pub(crate) fn item_to_v1(
     }
 }
 
-/// The status of a tool call that v1 knows and that is nearest, and whether it is another one.
+/// The nearest v1 status of a tool call, and whether it differs.
 pub(crate) fn status_to_v1(status: &str) -> (&'static str, bool) {
     match status {
         "pending" => ("pending", false),
@@ -96,12 +95,12 @@ pub(crate) fn status_to_v1(status: &str) -> (&'static str, bool) {
         "completed" => ("completed", false),
         "failed" => ("failed", false),
         "cancelled" => ("failed", true),
-        // `paused`, and what v2 says to treat as still in progress.
+        // `paused`, and every status that v2 defines as still in progress.
         _ => ("in_progress", true),
     }
 }
 
-/// The kind of a tool call that v1 knows, and whether it is another one.
+/// The v1 kind of a tool call, and whether it differs.
 pub(crate) fn kind_to_v1(kind: &str) -> (&'static str, bool) {
     const KINDS: [&str; 10] =
         ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
@@ -111,29 +110,29 @@ pub(crate) fn kind_to_v1(kind: &str) -> (&'static str, bool) {
     }
 }
 
-/// The locations of a tool call as v2 spells them: lines are counted from one, so the line 0 is none.
-pub(crate) fn locations_to_v2(locations: &Json) -> Json {
-    let is_line_0 = |place: &RawValue| {
-        Members::of(place).is_ok_and(|place| place.get("line").is_some_and(|line| line.get() == "0"))
+/// Converts the locations of a tool call to v2: lines are counted from one, so that line 0 is dropped.
+pub(crate) fn locations_to_v2(list: &Json) -> Json {
+    let is_line_0 = |location: &RawValue| {
+        Members::of(location).is_ok_and(|location| location.get("line").is_some_and(|line| line.get() == "0"))
     };
-    let places = elements(locations.raw()).unwrap_or_default();
-    if !places.iter().any(|place| is_line_0(place)) {
-        return locations.clone();
+    let locations = elements(list.raw()).unwrap_or_default();
+    if !locations.iter().any(|location| is_line_0(location)) {
+        return list.clone();
     }
-    let places: Vec<_> = places
+    let locations: Vec<_> = locations
         .into_iter()
-        .map(|place| match Object::parse(place) {
-            Ok(mut changed) if is_line_0(place) => {
+        .map(|location| match Object::parse(location) {
+            Ok(mut changed) if is_line_0(location) => {
                 changed.remove("line");
                 changed.to_json()
             }
-            _ => Json::from(place),
+            _ => Json::from(location),
         })
         .collect();
-    json_ext::list_of(&places)
+    json_ext::list_of(&locations)
 }
 
-/// `None` if it is a v2 diff already, or no diff that can be read.
+/// `None` if it is a v2 diff already, or an invalid diff.
 fn diff_to_v2(item: &Object) -> Option<Object> {
     if item.get("changes").is_some_and(|changes| changes.type_of() == Type::Array) {
         return None;
@@ -157,14 +156,14 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
     Some(diff)
 }
 
-/// The first of the items carries the other fields: repeating them for each file could take any amount of memory.
+/// Only the first item carries the other fields: repeating them for each file could take any amount of memory.
 fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
     let mut rest = item.clone();
     rest.remove("changes");
     let patch = item.get("patch").and_then(|patch| Object::parse(patch.raw()).ok());
     let patch = patch.filter(|patch| patch.get("format").is_some());
     if string(item, "path").is_some() && string(item, "newText").is_some() {
-        // What v1 said is all there. Another `patch` than v2 means is a field of its own.
+        // All v1 members are present. A `patch` with another meaning than in v2 is an unknown field.
         if patch.is_some() {
             rest.remove("patch");
         }
@@ -216,16 +215,16 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
     items
 }
 
-/// One of the changes that a v2 diff lists.
+/// One of the changes of a v2 diff.
 struct Change {
     operation: String,
     path: Option<JsonStr>,
     old_path: Option<JsonStr>,
-    /// Whether it has fields that v1 has no place for, such as the type of the file.
+    /// Whether it has fields that v1 lacks, such as the type of the file.
     says_more: bool,
 }
 
-/// What v1 shows of a change.
+/// The v1 form of a change.
 struct Shown<'a> {
     old: Option<&'a str>,
     new: &'a str,
@@ -236,7 +235,7 @@ impl Change {
     /// `None` if the patch has no lines of this change.
     fn shown_by<'a>(&self, section: &'a Section) -> Option<Shown<'a>> {
         let Section { old, new, has_hunks, is_opaque, .. } = section;
-        // The patch of a file that is all new or all gone has all of it; that of an empty one has no hunk.
+        // The patch of a file that is added or deleted has all of it; that of an empty file has no hunk.
         let is_whole = match &*self.operation {
             "add" => !is_opaque && old.is_empty(),
             "delete" => !is_opaque && new.is_empty(),
@@ -275,45 +274,45 @@ fn changes_of(item: &Object) -> Vec<Change> {
     changes.into_iter().filter_map(change).collect()
 }
 
-/// Which section of the patch is about each change.
+/// The section of the patch for each change.
 ///
-/// A patch should name the same absolute paths. One that was made by git itself has `a/` and `b/` before them,
-/// or names files from the root of a repository that nobody told us.
+/// A patch should have the same absolute paths. One that git itself made has the prefixes `a/` and `b/`, or paths
+/// relative to an unknown repository root.
 fn sections_of<'a>(changes: &[Change], sections: &'a [Section]) -> Vec<Option<&'a Section>> {
-    /// Deeper than any repository lies; no path can make us look for more than this.
+    /// Limits the search: no repository is deeper.
     const MAX_PARENTS: usize = 64;
 
     let slashes = |path: &str| path.replace('\\', "/");
     let mut by_path: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (place, path) in sections.iter().enumerate().rev().filter_map(|(at, one)| Some((at, one.path()?))) {
+    for (index, path) in sections.iter().enumerate().rev().filter_map(|(at, one)| Some((at, one.path()?))) {
         let path = slashes(path);
         if let Some((prefix, bare)) = path.split_once('/')
             && prefix.len() == 1
         {
-            by_path.entry(format!("/{bare}")).or_default().push(place);
-            by_path.entry(bare.to_owned()).or_default().push(place);
+            by_path.entry(format!("/{bare}")).or_default().push(index);
+            by_path.entry(bare.to_owned()).or_default().push(index);
         }
-        by_path.entry(path).or_default().push(place);
+        by_path.entry(path).or_default().push(index);
     }
 
     let mut is_free = vec![true; sections.len()];
     let mut take = |path: &str| {
-        let places = by_path.get_mut(path)?;
-        std::iter::from_fn(|| places.pop()).find(|&place| std::mem::replace(&mut is_free[place], false))
+        let indexes = by_path.get_mut(path)?;
+        std::iter::from_fn(|| indexes.pop()).find(|&index| std::mem::replace(&mut is_free[index], false))
     };
     let paths: Vec<String> = changes.iter().map(|change| slashes(&change.path_text())).collect();
     let mut found: Vec<_> = paths.iter().map(|path| take(path)).collect();
     for (path, found) in paths.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
-        let ends = path.match_indices('/').map(|(place, _)| &path[place + 1..]);
+        let ends = path.match_indices('/').map(|(index, _)| &path[index + 1..]);
         *found = ends.filter(|end| !end.is_empty()).take(MAX_PARENTS).find_map(&mut take);
     }
     if let ([_], [None]) = (sections, &found[..]) {
         found[0] = Some(0);
     }
-    found.into_iter().map(|place| sections.get(place?)).collect()
+    found.into_iter().map(|index| sections.get(index?)).collect()
 }
 
-/// The text that a v1 client sees in place of a terminal, if it cannot see the terminal.
+/// The text that replaces a terminal for a v1 client that cannot show it.
 fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String>) -> Option<Object> {
     let id = item.get("terminalId")?;
     let shown = JsonStr::new(&terminal_text(&text(id.raw())?)?);
@@ -333,12 +332,12 @@ fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String
     Some(shown)
 }
 
-/// The member called `name`, if it is a string.
+/// A member, if it is a string.
 fn string<'a>(object: &'a Object, name: &str) -> Option<Cow<'a, str>> {
     text(object.get(name)?.raw())
 }
 
-/// The block of an item that is a text.
+/// The block of a text item.
 fn text_block(item: &Object) -> Option<Members<'_>> {
     if string(item, "type")? != "content" {
         return None;
@@ -347,7 +346,7 @@ fn text_block(item: &Object) -> Option<Members<'_>> {
     (block.get("type").and_then(text)? == "text").then_some(block)
 }
 
-/// An item that is a text and nothing else.
+/// An item with only a text.
 fn text_item(text: &JsonStr) -> Object {
     let mut item = Object::default();
     item.set("type", &JsonStr::new("content"));
@@ -371,7 +370,7 @@ mod tests {
     use super::*;
     use crate::values::check::{object, parses};
 
-    /// The names of the members that are not among these, in order.
+    /// The names of the members that are not in `known`, in order.
     fn other_members(item: &Object, known: &[&str]) -> Vec<String> {
         let mut names: Vec<String> = item.iter().map(|(name, _)| name.to_text().into_owned()).collect();
         names.retain(|name| !known.contains(&name.as_str()));
@@ -379,7 +378,7 @@ mod tests {
         names
     }
 
-    /// The item is valid in v1, which has a place for all of it that v1 knows.
+    /// Checks that the item is valid in v1 and that all known members are parsed.
     fn parses_as_v1(item: &Object) {
         let mut known = vec!["type", "content", "terminalId", "path", "newText", "_meta"];
         known.extend(string(item, "oldText").map(|_| "oldText"));
@@ -390,7 +389,7 @@ mod tests {
         );
     }
 
-    /// The item is valid in v2, which has a place for all of it that v2 knows.
+    /// Checks that the item is valid in v2 and that all known members are parsed.
     fn parses_as_v2(item: &Object) {
         let mut known = vec!["type", "content", "terminalId", "changes", "_meta"];
         known.extend(item.get("patch").filter(|patch| patch.type_of() == Type::Object).map(|_| "patch"));
@@ -406,7 +405,7 @@ mod tests {
         items.iter().map(|item| format!("{item:?}\n")).chain(losses).collect()
     }
 
-    /// What the terminal `t1` shows; all others are a v1 client's.
+    /// The text of the terminal `t1`; all others belong to a v1 client.
     fn terminal_text(id: &str) -> Option<String> {
         (id == "t1").then(|| "$ ls\nfile\n".to_owned())
     }
@@ -417,7 +416,7 @@ mod tests {
         (items, losses)
     }
 
-    /// What a v1 item is in v2, which must be valid there and come back as it was.
+    /// Converts a v1 item to v2, checks that it is valid there, and that it converts back unchanged.
     fn check_to_v2(item: &str, expected: &Expect) {
         let item = object(item);
         let there = item_to_v2(&item);
@@ -429,7 +428,7 @@ mod tests {
         assert_eq!(to_v1(&item), (vec![item], Losses::default()), "already v1");
     }
 
-    /// What a v2 item is in v1, which must be valid there.
+    /// Converts a v2 item to v1 and checks that it is valid there.
     fn check_to_v1(item: &str, expected: &Expect) {
         let item = object(item);
         parses_as_v2(&item);
@@ -442,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_versions_spell_alike_stays() {
+    fn values_that_are_valid_in_both_versions_are_unchanged() {
         for item in [
             r#"{"type":"content","content":{"type":"text","text":"\u0061"},"x":1.50}"#,
             r#"{"content":{"data":"","mimeType":"image/png","type":"image"},"_meta":{"a":1},"type":"content"}"#,
@@ -470,7 +469,7 @@ mod tests {
                 {"newText":"one","oldText":null,"path":"/a/\u00e9","type":"diff","unknown":[1],"changes":[{"operation":"add","path":"/a/\u00e9"}],"patch":{"format":"git_patch","text":"diff --git \"/a/\\303\\251\" \"/a/\\303\\251\"\nnew file mode 100644\n--- /dev/null\n+++ \"/a/\\303\\251\"\n@@ -0,0 +1 @@\n+one\n\\ No newline at end of file\n"}}
             "#]],
         );
-        // Nothing changed, so there is nothing to show; and a field that v1 does not know is not overwritten.
+        // Nothing changed, so that there is no patch; a field that v1 does not know is not overwritten.
         check_to_v2(
             r#"{"type":"diff","path":"/a","oldText":"x","newText":"x"}"#,
             &expect![[r#"
@@ -486,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_with_half_a_surrogate_pair_come_back() {
+    fn texts_with_an_unpaired_surrogate_survive_a_round_trip() {
         let item = object(r#"{"type":"diff","path":"/a","oldText":"\ud83d","newText":"\ude00\n"}"#);
         let there = item_to_v2(&item);
         assert!(there.get("patch").unwrap().as_str().contains("-\u{fffd}\\n\\\\ No newline"));
@@ -524,7 +523,7 @@ mod tests {
                 lost: diff_operation
             "#]],
         );
-        // All of a file that is new or gone is known, even if it is empty.
+        // The content of an added or deleted file is known, even if it is empty.
         check_to_v1(
             r#"{"type":"diff","changes":[{"operation":"add","path":"/a"},{"operation":"delete","path":"/b"},{"operation":"add","path":"/c"},{"operation":"delete","path":"/d"}],"patch":{"format":"git_patch","text":"diff --git /a /a\nnew file mode 100644\n--- /dev/null\n+++ /a\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\ndiff --git /b /b\ndeleted file mode 100644\n--- /b\n+++ /dev/null\n@@ -1 +0,0 @@\n-y\ndiff --git /c /c\nnew file mode 100644\ndiff --git /d /d\ndeleted file mode 100644\n"}}"#,
             &expect![[r#"
@@ -535,7 +534,7 @@ mod tests {
                 lost: diff_operation
             "#]],
         );
-        // A patch that was cut off has not all of it. The first item carries the other fields.
+        // A truncated patch does not have all of it. The first item carries the other fields.
         check_to_v1(
             r#"{"type":"diff","changes":[{"operation":"add","path":"/a"},{"operation":"add","path":"/b"}],"patch":{"format":"git_patch","text":"--- /dev/null\n+++ /a\n@@ -0,0 +1,2 @@\n+x\n--- /dev/null\n+++ /b\n@@ -0,0 +1 @@\n+y\n"},"z":1}"#,
             &expect![[r#"
@@ -544,7 +543,7 @@ mod tests {
                 lost: diff_partial
             "#]],
         );
-        // Moves and what nobody knows yet.
+        // Moves, and unknown operations.
         check_to_v1(
             r#"{"type":"diff","changes":[{"operation":"move","oldPath":"/a","path":"/b"},{"operation":"_swap","path":"/c"}],"patch":{"format":"git_patch","text":"diff --git /a /b\nsimilarity index 50%\nrename from /a\nrename to /b\n--- /a\n+++ /b\n@@ -1 +1 @@\n-x\n+y\ndiff --git /c /c\n--- /c\n+++ /c\n@@ -1 +1 @@\n-v\n+w\n"}}"#,
             &expect![[r#"
@@ -557,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_patch_shows_is_named() {
+    fn changes_without_a_patch_are_listed() {
         let changes = r#""changes":[{"operation":"modify","path":"/a/b"},{"operation":"move","oldPath":"/a","path":"/b"},{"operation":"_odd","on":1},"junk"]"#;
         for patch in [
             "",
@@ -601,15 +600,15 @@ mod tests {
         };
         for (changes, sections, expected) in [
             (&["/w/a", "/w/b"][..], &["/w/b", "/w/a"][..], &[Some(1), Some(0)][..]),
-            // Git's own prefixes before the absolute path, and before a path in the repository.
+            // Git's prefixes before an absolute path, and before a path in the repository.
             (&["/w/a", "/w/b"], &["b/w/b", "b/w/a"], &[Some(1), Some(0)]),
             (&["/w/src/a", "/w/src/b"], &["b/src/b", "src/a"], &[Some(1), Some(0)]),
             (&["C:\\w\\a", "C:\\w\\b"], &["C:\\w\\b", "b/w/a"], &[Some(1), Some(0)]),
-            // The same file twice; the nearer path first; an absolute path is that file only.
+            // The same file twice; the nearer path first; an absolute path matches that file only.
             (&["/a", "/a", "/a"], &["/a", "/a"], &[Some(0), Some(1), None]),
             (&["/w/x/a", "/w/a"], &["a", "x/a"], &[Some(1), Some(0)]),
             (&["/w/a", "/w/b"], &["/a", "/b"], &[None, None]),
-            // One of each can only be meant for each other.
+            // A single change and a single section match each other.
             (&["/w/a"], &["/elsewhere"], &[Some(0)]),
             (&[], &["/a"], &[]),
             (&["/a", "", "/"], &[], &[None, None, None]),
@@ -628,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn a_display_terminal_becomes_text_and_stays_so() {
+    fn a_display_terminal_becomes_text_and_stays_text() {
         for (item, text) in [
             (
                 r#"{"type":"terminal","terminalId":"t1"}"#,
@@ -644,13 +643,13 @@ mod tests {
             assert_eq!(shown(&items, &losses), format!("{text}\nlost: terminal_as_text\n"));
             parses_as_v1(&items[0]);
             parses_as_v2(&item);
-            // What it shows is nowhere else.
+            // The text is not elsewhere.
             assert_eq!(item_to_v2(&items[0]), items[0]);
         }
     }
 
     #[test]
-    fn what_v1_cannot_parse_is_left_out() {
+    fn values_that_v1_cannot_parse_are_left_out() {
         for (item, loss) in [
             (r#"{"type":"content","content":{"type":"_chart"}}"#, LossKind::ContentBlockType),
             (r#"{"type":"content","content":{"text":"no type"}}"#, LossKind::ContentBlockType),
@@ -712,7 +711,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_v1_diff_comes_back(path in "/\\PC{0,12}", old in prop::option::of("(\\PC{0,4}\n?){0,6}"), new in "(\\PC{0,4}\n?){0,6}") {
+        fn every_v1_diff_survives_a_round_trip(path in "/\\PC{0,12}", old in prop::option::of("(\\PC{0,4}\n?){0,6}"), new in "(\\PC{0,4}\n?){0,6}") {
             let mut item = object(r#"{"type":"diff"}"#);
             item.set("path", &JsonStr::new(&path));
             if let Some(old) = &old {
@@ -723,7 +722,7 @@ mod tests {
             parses_as_v2(&there);
             prop_assert_eq!(to_v1(&there), (vec![item], Losses::default()));
 
-            // Without what v1 said, the patch says the same of a file that is new.
+            // Without the v1 members, the patch of a new file has the same content.
             let mut alone = there.clone();
             for name in ["path", "oldText", "newText"] {
                 alone.remove(name);

@@ -6,13 +6,13 @@ use parlor_wire::{Outcome, RpcError, code};
 
 use crate::{LossKind, Losses, json_ext};
 
-/// The metadata key that says whether token counts are of one turn or of the session: v1 and v2 differ.
+/// The metadata key that marks token counts as those of one turn or of the session: v1 and v2 differ.
 pub(crate) const USAGE: &str = "parlor/usage";
 
-/// The metadata key under which the answer to a v1 prompt may name its message, which has no other place there.
+/// The metadata key for the message id in the response to a v1 prompt.
 pub(crate) const MESSAGE: &str = "parlor/messageId";
 
-/// The state that the answer to a v1 prompt stands for, and what it calls the prompt's message.
+/// The state that the response to a v1 prompt stands for, and the id of the prompt's message in it.
 pub(crate) fn idle_and_message(outcome: Outcome<'_>) -> (State, Option<MessageId>) {
     let mut state = idle(outcome);
     let named = state.meta.as_mut().and_then(|meta| meta.remove(MESSAGE));
@@ -22,7 +22,7 @@ pub(crate) fn idle_and_message(outcome: Outcome<'_>) -> (State, Option<MessageId
     (state, named.and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from))
 }
 
-/// The state that the answer to a v1 prompt stands for.
+/// The state that the response to a v1 prompt stands for.
 pub(crate) fn idle(outcome: Outcome<'_>) -> State {
     let (mut fields, stop_reason) = match outcome {
         Outcome::Result(result) => {
@@ -47,8 +47,8 @@ pub(crate) fn idle(outcome: Outcome<'_>) -> State {
     State { activity: Activity::Idle, stop_reason, fields, meta }
 }
 
-/// What the answer to a v1 prompt says when its turn ends in a state. `accepted` is what the agent said when it took
-/// the prompt, which has no other place in v1.
+/// The result of a v1 prompt whose turn ends with this state. `accepted` has the members of the agent's response to
+/// the prompt.
 pub(crate) fn v1_result(
     state: &State,
     accepted: Option<&Object>,
@@ -81,7 +81,7 @@ pub(crate) fn v1_result(
     Ok(result)
 }
 
-/// The error that ends a v1 prompt. What else the state said goes into its data, where there is room.
+/// The error response to a v1 prompt. The other members of the state go into its data.
 fn failed_turn(state: &State, losses: &mut Losses) -> RpcError {
     let mut rest = state.fields.clone();
     let error = rest.remove("error").and_then(|error| json_ext::object(&error)).unwrap_or_default();
@@ -91,18 +91,18 @@ fn failed_turn(state: &State, losses: &mut Losses) -> RpcError {
     let is_whole =
         json_ext::is(&error, "code", Type::Number) && json_ext::is(&error, "message", Type::String);
     let has_data = error.get("data").is_some();
-    let said = if is_whole {
+    let converted = if is_whole {
         RpcError::from_raw(error.to_json().raw())
     } else {
         let message = json_ext::text(&error, "message");
         RpcError::new(code::INTERNAL_ERROR, message.as_deref().unwrap_or("the turn ended with an error"))
     };
     match (rest.is_empty(), has_data) {
-        (true, _) => said,
-        (false, false) => said.with_data(rest.to_json()),
+        (true, _) => converted,
+        (false, false) => converted.with_data(rest.to_json()),
         (false, true) => {
             losses.add(LossKind::State);
-            said
+            converted
         }
     }
 }

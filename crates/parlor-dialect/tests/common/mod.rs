@@ -1,4 +1,4 @@
-//! What several tests share: generated updates, and the recordings.
+//! Shared by several tests: generated updates, and the recordings.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -32,7 +32,7 @@ pub(crate) fn dialect() -> impl Strategy<Value = Dialect> {
     prop::sample::select(&Dialect::ALL[..])
 }
 
-/// Few ids, so that updates meet.
+/// Few ids, so that updates have the same targets.
 fn id() -> impl Strategy<Value = Value> {
     prop_oneof![
         8 => prop::sample::select(vec![json!("a"), json!("b"), json!(""), json!("ü\u{0}")]),

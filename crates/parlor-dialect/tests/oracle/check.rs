@@ -1,4 +1,4 @@
-//! What a peer of one dialect makes of a line.
+//! Checks lines as a peer of one dialect would parse them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::lines::version;
 use crate::schema::{Shape, Version};
 
-/// Checks the lines that two peers of one dialect say to each other.
+/// Checks the lines between two peers of one dialect.
 pub(crate) struct Checker {
     dialect: Dialect,
-    /// The methods of requests that have no answer yet, by who asked.
+    /// The methods of requests that have no answer yet, by sender.
     open: HashMap<(bool, String), String>,
     /// How many lines were checked, and which could not be.
     pub(crate) counts: Counts,
@@ -24,11 +24,11 @@ pub(crate) struct Counts {
     pub(crate) checked: usize,
     /// Extensions and methods that no version of the schema knows, and answers to such, by method.
     pub(crate) unknown: BTreeMap<String, usize>,
-    /// Answers to requests that were not asked.
+    /// Responses to unknown requests.
     pub(crate) unasked: usize,
 }
 
-/// A line that its peer would not take as it is meant.
+/// A line that its peer would misread or reject.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     /// The method, for an update with its name, for an answer with `result` or `error`.
@@ -186,7 +186,7 @@ impl Checker {
     }
 }
 
-/// A draft's update in the words of the published version, and what is not in the draft's words.
+/// A draft's update in its published form, and a problem if it is not in the draft's form.
 fn published(update: &mut Value) -> Option<String> {
     match update["sessionUpdate"].as_str() {
         Some("state_change") => {

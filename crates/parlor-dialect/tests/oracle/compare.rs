@@ -123,7 +123,7 @@ fn is_required(schemas: &[&Value], name: &str) -> bool {
 }
 
 #[test]
-fn what_a_type_drops_is_a_loss_unless_it_never_knew_it() {
+fn a_dropped_member_is_a_loss_unless_the_type_does_not_know_it() {
     let schema = serde_json::json!({
         "properties": {
             "known": { "type": ["integer", "null"] },

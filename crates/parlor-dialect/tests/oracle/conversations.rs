@@ -1,4 +1,4 @@
-//! Generated conversations: whatever valid messages two peers send in whatever order, what comes out is valid.
+//! Generated conversations: valid messages in any order are translated to valid messages.
 
 use parlor_dialect::{Dialect, Side, Translator};
 use proptest::prelude::*;
@@ -12,16 +12,16 @@ use crate::generate::{Choices, generate};
 use crate::lines::{drafted, notification, request, response, versioned};
 use crate::schema::{Call, Method, Shape, Version};
 
-/// A request that waits for its answer.
+/// A request without a response.
 #[derive(Debug, Clone)]
 struct Waiting {
-    /// Who has to answer.
+    /// The side that responds.
     by: Side,
     id: Value,
     method: String,
 }
 
-/// Two peers who say whatever they may.
+/// Two peers that send any valid message.
 struct Peers {
     agent: Dialect,
     client: Dialect,
@@ -52,14 +52,14 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn a_conversation_said_again_in_another_dialect_is_valid((from, to) in two_dialects(), row in row()) {
+    fn a_translated_conversation_is_valid((from, to) in two_dialects(), row in row()) {
         let mut found = Found::default();
-        say_again(from, to, row, &mut found);
+        translate_recorded(from, to, row, &mut found);
         prop_assert_eq!(found.shown(), "");
     }
 
     #[test]
-    fn peers_of_two_dialects_hear_only_what_is_valid_in_their_own((agent, client) in two_dialects(), row in row()) {
+    fn peers_receive_only_valid_messages_of_their_dialect((agent, client) in two_dialects(), row in row()) {
         let mut found = Found::default();
         let mut peers = Peers::new(agent, client, row);
         relay(agent, client, &mut found, |peer| {
@@ -71,7 +71,7 @@ proptest! {
 }
 
 #[test]
-fn a_mode_is_set_only_to_what_can_be_one() {
+fn a_mode_is_set_only_to_an_available_one() {
     let modes = json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }] });
     let set = json!({ "sessionId": "s", "configId": "mode", "type": "boolean", "value": true });
     for client in [Dialect::V2, Dialect::Draft] {
@@ -88,7 +88,7 @@ fn a_mode_is_set_only_to_what_can_be_one() {
     }
 }
 
-/// Looks further than there is time for every day, and tells of all that it finds.
+/// Searches longer than a normal test run, and prints all faults.
 #[test]
 #[ignore = "takes minutes"]
 fn a_long_search() {
@@ -98,7 +98,7 @@ fn a_long_search() {
         let mut any =
             |strategy: BoxedStrategy<_>| strategy.new_tree(&mut runner).expect("no filters").current();
         let ((one, other), row) = any((two_dialects(), row()).boxed());
-        say_again(one, other, row.clone(), &mut found);
+        translate_recorded(one, other, row.clone(), &mut found);
         let mut peers = Peers::new(one, other, row);
         relay(one, other, &mut found, |peer| {
             peer.iter().for_each(|(by, line)| peers.hear(*by, line));
@@ -108,8 +108,8 @@ fn a_long_search() {
     assert_eq!(found.shown(), "");
 }
 
-/// Says a conversation of one dialect in another.
-fn say_again(from: Dialect, to: Dialect, row: Vec<u16>, found: &mut Found) {
+/// Translates a generated conversation.
+fn translate_recorded(from: Dialect, to: Dialect, row: Vec<u16>, found: &mut Found) {
     let mut peers = Peers::new(from, from, row);
     let mut translator = Translator::record(from, to);
     let mut checker = Checker::new(to);
@@ -165,7 +165,7 @@ impl Peers {
         Self { agent, client, choices: Choices::new(row), waiting: Vec::new(), asked: 0 }
     }
 
-    /// What one of them says next; nothing when there is nothing left to choose from.
+    /// The next line of one of them; `None` when no choices are left.
     fn next(&mut self) -> Option<(Side, String)> {
         if self.choices.is_done() {
             return None;
@@ -185,7 +185,7 @@ impl Peers {
         })
     }
 
-    /// One of them hears what the other said: it will answer a request.
+    /// One of them receives a line: it will respond to a request.
     fn hear(&mut self, by: Side, line: &str) {
         let message: Value = serde_json::from_str(line).expect("a line is JSON");
         let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else { return };

@@ -1,4 +1,4 @@
-//! Every update and every method of both versions, from the schema: each is translated or its loss is told.
+//! Every update and every method of both versions, from the schema: each is translated or its loss is reported.
 
 use parlor_dialect::{Dialect, Side, Translator};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::generate::{Choices, generate, samples};
 use crate::lines::{drafted, notification, request, response, versioned};
 use crate::schema::{Call, Method, Shape, Version, update_name};
 
-/// Where a sample is said.
+/// The context of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scene {
-    /// Nothing was said before.
+    /// Without earlier messages.
     Bare,
     /// The client took everything that it could be asked, and its prompt is being answered.
     InTurn,
@@ -27,7 +27,7 @@ struct Walk<'a> {
     found: &'a mut Found,
 }
 
-/// What came of one line.
+/// The result of one line.
 struct Outcome {
     lines: usize,
     losses: usize,
@@ -190,7 +190,7 @@ fn one_call(
             said += walk.say(Side::Agent, &line).lines;
         }
     }
-    // Who asked something that the other version cannot say was answered, and the loss told.
+    // A request that the other version cannot express was answered, and its loss reported.
     if said == 0 && asked.losses == 0 {
         walk.fault(&format!("{method} result"), "is translated to nothing, and no loss is told", &response);
     }
@@ -233,7 +233,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether there is nothing to say of an update, so that silence is no loss.
+/// Whether an update needs no translation, so that no line is no loss.
 fn may_be_silent(to: Dialect, scene: Scene, update: &Value) -> bool {
     if to != Dialect::V1 {
         return false;
@@ -247,12 +247,12 @@ fn may_be_silent(to: Dialect, scene: Scene, update: &Value) -> bool {
             let is_bare = said.all(|(name, _)| name == "sessionUpdate" || name == "state");
             scene == Scene::InTurn && (is_bare || update["state"] == "idle")
         }
-        // The client's own prompt is not told to it again.
+        // The client's own prompt is not sent to it again.
         Some("user_message_chunk") => scene == Scene::InTurn && !has("_meta"),
         // A message without content, or whose content is cleared before there was any.
         Some("agent_message" | "agent_thought") => !has("content") && !has("_meta"),
         Some("user_message") => (scene == Scene::InTurn || !has("content")) && !has("_meta"),
-        // A terminal that nobody was told of, of which nothing is said.
+        // An empty update of an unknown terminal.
         Some("terminal_update") => update.as_object().is_some_and(|update| {
             update
                 .iter()

@@ -1,4 +1,4 @@
-//! Lines that are said in tests.
+//! Lines for tests.
 
 use parlor_dialect::Dialect;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub(crate) fn response(id: &Value, result: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
 }
 
-/// An update of the published version in the words of a dialect of version 2.
+/// An update of the published version in a dialect of version 2.
 pub(crate) fn drafted(dialect: Dialect, mut update: Value) -> Value {
     if dialect == Dialect::Draft && update["sessionUpdate"] == "state_update" {
         update["sessionUpdate"] = json!("state_change");

@@ -1,4 +1,4 @@
-//! What real peers said, in every other dialect and in their own.
+//! Recordings of real peers, in every dialect.
 
 use parlor_dialect::{Dialect, Recorded, Side, Translator};
 use serde_json::Value;
@@ -16,7 +16,7 @@ fn every_recording_is_valid_in_every_other_dialect() {
             let mut translator = Translator::record(from, to);
             let (mut before, mut after) = (Checker::new(from), Checker::new(to));
             for (by, line) in lines(&text) {
-                // What was not valid to begin with need not become so.
+                // An invalid line need not become valid.
                 let is_wrong = !before.line(by, line).is_empty();
                 wrong_before += usize::from(is_wrong);
                 match translator.line(by, line) {
@@ -61,7 +61,7 @@ fn every_recording_is_the_same_in_its_own_dialect() {
     }
 }
 
-/// The messages of a recording, and who said them.
+/// The messages of a recording, with their senders.
 fn lines(text: &str) -> impl Iterator<Item = (Side, &str)> {
     text.lines().filter_map(Recorded::read).map(|line| (line.from.unwrap_or(Side::Agent), line.message))
 }

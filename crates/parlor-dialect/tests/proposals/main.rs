@@ -1,4 +1,4 @@
-//! What the proposals say about the receiver of updates, sentence by sentence, with their JSON.
+//! The proposals about the receiver of updates, sentence by sentence, with their JSON.
 //!
 //! Each module is one document, each test one sentence, example or answer of it.
 
@@ -11,7 +11,7 @@ mod session_info;
 use parlor_dialect::{Dialect, Fold, view};
 use serde_json::Value;
 
-/// What a transcript says after some lines, each a notification or a bare update.
+/// The transcript after some lines, each a notification or a bare update.
 #[derive(Debug)]
 struct Folded {
     view: Value,

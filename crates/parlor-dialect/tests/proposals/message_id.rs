@@ -185,7 +185,7 @@ fn agents_can_use_identifiers_that_fit_their_own_storage_model() {
 }
 
 #[test]
-fn an_adapter_may_omit_ids_for_some_chunks_and_a_named_one_ends_the_unnamed_message() {
+fn an_adapter_may_omit_ids_for_some_chunks_and_one_with_an_id_ends_the_message() {
     let folded = fold(
         V1,
         &[

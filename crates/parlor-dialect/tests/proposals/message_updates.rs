@@ -271,7 +271,7 @@ fn a_message_update_before_any_chunks_creates_the_message_and_later_chunks_appen
 }
 
 #[test]
-fn content_that_is_no_array_is_reported_and_counts_as_not_said() {
+fn content_that_is_no_array_is_reported_and_treated_as_absent() {
     let folded =
         fold(V2, &[r#"{"sessionUpdate":"agent_message","messageId":"m1","content":{"type":"text"}}"#]);
     assert_eq!(

@@ -78,7 +78,7 @@ fn running_indicates_that_a_turn_has_begun() {
 }
 
 #[test]
-fn idle_tells_why_the_agent_is_done() {
+fn idle_has_the_stop_reason() {
     for dialect in [V1, V2, Draft] {
         let idle = json!({ "state": "idle", "stopReason": "end_turn", "usage": { "totalTokens": 18 } });
         assert_eq!(fold(dialect, &[RUNNING, IDLE]).at("/state"), &idle);
@@ -104,7 +104,7 @@ fn requires_action_is_not_idle() {
 }
 
 #[test]
-fn a_state_nobody_knows_is_kept_as_it_is() {
+fn an_unknown_state_is_kept() {
     let odd = r#"{"sessionUpdate":"state_update","state":"_dreaming","depth":3,"_meta":{"k":1}}"#;
     assert_eq!(
         fold(V2, &[odd]).at("/state"),

@@ -181,7 +181,7 @@ fn titles_are_limited_to_500_characters_and_cut_between_characters() {
 }
 
 #[test]
-fn metadata_size_is_limited_and_what_is_refused_changes_nothing() {
+fn metadata_size_is_limited_and_a_rejected_patch_changes_nothing() {
     for dialect in [V1, V2, Draft] {
         let big = meta(&json!({ "blob": "x".repeat(65_500) }));
         let folded = fold(dialect, &[NEW, &big]);
@@ -191,7 +191,7 @@ fn metadata_size_is_limited_and_what_is_refused_changes_nothing() {
 }
 
 #[test]
-fn metadata_that_is_no_object_and_a_title_that_is_no_string_count_as_not_said() {
+fn metadata_that_is_no_object_and_a_title_that_is_no_string_are_treated_as_absent() {
     for dialect in [V1, V2, Draft] {
         for (line, problem) in [
             (

@@ -1,6 +1,6 @@
 //! The agent's side of a session: its updates, the calls to it, and how it is bound and lost.
 
-use parlor_dialect::live::{self, AgentLine, AgentUpdate, Beside, Stream};
+use parlor_dialect::live::{self, AgentLine, AgentUpdate, ParamsExtra, Stream};
 use parlor_dialect::settings::Setting;
 use parlor_dialect::{Decoded, Decoder, Dialect, LossKind};
 use parlor_json::{Json, JsonStr, Object};
@@ -36,7 +36,7 @@ impl SessionMachine {
             std::mem::take(&mut early).into_iter().for_each(|event| self.on_agent_event(event));
             self.is_adopting = false;
             self.flush_info();
-            self.decoder.turn_boundary();
+            self.decoder.on_turn_boundary();
         }
         self.apply_reported_settings(&result);
         self.keep_open_result(&result);
@@ -79,7 +79,7 @@ impl SessionMachine {
         }
         self.set_refused(refused);
         if let Some(reason) = lost.filter(|_| !self.session.transcript().entries().is_empty()) {
-            self.step(Input::Happened(EventKind::MemoryRebuilt { reason }));
+            self.step(Input::EventOccurred(EventKind::MemoryRebuilt { reason }));
         }
         self.bind(link, without_history, early);
         self.resume_calls(None);
@@ -97,14 +97,14 @@ impl SessionMachine {
         let dialect = link.agent.dialect;
         self.decoder = Decoder::new(dialect);
         self.stream = None;
-        let taking = if dialect == Dialect::V1 { PromptMode::Serial } else { PromptMode::Queued };
+        let mode = if dialect == Dialect::V1 { PromptMode::Serial } else { PromptMode::Queued };
         self.data.agent_dialect = Some(dialect);
         if without_history {
             self.data.context_entries = None;
         }
-        let anew = without_history && !self.session.transcript().entries().is_empty();
+        let without_history = without_history && !self.session.transcript().entries().is_empty();
         // An agent without the history may be restored before it was given the conversation.
-        self.needs_context = anew || self.data.needs_context;
+        self.needs_context = without_history || self.data.needs_context;
         if self.needs_context {
             self.data.needs_context = true;
             let id = self.ids.new_id().as_json().to_text().into_owned();
@@ -116,9 +116,9 @@ impl SessionMachine {
         self.agent = Some(link);
         let clients: Vec<_> = self.subscribers.keys().copied().collect();
         clients.into_iter().for_each(|client| self.command(AgentCommand::AddClient(client)));
-        self.step(Input::AgentRestored { taking, anew });
+        self.step(Input::AgentRestored { mode, without_history });
         early.into_iter().for_each(|event| self.on_agent_event(event));
-        self.step(Input::EarlyUpdatesTaken);
+        self.step(Input::EarlyUpdatesApplied);
         self.resume_forks(None);
     }
 
@@ -140,25 +140,26 @@ impl SessionMachine {
         }
         let read = AgentUpdate::read(line);
         let spans = read.as_ref().and_then(|read| read.spans(line));
-        let (decoded, beside) = match read {
+        let (decoded, params_extra) = match read {
             Some(read) => {
-                let beside = read.beside();
+                let params_extra = read.params_extra();
                 let ids = &mut self.ids;
-                (read.decode(&self.decoder, &mut || ids.new_id()), beside)
+                (read.decode(&self.decoder, &mut || ids.new_id()), params_extra)
             }
             None => {
                 let Ok(message) = Json::parse(line) else { return };
                 let params = json::object(Some(message.raw())).get("params").cloned();
                 let Ok((_, update)) = live::update_of(params.as_ref().map(Json::raw)) else { return };
-                let beside = Beside::of_params(&json::object(params.as_ref().map(Json::raw)));
+                let params_extra = ParamsExtra::of_params(&json::object(params.as_ref().map(Json::raw)));
                 let ids = &mut self.ids;
-                (self.decoder.decode(update, &mut || ids.new_id()), beside)
+                (self.decoder.decode(update, &mut || ids.new_id()), params_extra)
             }
         };
         match decoded {
             Ok(decoded) => {
-                self.stream = spans.as_ref().and_then(|spans| Stream::after(line, spans, &beside, &decoded));
-                let line = AgentLine::new(line, spans.as_ref(), beside, &decoded);
+                self.stream =
+                    spans.as_ref().and_then(|spans| Stream::after(line, spans, &params_extra, &decoded));
+                let line = AgentLine::new(line, spans.as_ref(), params_extra, &decoded);
                 self.on_update(decoded, &line);
             }
             Err(bad) => {
@@ -176,7 +177,7 @@ impl SessionMachine {
         }
         // An agent that is built with parlor marks the titles that it makes.
         live::drop_generated_title(&mut decoded.update);
-        if live::drop_reserved(&mut decoded.update) || line.beside().was_reserved() {
+        if live::drop_reserved(&mut decoded.update) || line.params_extra().was_reserved() {
             self.losses.add(LossKind::ReservedMeta);
         }
         if let Some(link) = &self.agent {
@@ -199,7 +200,7 @@ impl SessionMachine {
             | Update::Remove { .. }
             | Update::Note { .. } => {}
         }
-        self.step_update(decoded.update, decoded.naming, Some(line));
+        self.step_update(decoded.update, decoded.id_source, Some(line));
     }
 
     /// Whether an event of the agent comes after the session released it.
@@ -248,11 +249,11 @@ impl SessionMachine {
                     }
                     Reply::Error(error) => Err(error),
                     Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
-                    Reply::TakenBack => {
+                    Reply::CancelledByAgent => {
                         let error = RpcError::new(code::REQUEST_CANCELLED, "the question was taken back");
                         Err(json::error_object(&error))
                     }
-                    Reply::Gone => return cancels,
+                    Reply::AgentLost => return cancels,
                 };
                 self.respond_to_agent(asked.id, reply);
             }
@@ -294,8 +295,8 @@ impl SessionMachine {
         let mut params = params_for(&session);
         let is_empty = content.as_str() == "[]";
         params.set("prompt", content);
-        params.add_missing(&prompt.more);
-        self.decoder.turn_boundary();
+        params.add_missing(&prompt.extra);
+        self.decoder.on_turn_boundary();
         // The agent may have spoken another version when the prompt was taken.
         if is_empty {
             let message = "nothing of the prompt can be said in the agent's version of the protocol";
@@ -367,7 +368,7 @@ impl SessionMachine {
                 }
             }
             (Some(PromptMode::Serial) | None, reply) => {
-                self.decoder.turn_boundary();
+                self.decoder.on_turn_boundary();
                 let state = match &reply {
                     Ok(result) => live::state_after(Outcome::Result(result.raw())),
                     Err(error) => live::state_after(Outcome::Error(error.raw())),
@@ -486,9 +487,9 @@ impl SessionMachine {
         self.flush_info();
         self.settled_requests.clear();
         self.cancel_forwarded();
-        self.decoder.turn_boundary();
+        self.decoder.on_turn_boundary();
         self.refused_settings = None;
-        self.step(Input::AgentGone(state));
+        self.step(Input::AgentLost(state));
         self.resume_forks(Some(error));
         self.resume_calls(Some(error));
     }
@@ -513,11 +514,11 @@ impl SessionMachine {
     /// The cancel timeout is over. A turn that the agent has not ended ends without it, and the next prompt gets
     /// another process.
     pub(super) fn on_cancel_timeout(&mut self, epoch: AgentEpoch, cancelled: &Cancelled) {
-        let left = cancelled.still_in(&self.session.cancelled());
+        let left = cancelled.intersection(&self.session.cancelled());
         if left.is_empty() || self.agent.as_ref().is_none_or(|link| link.epoch != epoch) {
             return;
         }
-        if left.is_no_turn() && self.session.is_wanted_turn_running() {
+        if left.has_no_turn() && self.session.is_wanted_turn_running() {
             // Some answer a prompt that waits, also one that was withdrawn, when they are done with the one before it.
             return self.arm_cancel_timeout(left);
         }
@@ -549,7 +550,7 @@ impl SessionMachine {
 
     /// The client that serves files: the one whose prompt runs, if it does so on this machine.
     fn editor(&self, method: &str) -> Option<ClientId> {
-        let client = self.session.prompter().filter(|client| self.is_staying(*client))?;
+        let client = self.session.running_prompt_sender().filter(|client| self.is_staying(*client))?;
         let serves =
             |subscriber: &Subscriber| subscriber.client.is_local && subscriber.client.serves_file(method);
         self.subscribers.get(&client).is_some_and(serves).then_some(client)

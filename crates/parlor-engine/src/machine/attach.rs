@@ -167,14 +167,14 @@ impl SessionMachine {
         let Some(subscriber) = self.subscribers.get(&client) else { return };
         let part = Part {
             name: subscriber.client.decider().name,
-            drives: subscriber.client.is_driver,
-            waits: subscriber.client.dialect == Dialect::V1,
-            elicits: subscriber.client.elicits(None),
+            is_driver: subscriber.client.is_driver,
+            waits_for_turn_end: subscriber.client.dialect == Dialect::V1,
+            can_elicit: subscriber.client.elicits(None),
         };
-        let drives = part.drives;
+        let is_driver = part.is_driver;
         self.command(AgentCommand::AddClient(client));
         self.step(Input::Attached(client, part));
-        if drives {
+        if is_driver {
             self.held_wanted.push((client, false));
         }
     }
@@ -214,7 +214,8 @@ impl SessionMachine {
         let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
         let idle = Update::State(cancelled_state());
         let ids = &mut self.ids;
-        let updates = subscriber.encoder.tell(&idle, encode_context, &mut || ids.new_id(), &mut self.losses);
+        let updates =
+            subscriber.encoder.encode(&idle, encode_context, &mut || ids.new_id(), &mut self.losses);
         let lines: String = updates.iter().map(|update| live::update_line(&self.id, update, None)).collect();
         self.send(client, Frame::updates(lines));
     }
@@ -353,7 +354,7 @@ impl SessionMachine {
                 let mut alias = None;
                 let ids = &mut self.ids;
                 let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
-                for said in encoder.tell(&update, encode_context, &mut mint, &mut self.losses) {
+                for said in encoder.encode(&update, encode_context, &mut mint, &mut self.losses) {
                     lines.push_str(&live::update_line(&self.id, &said, None));
                 }
                 *credit = credit.saturating_sub(lines.len());
@@ -363,7 +364,7 @@ impl SessionMachine {
                 }
                 continue;
             }
-            let told = reading.upto();
+            let told = reading.through();
             let is_stored = told <= self.stored;
             let mut in_answer: &[Slot] = &[];
             let requests = std::mem::take(answers);
@@ -449,7 +450,7 @@ fn answer_frames(
     {
         let upsert = Upsert { whole: true, fields: commands.fields.clone(), ..Upsert::default() };
         let update = Update::Upsert { target: Target::Slot(Slot::Commands), upsert };
-        for said in encoder.tell(&update, encode_context, &mut || ids.new_id(), losses) {
+        for said in encoder.encode(&update, encode_context, &mut || ids.new_id(), losses) {
             lines.push_str(&live::update_line(session, &said, None));
         }
     } else if let Some(list) = commands.and_then(|slot| slot.fields.get("availableCommands")) {

@@ -123,7 +123,7 @@ impl SessionMachine {
             let encoder = group.encoder.as_mut().unwrap_or(&mut subscriber.encoder);
             encoder.broadcast(&mut broadcast, wants_seq, &mut mint, &mut self.losses, &mut group.text);
         }
-        self.buffers.passed = broadcast.into_room();
+        self.buffers.passed = broadcast.into_buffer();
         if let Some(alias) = alias {
             self.add_alias(alias, &change.update);
         }

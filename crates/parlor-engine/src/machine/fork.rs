@@ -7,7 +7,7 @@ use parlor_dialect::live::UpdateEncoder;
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::session::{AgentsPoint, ClientId, Fork, NotForked, Point};
+use parlor_session::session::{AgentForkPoint, ClientId, Fork, ForkError, Point};
 use parlor_session::{MessageId, Row, SessionId};
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -127,7 +127,7 @@ impl SessionMachine {
         };
         let mut row = self.row_of_fork(client, params, *kind, message.as_ref())?;
         let mut data = SessionData::of(&row);
-        data.set_title(&mut row, fork.title.as_ref(), fork.is_title_made);
+        data.set_title(&mut row, fork.title.as_ref(), fork.is_title_generated);
         row.data = data.to_text();
         let native = self.native(&fork, &row, params, known_agent.as_ref());
         let answer = self.answer_to_fork(client, &row, &fork);
@@ -207,10 +207,10 @@ impl SessionMachine {
         if !self.knows_conversation() {
             return None;
         }
-        let (capability, message) = match &fork.agents {
-            AgentsPoint::End => (Capability::Fork, None),
-            AgentsPoint::After(message) => (Capability::ForkAtMessage, Some(message)),
-            AgentsPoint::Start | AgentsPoint::Nameless => return None,
+        let (capability, message) = match &fork.agent_point {
+            AgentForkPoint::End => (Capability::Fork, None),
+            AgentForkPoint::After(message) => (Capability::ForkAtMessage, Some(message)),
+            AgentForkPoint::Start | AgentForkPoint::WithoutId => return None,
         };
         let (dialect, offers) = match &self.agent {
             Some(link) => (link.agent.dialect, link.agent.has(capability)),
@@ -296,8 +296,8 @@ impl SessionMachine {
             let body = Some(opened.to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session(), name: OPENED.to_owned(), seq: last, body });
         }
-        if !fork.kept.is_empty() {
-            let body = Some(fork.kept.to_json().as_str().to_owned());
+        if !fork.side_state.is_empty() {
+            let body = Some(fork.side_state.to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session(), name: KEPT.to_owned(), seq: last, body });
         }
         writes
@@ -388,11 +388,11 @@ fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {
 }
 
 /// Why there is no fork, for a client.
-fn not_forked(message: Option<&MessageId>, why: NotForked) -> RpcError {
+fn not_forked(message: Option<&MessageId>, why: ForkError) -> RpcError {
     let (reason, text) = match why {
-        NotForked::Unknown => ("unknown", "there is no such message in the session"),
-        NotForked::BeingWritten => ("being_written", "the agent is still writing this message"),
-        NotForked::NoPrompt => ("no_prompt", "nobody said anything before this message"),
+        ForkError::Unknown => ("unknown", "there is no such message in the session"),
+        ForkError::BeingWritten => ("being_written", "the agent is still writing this message"),
+        ForkError::NoPrompt => ("no_prompt", "nobody said anything before this message"),
     };
     bad_message(message, reason, text)
 }

@@ -26,7 +26,7 @@ use parlor_json::{JsonStr, Object};
 use parlor_session::session::{
     ClientId, Effect, Input, Inserted, PeerRequestId, PromptId, QueuedPrompt, Session, Step, TurnEnd,
 };
-use parlor_session::{IdSource, SessionId, Transcript, Unsaved, Update};
+use parlor_session::{DirtyParts, IdSource, SessionId, Transcript, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
 pub use self::fork::{FORK, ForkAgent, ForkStart};
@@ -106,7 +106,7 @@ pub struct SessionMachine {
     /// `_parlor/settled` requests that are answered once the incarnation of the agent that sent them is bound.
     settled_requests: Vec<(AgentEpoch, RequestId)>,
     aliases: Aliases,
-    dirty_rows: Unsaved,
+    dirty_rows: DirtyParts,
     index_backlog: IndexBacklog,
     dirty: DirtyFlags,
     /// Responses to clients that are not attached.
@@ -209,7 +209,7 @@ impl SessionMachine {
             waiting_calls: Vec::new(),
             settled_requests: Vec::new(),
             aliases: Aliases::restored(aliases.as_deref()),
-            dirty_rows: Unsaved::default(),
+            dirty_rows: DirtyParts::default(),
             index_backlog,
             dirty: DirtyFlags::default(),
             unattached_responses: Vec::new(),
@@ -226,7 +226,7 @@ impl SessionMachine {
         };
         if was_busy {
             let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
-            machine.step(Input::AgentGone(live::failed_state(&error)));
+            machine.step(Input::AgentLost(live::failed_state(&error)));
             // Whatever its last state says, no turn runs.
             machine.dirty.row |= std::mem::take(&mut machine.row.busy);
         }
@@ -514,14 +514,14 @@ impl SessionMachine {
     }
 
     /// Takes an update of the agent, with its line.
-    fn step_update(&mut self, update: Update, naming: IdSource, line: Option<&AgentLine<'_>>) {
+    fn step_update(&mut self, update: Update, id_source: IdSource, line: Option<&AgentLine<'_>>) {
         self.on_settings_reported(&update);
         let mut step = std::mem::take(&mut self.scratch);
         let ids = &mut self.ids;
-        let input = Input::AgentUpdate(update, naming);
+        let input = Input::AgentUpdate(update, id_source);
         self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
         let before = self.offsets_for(&step);
-        let offsets = self.on_applied(&mut step, before, Some((naming, line)));
+        let offsets = self.on_applied(&mut step, before, Some((id_source, line)));
         self.on_effects(step, &offsets);
     }
 
@@ -533,29 +533,29 @@ impl SessionMachine {
         before: BufferOffsets,
         said: Option<(IdSource, Option<&AgentLine<'_>>)>,
     ) -> StepOffsets {
-        let mut places = Vec::new();
-        for Inserted { prompt, by, message, content, place } in step.inserted.drain(..) {
+        let mut insertions = Vec::new();
+        for Inserted { prompt, by, message, content, change_index } in step.inserted.drain(..) {
             // A client that did not send the prompt in these words is sent the message.
             if let Some(subscriber) =
                 self.subscribers.get_mut(&by).filter(|_| !self.prompts_without_request.contains(&prompt))
             {
                 subscriber.encoder.sent(&message, &content);
             }
-            places.push((place, prompt));
+            insertions.push((change_index, prompt));
         }
         let mut inserted = Vec::new();
         let mut ended = None;
         let ended_after = step.ended_after;
-        for (place, change) in step.changes.drain(..).enumerate() {
-            if ended_after == Some(place) {
+        for (index, change) in step.changes.drain(..).enumerate() {
+            if ended_after == Some(index) {
                 ended = Some(self.buffers.offsets());
             }
-            let here = places.iter().filter(|(at, _)| *at == place);
+            let here = insertions.iter().filter(|(before, _)| *before == index);
             inserted.extend(here.map(|(_, prompt)| (*prompt, self.buffers.offsets())));
-            if let Some((naming, _)) = said {
-                self.decoder.on_applied(&change, naming);
+            if let Some((id_source, _)) = said {
+                self.decoder.on_applied(&change, id_source);
             }
-            self.dirty_rows.note(&change);
+            self.dirty_rows.on_applied(&change);
             self.index_backlog.note(&change, self.session.transcript());
             self.update_row(&change);
             self.broadcast(&change, said.and_then(|(_, line)| line));
@@ -572,13 +572,13 @@ impl SessionMachine {
     /// Handles the effects of a step: responses and requests to clients take their place among the changes at once, the rest
     /// is decided at the end of the batch.
     fn on_effects(&mut self, mut step: Step, offsets: &StepOffsets) {
-        self.dirty.side_state |= std::mem::take(&mut step.upkeep);
+        self.dirty.side_state |= std::mem::take(&mut step.side_state_dirty);
         self.dirty.durable |= std::mem::take(&mut step.durable);
         step.ended_after = None;
         for (prompt, state) in step.ended.drain(..) {
-            self.on_turn_ended(prompt, (live::HOOKS.ended)(&state) == TurnEnd::Completed);
+            self.on_turn_ended(prompt, (live::HOOKS.turn_end)(&state) == TurnEnd::Completed);
         }
-        for refused in step.refused.drain(..) {
+        for refused in step.rejected.drain(..) {
             self.losses.add(LossKind::UpdateRefused);
             tracing::warn!(session = %self.id, "an update was not taken: {refused}");
         }

@@ -102,7 +102,7 @@ impl SessionMachine {
             None => Decider { client: by, name: None },
         };
         let decision = event::decision(&asked.method, &asked.params, result, by);
-        self.step(Input::Happened(decision));
+        self.step(Input::EventOccurred(decision));
         self.dirty.durable = true;
     }
 
@@ -147,7 +147,7 @@ impl SessionMachine {
         if std::mem::take(&mut self.dirty.side_state) {
             // It may be written before the first change, and the store numbers from 1.
             let seq = self.session.transcript().seq().max(1);
-            let body = Some(self.session.kept().to_json().as_str().to_owned());
+            let body = Some(self.session.side_state().to_json().as_str().to_owned());
             writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
         }
         if std::mem::take(&mut self.dirty.opened) {
@@ -160,7 +160,7 @@ impl SessionMachine {
             let body = Some(self.aliases.to_json());
             writes.push(Write::Slot { session: session.clone(), name: ALIASES.to_owned(), seq, body });
         }
-        for row in self.dirty_rows.take(self.session.transcript()) {
+        for row in self.dirty_rows.take_rows(self.session.transcript()) {
             let session = session.clone();
             writes.push(match row {
                 Row::Entry { created, seq, head, content } => {
@@ -204,7 +204,7 @@ impl SessionMachine {
             }
             let update = Update::State(state.clone());
             for update in
-                subscriber.encoder.tell(&update, encode_context, &mut || ids.new_id(), &mut self.losses)
+                subscriber.encoder.encode(&update, encode_context, &mut || ids.new_id(), &mut self.losses)
             {
                 frames.push(Frame::updates(live::update_line(&self.id, &update, None)));
             }

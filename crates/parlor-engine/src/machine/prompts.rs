@@ -28,7 +28,7 @@ impl SessionMachine {
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
         self.prompts.insert(prompt, (client.id, id));
-        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more: params, key }));
+        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, extra: params, key }));
     }
 
     /// Whether something of a prompt can be sent to the agent.
@@ -65,7 +65,7 @@ impl SessionMachine {
         self.next_prompt += 1;
         self.prompts_without_request.insert(prompt);
         let more = Object::default();
-        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, more, key: None }));
+        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, extra: more, key: None }));
     }
 
     pub(super) fn cancel_client_request(&mut self, client: ClientId, id: &RequestId) {
@@ -220,7 +220,7 @@ impl SessionMachine {
             return;
         }
         let failed = EventKind::TurnFailed { prompt: None, error: Some(json::error_object(&error)) };
-        self.step(Input::Happened(failed));
+        self.step(Input::EventOccurred(failed));
         // A running turn is another one, and goes on.
         if !self.session.is_running() {
             self.step(Input::ServerUpdate(Update::State(live::failed_state(&error))));

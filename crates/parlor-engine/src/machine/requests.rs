@@ -38,7 +38,7 @@ impl SessionMachine {
     /// Ends the session for all: its turn is over, and no prompt of anybody's is left without an answer.
     pub(super) fn on_delete(&mut self, client: &Arc<ClientInfo>, id: &RequestId, is_connected: bool) {
         self.step(Input::Cancelled { by: client.id, scope: Scope::Session });
-        self.step(Input::AgentGone(cancelled_state()));
+        self.step(Input::AgentLost(cancelled_state()));
         self.follow(client, is_connected);
         self.send(client.id, Frame::response(id, &Object::default()));
         self.end = Some(SessionEnd::Deleted);
@@ -53,7 +53,7 @@ impl SessionMachine {
             let ended = Update::State(cancelled_state());
             let mut lines = String::new();
             for update in
-                subscriber.encoder.tell(&ended, encode_context, &mut || ids.new_id(), &mut self.losses)
+                subscriber.encoder.encode(&ended, encode_context, &mut || ids.new_id(), &mut self.losses)
             {
                 lines.push_str(&live::update_line(&self.id, &update, None));
             }
@@ -73,7 +73,7 @@ impl SessionMachine {
 
     /// Applies modes, options and commands that a response of the agent reports.
     pub(super) fn apply_reported_settings(&mut self, result: &Object) {
-        for update in live::learned(result) {
+        for update in live::updates_from_response(result) {
             self.on_settings_reported(&update);
             self.step(Input::ServerUpdate(update));
         }
@@ -130,8 +130,9 @@ impl SessionMachine {
 
     /// Sends a request to one client: the one whose prompt runs, else the driver that is attached the longest.
     pub(super) fn forward_to_client(&mut self, id: RequestId, method: String, params: Object) {
-        let prompter = self.session.prompter().filter(|client| self.is_staying(*client));
-        let Some(client) = prompter.or_else(|| self.session.drivers().next()) else {
+        let running_prompt_sender =
+            self.session.running_prompt_sender().filter(|client| self.is_staying(*client));
+        let Some(client) = running_prompt_sender.or_else(|| self.session.drivers().next()) else {
             let error =
                 RpcError::new(code::METHOD_NOT_FOUND, format!("no client is here to answer {method}"));
             return self.respond_to_agent(id, Err(json::error_object(&error)));
@@ -252,7 +253,7 @@ impl SessionMachine {
         match found.map(|(peer_request, asked)| (*peer_request, asked.forwarded)) {
             Some((peer_request, true)) => {
                 self.cancel_forwarded_request(peer_request);
-                self.effects.push(Effect::RespondRequest(peer_request, Reply::TakenBack));
+                self.effects.push(Effect::RespondRequest(peer_request, Reply::CancelledByAgent));
             }
             Some((peer_request, false)) => self.step(Input::RequestCancelled(peer_request)),
             None => {}

@@ -21,7 +21,7 @@ impl SessionMachine {
             return self.apply_info(said, Some(line));
         }
         let is_first = self.throttle.is_empty();
-        if let Err(refused) = self.throttle.hold(said, line.beside(), self.session.transcript()) {
+        if let Err(refused) = self.throttle.hold(said, line.params_extra(), self.session.transcript()) {
             self.losses.add(LossKind::UpdateRefused);
             tracing::warn!(session = %self.id, "an update was not taken: {refused}");
         }
@@ -38,7 +38,7 @@ impl SessionMachine {
     pub(super) fn on_throttle_timer(&mut self) {
         let now = self.now.monotonic;
         match self.throttle.due(now) {
-            Some((held, beside)) => self.apply_info(held, Some(&AgentLine::unread(beside))),
+            Some((held, params_extra)) => self.apply_info(held, Some(&AgentLine::without_line(params_extra))),
             None if self.throttle.is_empty() => {}
             None => self.arm_throttle(now),
         }
@@ -46,8 +46,8 @@ impl SessionMachine {
 
     /// Applies the held update now, because something follows that must not overtake it.
     pub(super) fn flush_info(&mut self) {
-        if let Some((held, beside)) = self.throttle.take() {
-            self.apply_info(held, Some(&AgentLine::unread(beside)));
+        if let Some((held, params_extra)) = self.throttle.take() {
+            self.apply_info(held, Some(&AgentLine::without_line(params_extra)));
         }
     }
 

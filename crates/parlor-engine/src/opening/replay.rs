@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parlor_dialect::Decoded;
 use parlor_session::session::Session;
-use parlor_session::{Content, EntryId, IdSource, Patch, Role, Target, Update, text_beginning};
+use parlor_session::{Content, EntryId, IdSource, Patch, Role, Target, Update, text_prefix};
 
 /// How many bytes of a message's text are compared.
 const COMPARED: usize = 256;
@@ -148,10 +148,10 @@ impl ReplayDetector {
     }
 
     /// Looks at one more update.
-    pub(super) fn on_update(&mut self, Decoded { update, naming, .. }: &Decoded) -> Verdict {
+    pub(super) fn on_update(&mut self, Decoded { update, id_source, .. }: &Decoded) -> Verdict {
         let (entry, content) = match update {
             Update::Append { entry, item, .. } => {
-                (entry, Some(text_beginning(item.as_str(), COMPARED).unwrap_or_default()))
+                (entry, Some(text_prefix(item.as_str(), COMPARED).unwrap_or_default()))
             }
             Update::Upsert { target: Target::Entry(entry), upsert } => match &upsert.content {
                 Patch::Value(content) => (entry, Some(start_of(content))),
@@ -163,7 +163,7 @@ impl ReplayDetector {
             | Update::Note { .. }
             | Update::State(_) => return Verdict::Unknown,
         };
-        let is_known = *naming != IdSource::Assigned && self.history.entries.contains(entry);
+        let is_known = *id_source != IdSource::Assigned && self.history.entries.contains(entry);
         let role = match entry {
             EntryId::Message(role, _) => *role,
             EntryId::ToolCall(_) => {
@@ -228,7 +228,7 @@ fn start_of(content: &Content) -> String {
         if text.len() > COMPARED {
             break;
         }
-        text.extend(text_beginning(item.json, COMPARED));
+        text.extend(text_prefix(item.json, COMPARED));
     }
     text
 }

@@ -1,8 +1,8 @@
-//! A conversation that is handed to an agent, and comes back.
+//! Removes a transcript that was handed over to an agent from the agent's messages.
 //!
-//! An agent that was not there is given the conversation as text in front of a prompt, between two lines that only that
-//! text has. Agents repeat their prompts and quote them: what stands between the lines is cut out wherever a message has
-//! it, from the opening line to the closing one or to the end of the message.
+//! An agent without the history is sent the transcript as text in front of a prompt, between an opening and a closing
+//! line with a unique id. Agents repeat and quote their prompts: the text from the opening line to the closing one,
+//! or to the end of the message, is cut out of every message.
 
 use std::collections::VecDeque;
 
@@ -11,153 +11,154 @@ use parlor_json::{Json, JsonStr, Object};
 use crate::turns::size_of;
 use crate::{Content, EntryId, IdSource, MessageId, MetaPatch, Patch, Role, Target, Update, text_of};
 
-/// What every opening line begins with, before the id of the envelope.
+/// The start of every opening line, before the id of the envelope.
 const OPENING: &str = "<conversation id=\"";
 
-/// What every opening line ends with.
+/// The end of every opening line.
 const OPENING_END: &str = "\">";
 
-/// The lines between which a conversation is handed over.
+/// The lines that enclose a transcript that is handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
     id: String,
 }
 
 impl Envelope {
-    /// An envelope with an id that nobody can know before it is used: nothing in the conversation can have its lines.
+    /// An envelope with an unpredictable id, so that no earlier text contains its lines.
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into() }
     }
 
-    /// The line before the conversation, without its end.
+    /// The line before the transcript, without its line break.
     pub fn opening(&self) -> String {
         format!("{OPENING}{}{OPENING_END}", self.id)
     }
 
-    /// The line after the conversation, without its end.
+    /// The line after the transcript, without its line break.
     pub fn closing(&self) -> String {
         format!("</conversation id=\"{}\">", self.id)
     }
 }
 
-/// The envelopes that an agent was given, and the messages that may be about to repeat one.
+/// The envelopes that agents were sent, and the messages that may be repeating one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Envelopes {
     used: VecDeque<Envelope>,
-    /// The message whose chunks are being looked at.
-    open: Option<Cutting>,
-    /// Messages that were interrupted within an envelope or its opening line, and may go on.
-    interrupted: VecDeque<Cutting>,
+    /// The message whose chunks are being scanned.
+    open: Option<ScannedMessage>,
+    /// Messages that were interrupted inside an envelope or its opening line, and may continue.
+    interrupted: VecDeque<ScannedMessage>,
 }
 
-/// How many envelopes are remembered.
+/// Maximum number of envelopes that are remembered.
 const MAX_USED: usize = 16;
 
-/// How many interrupted messages are remembered.
+/// Maximum number of interrupted messages that are remembered.
 const MAX_INTERRUPTED: usize = 16;
 
-/// How many chunks of an opening line are kept, and how much of those after the first: empty ones get no further.
-const MAX_KEPT: (usize, usize) = (256, 64 << 10);
+/// Maximum number of chunks held back for an opening line, and bytes of those after the first.
+const MAX_HELD_BACK: (usize, usize) = (256, 64 << 10);
 
 const KEY: &str = "envelopes";
 
-/// A message whose chunks are being looked at.
+/// A message whose chunks are being scanned.
 #[derive(Debug, Clone)]
-struct Cutting {
+struct ScannedMessage {
     role: Role,
     /// Its id; `None` if the agent gives none.
     id: Option<MessageId>,
-    /// The id that its chunks have in the session if the agent gives none, from one that may be kept on: each gets one of
-    /// its own until one is taken.
+    /// The id assigned to its chunks in the session if the agent gives none, from the first chunk that is held back:
+    /// until one is applied, each chunk is assigned a different id.
     assigned: Option<MessageId>,
     scan: Scan,
-    /// The chunks that end with what may be the beginning of an opening line.
-    kept: Vec<(Update, IdSource)>,
-    /// How long those after the first are.
-    kept_bytes: usize,
+    /// The chunks held back because they end with what may be the start of an opening line.
+    held_back: Vec<(Update, IdSource)>,
+    /// Bytes of those after the first.
+    held_back_bytes: usize,
 }
 
-/// Cuts envelopes out of a text that comes in pieces.
+/// Cuts envelopes out of a text that arrives in pieces.
 #[derive(Debug, Clone, Default)]
 struct Scan {
-    place: Place,
-    /// The end of the text, if it may be the beginning of the line that is looked for.
-    begun: String,
+    position: Position,
+    /// The end of the text so far, if it may be the start of the line that is searched.
+    partial_line: String,
 }
 
-/// Where a text ended.
+/// The position of the end of a text.
 #[derive(Debug, Clone, Default)]
-enum Place {
+enum Position {
     #[default]
     Outside,
-    /// In the envelope with this closing line.
+    /// Inside the envelope with this closing line.
     Inside(String),
-    /// Behind an envelope, where nothing has come but the line breaks that separate it from the text.
-    Behind,
+    /// After an envelope, followed only by the line breaks that separate it from the text.
+    After,
 }
 
-/// What is left of one piece of a text.
+/// The remainder of one piece of a text.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Left {
-    /// How many bytes at the end of the pieces before this one belong to an envelope that began there.
+struct Remainder {
+    /// Bytes at the end of the previous pieces that belong to an envelope that starts there.
     before: usize,
-    /// What is left of this piece; `None` if all of it is.
+    /// The remainder of this piece; `None` if nothing was cut.
     text: Option<String>,
-    /// Whether the pieces before this one may still end in an envelope that begins there.
+    /// Whether the previous pieces may still end with the start of an envelope.
     is_undecided: bool,
 }
 
-/// Updates in which nothing is repeated, in order.
+/// Updates without envelopes, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Uncovered {
-    /// What was kept before, and what is left of an update of which something was cut out.
+pub(super) struct CutUpdates {
+    /// Updates that were held back before, and the remainder of an update that was cut.
     pub(super) before: Vec<(Update, IdSource)>,
-    /// The update itself, as it came.
+    /// The update itself, if nothing was cut.
     pub(super) update: Option<Update>,
 }
 
 impl Scan {
-    fn next(&mut self, used: &VecDeque<Envelope>, piece: &str) -> Left {
-        let known = self.begun.len();
-        let mut text = std::mem::take(&mut self.begun);
+    fn next(&mut self, used: &VecDeque<Envelope>, piece: &str) -> Remainder {
+        let partial_len = self.partial_line.len();
+        let mut text = std::mem::take(&mut self.partial_line);
         text.push_str(piece);
-        let (mut left, mut rest, mut at, mut is_cut) = (Left::default(), String::new(), 0, false);
+        let (mut left, mut rest, mut at, mut is_cut) = (Remainder::default(), String::new(), 0, false);
         loop {
-            match &self.place {
-                Place::Outside => {
-                    let Some((place, envelope)) = find_opening(used, &text[at..]) else {
-                        rest.push_str(&text[at.max(known)..]);
-                        let beginning = beginning_of(&text[at..], |tail| {
+            match &self.position {
+                Position::Outside => {
+                    let Some((offset, envelope)) = find_opening(used, &text[at..]) else {
+                        rest.push_str(&text[at.max(partial_len)..]);
+                        let partial = partial_line_at_end(&text[at..], |tail| {
                             used.iter().any(|used| used.opening().starts_with(tail))
                         });
-                        left.is_undecided = known > 0 && at == 0 && beginning.len() == text.len();
-                        beginning.clone_into(&mut self.begun);
+                        left.is_undecided = partial_len > 0 && at == 0 && partial.len() == text.len();
+                        partial.clone_into(&mut self.partial_line);
                         break;
                     };
-                    let place = at + place;
-                    left.before = left.before.max(known.saturating_sub(place));
-                    rest.push_str(text.get(at.max(known)..place).unwrap_or_default());
-                    at = place + envelope.opening().len();
-                    self.place = Place::Inside(envelope.closing());
+                    let offset = at + offset;
+                    left.before = left.before.max(partial_len.saturating_sub(offset));
+                    rest.push_str(text.get(at.max(partial_len)..offset).unwrap_or_default());
+                    at = offset + envelope.opening().len();
+                    self.position = Position::Inside(envelope.closing());
                     is_cut = true;
                 }
-                Place::Inside(closing) => {
+                Position::Inside(closing) => {
                     is_cut = true;
-                    let Some(place) = text[at..].find(closing.as_str()) else {
-                        self.begun = beginning_of(&text[at..], |tail| closing.starts_with(tail)).to_owned();
+                    let Some(offset) = text[at..].find(closing.as_str()) else {
+                        self.partial_line =
+                            partial_line_at_end(&text[at..], |tail| closing.starts_with(tail)).to_owned();
                         break;
                     };
-                    at += place + closing.len();
-                    self.place = Place::Behind;
+                    at += offset + closing.len();
+                    self.position = Position::After;
                 }
-                Place::Behind => {
+                Position::After => {
                     let trimmed = text[at..].trim_start_matches('\n');
                     is_cut |= trimmed.is_empty() || trimmed.len() < text.len() - at;
                     if trimmed.is_empty() {
                         break;
                     }
                     at = text.len() - trimmed.len();
-                    self.place = Place::Outside;
+                    self.position = Position::Outside;
                 }
             }
         }
@@ -165,62 +166,66 @@ impl Scan {
         left
     }
 
-    /// A block that is no text comes next. It is never part of an envelope, nor of one of its lines.
+    /// Handles a block that is not text, which is never part of an envelope or of its lines.
     fn next_block(&mut self) {
-        self.begun.clear();
-        if matches!(self.place, Place::Behind) {
-            self.place = Place::Outside;
+        self.partial_line.clear();
+        if matches!(self.position, Position::After) {
+            self.position = Position::Outside;
         }
     }
 
-    /// Whether what follows is looked at as if nothing had come before it.
-    fn is_at_rest(&self) -> bool {
-        matches!(self.place, Place::Outside) && self.begun.is_empty()
+    /// Whether the next piece is scanned independently of the previous ones.
+    fn is_neutral(&self) -> bool {
+        matches!(self.position, Position::Outside) && self.partial_line.is_empty()
     }
 }
 
-impl Cutting {
+impl ScannedMessage {
     fn new(role: Role, id: Option<MessageId>) -> Self {
-        Self { role, id, assigned: None, scan: Scan::default(), kept: Vec::new(), kept_bytes: 0 }
+        Self { role, id, assigned: None, scan: Scan::default(), held_back: Vec::new(), held_back_bytes: 0 }
     }
 
     fn is_of(&self, role: Role, id: Option<&MessageId>) -> bool {
         self.role == role && self.id.as_ref() == id
     }
 
-    /// The chunks that were kept.
+    /// Removes and returns the chunks held back.
     fn release(&mut self) -> Vec<(Update, IdSource)> {
-        self.kept_bytes = 0;
-        std::mem::take(&mut self.kept)
+        self.held_back_bytes = 0;
+        std::mem::take(&mut self.held_back)
     }
 
-    /// Keeps a chunk. Hands all of them back if they are too many.
-    fn keep(&mut self, update: Update, naming: IdSource) -> Vec<(Update, IdSource)> {
-        if !self.kept.is_empty() {
-            self.kept_bytes += size_of(&update);
+    /// Holds back a chunk. Returns all of them if a limit is exceeded.
+    fn hold_back(&mut self, update: Update, id_source: IdSource) -> Vec<(Update, IdSource)> {
+        if !self.held_back.is_empty() {
+            self.held_back_bytes += size_of(&update);
         }
-        self.kept.push((update, naming));
-        if self.kept.len() > MAX_KEPT.0 || self.kept_bytes > MAX_KEPT.1 { self.release() } else { Vec::new() }
+        self.held_back.push((update, id_source));
+        if self.held_back.len() > MAX_HELD_BACK.0 || self.held_back_bytes > MAX_HELD_BACK.1 {
+            self.release()
+        } else {
+            Vec::new()
+        }
     }
 
-    /// One more chunk with a text; the chunk itself if there is nothing to cut.
+    /// Scans one more text chunk; returns the chunk itself if nothing is cut.
     fn chunk(
         &mut self,
         used: &VecDeque<Envelope>,
         mut update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         text: &str,
         before: &mut Vec<(Update, IdSource)>,
     ) -> Option<Update> {
-        if self.scan.is_at_rest() {
-            // All before it is taken, so that its own id says which message it belongs to.
+        if self.scan.is_neutral() {
+            // All earlier chunks are applied, so that the chunk's own id is the right one.
             self.assigned = None;
         }
         let left = self.scan.next(used, text);
         if left.before > 0 {
-            trim_end(&mut self.kept, left.before, |(update, _)| item_of(update));
+            trim_end(&mut self.held_back, left.before, |(update, _)| item_of(update));
         }
-        let mut is_as_it_came = left.text.is_none();
+        let mut is_unchanged = left.text.is_none();
         if let (Some(text), Some(item)) = (&left.text, item_of(&mut update)) {
             if text.is_empty() {
                 before.extend(self.release());
@@ -228,30 +233,30 @@ impl Cutting {
             }
             *item = with_text(item, text);
         }
-        if naming == IdSource::Assigned
+        if id_source == IdSource::Assigned
             && let Some(EntryId::Message(_, id)) = super::entry_of(&mut update)
         {
             let assigned = self.assigned.get_or_insert_with(|| id.clone());
-            is_as_it_came &= id == assigned;
+            is_unchanged &= id == assigned;
             id.clone_from(assigned);
         }
         if !left.is_undecided {
             before.extend(self.release());
         }
-        if matches!(self.scan.place, Place::Outside) && !self.scan.begun.is_empty() {
-            before.extend(self.keep(update, naming));
+        if matches!(self.scan.position, Position::Outside) && !self.scan.partial_line.is_empty() {
+            before.extend(self.hold_back(update, id_source));
             return None;
         }
-        if is_as_it_came {
+        if is_unchanged {
             return Some(update);
         }
-        before.push((update, naming));
+        before.push((update, id_source));
         None
     }
 }
 
 impl Envelopes {
-    /// An agent is about to be given a conversation.
+    /// Registers an envelope before it is sent to an agent.
     pub(super) fn add(&mut self, envelope: Envelope) {
         if self.used.len() >= MAX_USED {
             self.used.pop_front();
@@ -271,155 +276,157 @@ impl Envelopes {
         self.used.iter()
     }
 
-    pub(super) fn keep(&self, kept: &mut Object) {
+    pub(super) fn store(&self, side_state: &mut Object) {
         if !self.used.is_empty() {
             let ids: Vec<_> = self.used.iter().map(|used| parlor_json::string_literal(&used.id)).collect();
-            kept.set(KEY, Json::parse(format!("[{}]", ids.join(","))).expect("it is made of JSON"));
+            side_state
+                .set(KEY, Json::parse(format!("[{}]", ids.join(","))).expect("it consists of valid JSON"));
         }
     }
 
-    pub(super) fn restored(kept: Option<&Object>) -> Self {
-        let ids = kept.and_then(|kept| parlor_json::elements(kept.get(KEY)?.raw())).unwrap_or_default();
+    pub(super) fn restored(side_state: Option<&Object>) -> Self {
+        let ids =
+            side_state.and_then(|state| parlor_json::elements(state.get(KEY)?.raw())).unwrap_or_default();
         let used = ids.into_iter().filter_map(|id| Some(Envelope::new(parlor_json::text(id)?)));
         Self { used: used.collect(), ..Self::default() }
     }
 
-    /// The turn is over, or the agent is: so are all messages. What was kept of them.
+    /// Ends all messages, at the end of a turn or of the agent; returns the updates held back.
     pub(super) fn end(&mut self) -> Vec<(Update, IdSource)> {
-        let kept = self.interrupt();
+        let held_back = self.interrupt();
         self.interrupted.clear();
-        kept
+        held_back
     }
 
-    /// A prompt begins a turn: messages without an id from before it do not go on. What was kept of them.
+    /// Ends messages without an id, before a prompt starts a turn; returns the updates held back.
     pub(super) fn begin_turn(&mut self) -> Vec<(Update, IdSource)> {
-        let kept = if self.open.as_ref().is_some_and(|open| open.id.is_none()) {
+        let held_back = if self.open.as_ref().is_some_and(|open| open.id.is_none()) {
             self.interrupt()
         } else {
             Vec::new()
         };
-        self.end_unnamed();
-        kept
+        self.end_messages_without_id();
+        held_back
     }
 
-    /// Something else is said. What was kept of the message that it interrupts.
+    /// Interrupts the open message; returns the updates held back for it.
     fn interrupt(&mut self) -> Vec<(Update, IdSource)> {
         let Some(mut open) = self.open.take() else { return Vec::new() };
-        let kept = open.release();
-        if !open.scan.is_at_rest() {
+        let held_back = open.release();
+        if !open.scan.is_neutral() {
             if self.interrupted.len() >= MAX_INTERRUPTED {
                 self.interrupted.pop_front();
             }
             self.interrupted.push_back(open);
         }
-        kept
+        held_back
     }
 
-    /// A message without an id does not go on.
-    fn end_unnamed(&mut self) {
+    /// Ends messages without an id.
+    fn end_messages_without_id(&mut self) {
         self.interrupted.retain(|message| message.id.is_some());
     }
 
-    /// Cuts out what an update repeats. `is_new` says whether the session does not have an entry of the agent's.
+    /// Cuts envelopes out of an update. `is_new` returns whether an entry of the agent is not in the transcript.
     pub(super) fn cut(
         &mut self,
         update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         is_new: impl FnOnce(&EntryId) -> bool,
-    ) -> Uncovered {
+    ) -> CutUpdates {
         match update {
             Update::Append { entry: EntryId::Message(role, ref id), ref item, .. } => {
-                let id = (naming != IdSource::Assigned).then(|| id.clone());
+                let id = (id_source != IdSource::Assigned).then(|| id.clone());
                 let text = text_of(item.as_str());
                 let mut before = Vec::new();
                 if !self.open.as_ref().is_some_and(|open| open.is_of(role, id.as_ref())) {
                     before = self.interrupt();
                     if id.is_some() {
-                        self.end_unnamed();
+                        self.end_messages_without_id();
                     } else {
                         self.interrupted.retain(|message| message.id.is_some() || message.role == role);
                     }
                     self.open = self.interrupted_message(role, id.as_ref());
                 }
                 let Self { used, open, .. } = self;
-                let open = open.get_or_insert_with(|| Cutting::new(role, id));
+                let open = open.get_or_insert_with(|| ScannedMessage::new(role, id));
                 let update = match text.map(std::borrow::Cow::into_owned) {
-                    Some(text) => open.chunk(used, update, naming, &text, &mut before),
+                    Some(text) => open.chunk(used, update, id_source, &text, &mut before),
                     None => {
                         before.extend(open.release());
                         open.scan.next_block();
                         Some(update)
                     }
                 };
-                Uncovered { before, update }
+                CutUpdates { before, update }
             }
             Update::Upsert { target: Target::Entry(ref entry @ EntryId::Message(role, ref id)), .. } => {
                 let before = self.interrupt();
-                self.end_unnamed();
+                self.end_messages_without_id();
                 let (is_new, id) = (is_new(entry), id.clone());
-                self.cut_whole(update, naming, role, &id, is_new, before)
+                self.cut_upsert(update, id_source, role, &id, is_new, before)
             }
-            // What a session has once may come at any time.
+            // Slots may change at any time.
             Update::Upsert { target: Target::Slot(_), .. } => update.into(),
             Update::Upsert { target: Target::Entry(ref entry), .. } | Update::Append { ref entry, .. } => {
                 let before = self.interrupt();
                 if matches!(entry, EntryId::ToolCall(_))
-                    && (naming == IdSource::StartsToolCall || is_new(entry))
+                    && (id_source == IdSource::StartsToolCall || is_new(entry))
                 {
-                    self.end_unnamed();
+                    self.end_messages_without_id();
                 }
-                Uncovered { before, update: Some(update) }
+                CutUpdates { before, update: Some(update) }
             }
             Update::Output { .. } | Update::Remove { .. } | Update::Note { .. } | Update::State(_) => {
-                Uncovered { before: self.interrupt(), update: Some(update) }
+                CutUpdates { before: self.interrupt(), update: Some(update) }
             }
         }
     }
 
-    fn interrupted_message(&mut self, role: Role, id: Option<&MessageId>) -> Option<Cutting> {
-        let place = self.interrupted.iter().position(|message| message.is_of(role, id))?;
-        self.interrupted.remove(place)
+    fn interrupted_message(&mut self, role: Role, id: Option<&MessageId>) -> Option<ScannedMessage> {
+        let offset = self.interrupted.iter().position(|message| message.is_of(role, id))?;
+        self.interrupted.remove(offset)
     }
 
-    fn cut_whole(
+    fn cut_upsert(
         &mut self,
         update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         role: Role,
         id: &MessageId,
         is_new: bool,
         mut before: Vec<(Update, IdSource)>,
-    ) -> Uncovered {
+    ) -> CutUpdates {
         let Update::Upsert { target, mut upsert } = update else {
-            return Uncovered { before, update: Some(update) };
+            return CutUpdates { before, update: Some(update) };
         };
         if !upsert.content.is_omitted() {
             self.interrupted_message(role, Some(id));
         }
         let Patch::Value(content) = &upsert.content else {
-            return Uncovered { before, update: Some(Update::Upsert { target, upsert }) };
+            return CutUpdates { before, update: Some(Update::Upsert { target, upsert }) };
         };
         let (rest, scan) = self.without_envelopes(content);
-        if !scan.is_at_rest() {
+        if !scan.is_neutral() {
             // Chunks may follow.
-            self.open = Some(Cutting { scan, ..Cutting::new(role, Some(id.clone())) });
+            self.open = Some(ScannedMessage { scan, ..ScannedMessage::new(role, Some(id.clone())) });
         }
         let Some(rest) = rest else {
-            return Uncovered { before, update: Some(Update::Upsert { target, upsert }) };
+            return CutUpdates { before, update: Some(Update::Upsert { target, upsert }) };
         };
-        // A new message that is nothing else is none.
+        // A new message without any other content is dropped.
         upsert.content = if rest.is_empty() && is_new { Patch::Omitted } else { Patch::Value(rest) };
-        let says_nothing = upsert.content.is_omitted()
+        let is_empty = upsert.content.is_omitted()
             && !upsert.whole
             && upsert.fields.is_empty()
             && upsert.meta == MetaPatch::Keep;
-        if !says_nothing {
-            before.push((Update::Upsert { target, upsert }, naming));
+        if !is_empty {
+            before.push((Update::Upsert { target, upsert }, id_source));
         }
-        Uncovered { before, update: None }
+        CutUpdates { before, update: None }
     }
 
-    /// Content without the envelopes in it, `None` if there are none; and where its text ended.
+    /// Content without its envelopes, `None` if it has none; and the scan state at its end.
     fn without_envelopes(&self, content: &Content) -> (Option<Content>, Scan) {
         let mut scan = Scan::default();
         let mut rest = Vec::new();
@@ -446,30 +453,30 @@ impl Envelopes {
     }
 }
 
-impl From<Update> for Uncovered {
+impl From<Update> for CutUpdates {
     fn from(update: Update) -> Self {
         Self { before: Vec::new(), update: Some(update) }
     }
 }
 
-/// The first opening line in a text, and its place.
+/// The first opening line in a text, with its offset.
 fn find_opening<'a>(used: &'a VecDeque<Envelope>, text: &str) -> Option<(usize, &'a Envelope)> {
-    text.match_indices(OPENING).find_map(|(place, _)| {
-        let rest = &text[place + OPENING.len()..];
+    text.match_indices(OPENING).find_map(|(offset, _)| {
+        let rest = &text[offset + OPENING.len()..];
         let is_opening =
             |used: &&Envelope| rest.strip_prefix(&*used.id).is_some_and(|end| end.starts_with(OPENING_END));
         let envelope = used.iter().find(is_opening)?;
-        Some((place, envelope))
+        Some((offset, envelope))
     })
 }
 
-/// The end of a text that is the beginning of a line. Lines have one angle bracket, with which they begin.
-fn beginning_of(text: &str, is_beginning: impl Fn(&str) -> bool) -> &str {
-    let tail = text.rfind('<').map_or("", |place| &text[place..]);
-    if is_beginning(tail) { tail } else { "" }
+/// The end of a text that is the start of a line. A line has one angle bracket, at its start.
+fn partial_line_at_end(text: &str, is_start: impl Fn(&str) -> bool) -> &str {
+    let tail = text.rfind('<').map_or("", |offset| &text[offset..]);
+    if is_start(tail) { tail } else { "" }
 }
 
-/// Cuts this many bytes of text off the end of blocks.
+/// Removes this many bytes of text from the end of the blocks.
 fn trim_end<T>(
     blocks: &mut Vec<T>,
     mut bytes: usize,
@@ -487,14 +494,14 @@ fn trim_end<T>(
     }
 }
 
-/// A text block with another text.
+/// A text block with its text replaced.
 fn with_text(block: &Json, text: &str) -> Json {
     let mut members = Object::parse(block.raw()).unwrap_or_default();
     members.set("text", &JsonStr::new(text));
     members.to_json()
 }
 
-/// The block that a chunk adds.
+/// The block that a chunk appends.
 fn item_of(update: &mut Update) -> Option<&mut Json> {
     if let Update::Append { item, .. } = update { Some(item) } else { None }
 }

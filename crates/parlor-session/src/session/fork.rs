@@ -1,95 +1,95 @@
-//! A conversation that goes on in another session.
+//! Forks: new sessions that continue from a point of a transcript.
 
 use parlor_json::{Json, JsonStr, Object};
 
 use super::Session;
-use crate::stored::{moved_head, moved_slot};
+use crate::stored::{forked_head, forked_slot};
 use crate::{Entry, EntryId, MessageId, Role, Row, Slot};
 
-/// Where a conversation is left.
+/// The point from which a fork continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Point {
-    /// At its end; while a turn runs, after the last entry that is finished.
+    /// The end; while a turn is running, after the last finished entry.
     End,
     /// After a message.
     After(MessageId),
-    /// Before a prompt: the message itself, or the last one that a person said before it.
+    /// Before a prompt: the given message, or the last user message before it.
     BeforePrompt(MessageId),
 }
 
-/// Why a conversation cannot be left there. Nothing has changed.
+/// Why a session cannot be forked at a point. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotForked {
+pub enum ForkError {
     /// The session has no such message.
     Unknown,
-    /// The agent is still at it.
+    /// The agent is still writing the message.
     BeingWritten,
-    /// Nobody said anything before the message.
+    /// There is no prompt before the message.
     NoPrompt,
 }
 
-/// What another session begins with. It starts no turn.
+/// The initial content of a forked session. It starts no turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fork {
     /// The entries, in order.
-    pub entries: Vec<Moved>,
-    /// What else it takes along.
+    pub entries: Vec<ForkedEntry>,
+    /// Its slots.
     pub slots: Vec<Row>,
     /// Its title.
     pub title: Option<JsonStr>,
-    /// Whether the title was made of the first prompt.
-    pub is_title_made: bool,
-    /// What has to be kept beside its transcript.
-    pub kept: Object,
-    /// How the agent names the point.
-    pub agents: AgentsPoint,
-    /// The prompt before which the conversation is left, if it is.
+    /// Whether the title was generated from the first prompt.
+    pub is_title_generated: bool,
+    /// Its side state.
+    pub side_state: Object,
+    /// The point as the agent identifies it.
+    pub agent_point: AgentForkPoint,
+    /// The prompt before which the session is forked, if it is.
     pub prompt: Option<(MessageId, Json)>,
 }
 
-/// An entry on its way into another session, with the content that it has now.
+/// An entry that is copied to a forked session, with its present content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moved {
-    /// The change that made it here.
+pub struct ForkedEntry {
+    /// The seq that created it in the parent.
     pub from: u64,
-    /// The change that makes it there.
+    /// The seq that creates it in the fork.
     pub to: u64,
-    /// Its head, where it is not the same.
+    /// Its head, if it differs from the stored one.
     pub head: Option<String>,
 }
 
-/// A point of a conversation, for its agent.
+/// A point of a transcript, as the agent identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AgentsPoint {
-    /// Before all that was said.
+pub enum AgentForkPoint {
+    /// Before all entries.
     Start,
-    /// After all that was said.
+    /// After all entries.
     End,
-    /// After a message, by the agent's name for it.
+    /// After a message, by the agent's id.
     After(MessageId),
-    /// One that it has no name for.
-    Nameless,
+    /// A point that the agent has no id for.
+    WithoutId,
 }
 
-/// What goes along besides the entries. What was used so far is not used up again.
+/// The slots that are copied. Usage is not: the fork starts at zero.
 const SLOTS: [Slot; 5] = [Slot::Info, Slot::Commands, Slot::Options, Slot::Mode, Slot::Model];
 
 impl Session {
-    /// Leaves the conversation at a point. Nothing changes here.
-    pub fn fork(&self, point: &Point) -> Result<Fork, NotForked> {
+    /// Plans a fork at a point. The session does not change.
+    pub fn fork(&self, point: &Point) -> Result<Fork, ForkError> {
         let entries = self.transcript.entries();
         let end = match point {
             Point::End => self.finished(),
             Point::After(message) => {
-                let place = self.place_of(message)?;
-                if self.is_being_written(&entries[place]) {
-                    return Err(NotForked::BeingWritten);
+                let index = self.index_of(message)?;
+                if self.is_being_written(&entries[index]) {
+                    return Err(ForkError::BeingWritten);
                 }
-                place + 1
+                index + 1
             }
             Point::BeforePrompt(message) => {
-                let upto = self.place_of(message)? + 1;
-                entries[..upto].iter().rposition(is_prompt).ok_or(NotForked::NoPrompt)?
+                let upto = self.index_of(message)? + 1;
+                entries[..upto].iter().rposition(is_prompt).ok_or(ForkError::NoPrompt)?
             }
         };
         let prompt = match (point, entries.get(end).map(|entry| (entry.id(), entry))) {
@@ -98,57 +98,57 @@ impl Session {
             }
             (Point::End | Point::After(_) | Point::BeforePrompt(_), _) => None,
         };
-        let taken = &entries[..end];
-        let moved = (1..).zip(taken).map(|(to, entry)| {
+        let copied_entries = &entries[..end];
+        let copied = (1..).zip(copied_entries).map(|(to, entry)| {
             let is_call = matches!(entry.id(), EntryId::ToolCall(_));
-            let failed = is_call.then(|| (self.hooks.failed)(entry.body())).flatten();
+            let failed = is_call.then(|| (self.hooks.mark_failed)(entry.body())).flatten();
             let is_note = matches!(entry.id(), EntryId::Note(_));
             let id = if is_note { &EntryId::Note(to) } else { entry.id() };
-            Moved { from: entry.created(), to, head: moved_head(entry, id, failed.as_ref()) }
+            ForkedEntry { from: entry.created(), to, head: forked_head(entry, id, failed.as_ref()) }
         });
-        let last = taken.len().max(1) as u64;
-        let titles = self.titles.of_fork(taken.is_empty());
+        let last = copied_entries.len().max(1) as u64;
+        let titles = self.titles.for_fork(copied_entries.is_empty());
         let slots = SLOTS.into_iter().filter_map(|slot| {
             let mut body = self.transcript.slot(slot)?.clone();
             if slot == Slot::Info {
-                titles.set_in(&mut body);
+                titles.write_to(&mut body);
             }
-            Some(moved_slot(slot, &body, last))
+            Some(forked_slot(slot, &body, last))
         });
-        let mut kept = Object::default();
-        self.id_map.up_to(taken).keep(&mut kept);
-        titles.keep(&mut kept);
-        self.envelopes.keep(&mut kept);
+        let mut side_state = Object::default();
+        self.id_map.for_fork(copied_entries).store(&mut side_state);
+        titles.store(&mut side_state);
+        self.envelopes.store(&mut side_state);
         Ok(Fork {
-            entries: moved.collect(),
+            entries: copied.collect(),
             slots: slots.collect(),
             title: titles.title().cloned(),
-            is_title_made: titles.is_made(),
-            kept,
-            agents: self.agents_point(end),
+            is_title_generated: titles.is_generated(),
+            side_state,
+            agent_point: self.agent_point(end),
             prompt,
         })
     }
 
-    fn place_of(&self, message: &MessageId) -> Result<usize, NotForked> {
+    fn index_of(&self, message: &MessageId) -> Result<usize, ForkError> {
         let roles = [Role::User, Role::Agent, Role::Thought];
         let entry = roles.into_iter().find_map(|role| {
             self.transcript
                 .get(&EntryId::Message(role, message.clone()))
                 .filter(|entry| !entry.body().removed)
         });
-        let created = entry.ok_or(NotForked::Unknown)?.created();
+        let created = entry.ok_or(ForkError::Unknown)?.created();
         let entries = self.transcript.entries();
-        entries.binary_search_by_key(&created, Entry::created).map_err(|_| NotForked::Unknown)
+        entries.binary_search_by_key(&created, Entry::created).map_err(|_| ForkError::Unknown)
     }
 
-    /// Whether the running turn's latest change went to this entry. What a person said is finished when it is there.
+    /// Whether the running turn's latest change went to this entry. User messages are finished at once.
     fn is_being_written(&self, entry: &Entry) -> bool {
         let is_latest = self.transcript.latest().is_some_and(|latest| latest.created() == entry.created());
         self.activity().is_busy() && is_latest && entry.seq() > self.turn_began && !is_prompt(entry)
     }
 
-    /// How many entries there are, up to the last one that is finished.
+    /// The number of entries up to the last finished one.
     fn finished(&self) -> usize {
         let entries = self.transcript.entries();
         if !self.activity().is_busy() {
@@ -160,19 +160,21 @@ impl Session {
         let is_finished =
             |entry: &Entry| !self.is_being_written(entry) && !is_open(entry) && !is_event(entry);
         let last = entries.iter().rposition(is_finished);
-        last.map_or(0, |place| place + 1)
+        last.map_or(0, |index| index + 1)
     }
 
-    fn agents_point(&self, end: usize) -> AgentsPoint {
+    fn agent_point(&self, end: usize) -> AgentForkPoint {
         let entries = self.transcript.entries();
-        // The agent knows of no events.
+        // The agent does not know events.
         match entries[..end].iter().rfind(|entry| !is_event(entry)).map(Entry::id) {
-            None => AgentsPoint::Start,
-            Some(_) if entries[end..].iter().all(is_event) && !self.activity().is_busy() => AgentsPoint::End,
-            Some(EntryId::Message(role, id)) => {
-                self.agents_message(*role, id).map_or(AgentsPoint::Nameless, AgentsPoint::After)
+            None => AgentForkPoint::Start,
+            Some(_) if entries[end..].iter().all(is_event) && !self.activity().is_busy() => {
+                AgentForkPoint::End
             }
-            Some(_) => AgentsPoint::Nameless,
+            Some(EntryId::Message(role, id)) => {
+                self.agents_message(*role, id).map_or(AgentForkPoint::WithoutId, AgentForkPoint::After)
+            }
+            Some(_) => AgentForkPoint::WithoutId,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which names an agent uses for what the session knows under another.
+//! The map between the agent's ids of entries and the session's.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,91 +6,92 @@ use parlor_json::{Json, JsonStr, Object};
 
 use crate::{Body, Entry, EntryId, MessageId, Role, ToolCallId, Transcript};
 
-/// What an agent calls entries that have another name in the session.
+/// The entries whose id in the session differs from the agent's id.
 ///
-/// Nearly all entries keep the agent's name. Towards clients names are unique: an agent that uses one for a thought and
-/// for a message, or again for another tool call, or that was restarted and counts from the beginning, gets them
-/// replaced, both ways.
+/// Nearly all entries keep the agent's id. Clients need unique ids: where an agent uses one id for a thought and a
+/// message, reuses a tool call id, or restarts its counters, the session replaces the id in both directions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdMap {
-    renamed: HashMap<Agents, JsonStr>,
-    /// Entries that were made up to this change have names that mean nothing to the agent.
-    strange_upto: u64,
+    aliases: HashMap<AgentId, JsonStr>,
+    /// Entries created up to this seq have ids that the agent does not know.
+    foreign_through: u64,
 }
 
-/// A name as the agent uses it.
+/// An id of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Agents {
+enum AgentId {
     Message(Role, MessageId),
     ToolCall(ToolCallId),
 }
 
-/// How many names are kept; the agent's own is used for one more.
-const MAX_RENAMED: usize = 100_000;
+/// Maximum number of aliases; beyond it entries keep the agent's id.
+const MAX_ALIASES: usize = 100_000;
 
 const KEY: &str = "names";
 
 impl IdMap {
-    /// The name in the session of a message that the agent names.
-    pub(crate) fn known(&self, role: Role, id: &MessageId, transcript: &Transcript) -> Option<MessageId> {
-        if let Some(name) = self.renamed.get(&Agents::Message(role, id.clone())) {
+    /// The session's id of a message of the agent.
+    pub(crate) fn resolve(&self, role: Role, id: &MessageId, transcript: &Transcript) -> Option<MessageId> {
+        if let Some(name) = self.aliases.get(&AgentId::Message(role, id.clone())) {
             return Some(name.clone().into());
         }
         let entry = transcript.get(&EntryId::Message(role, id.clone()))?;
-        (entry.created() > self.strange_upto).then(|| id.clone())
+        (entry.created() > self.foreign_through).then(|| id.clone())
     }
 
-    /// The name in the session of a tool call that the agent names.
+    /// The session's id of a tool call of the agent.
     pub fn tool_call(&self, id: &ToolCallId) -> ToolCallId {
-        self.renamed.get(&Agents::ToolCall(id.clone())).map_or_else(|| id.clone(), |name| name.clone().into())
+        self.aliases
+            .get(&AgentId::ToolCall(id.clone()))
+            .map_or_else(|| id.clone(), |name| name.clone().into())
     }
 
-    /// The agent's name of a tool call that the session names. The least of several, so that it is always the same one.
+    /// The agent's id of a tool call; the least of several, so that the result is stable.
     pub fn agents_tool_call(&self, id: &ToolCallId) -> ToolCallId {
-        let renamed = self.renamed.iter().filter_map(|(agents, name)| match agents {
-            Agents::ToolCall(agents) if name == id.as_json() => Some(agents),
-            Agents::Message(..) | Agents::ToolCall(_) => None,
+        let aliases = self.aliases.iter().filter_map(|(agents, name)| match agents {
+            AgentId::ToolCall(agents) if name == id.as_json() => Some(agents),
+            AgentId::Message(..) | AgentId::ToolCall(_) => None,
         });
-        renamed.min().unwrap_or(id).clone()
+        aliases.min().unwrap_or(id).clone()
     }
 
-    /// The agent's name of a message that the session names; `None` if it is older than what the agent has names for.
-    /// The least of several, so that it is always the same one.
+    /// The agent's id of a message; `None` if the agent does not know the message. The least of several, so that the
+    /// result is stable.
     pub(crate) fn agents_message(
         &self,
         role: Role,
         id: &MessageId,
         transcript: &Transcript,
     ) -> Option<MessageId> {
-        let renamed = self.renamed.iter().filter_map(|(agents, name)| match agents {
-            Agents::Message(of, agents) if *of == role && name == id.as_json() => Some(agents),
-            Agents::Message(..) | Agents::ToolCall(_) => None,
+        let aliases = self.aliases.iter().filter_map(|(agents, name)| match agents {
+            AgentId::Message(of, agents) if *of == role && name == id.as_json() => Some(agents),
+            AgentId::Message(..) | AgentId::ToolCall(_) => None,
         });
-        if let Some(agents) = renamed.min() {
+        if let Some(agents) = aliases.min() {
             return Some(agents.clone());
         }
         let entry = transcript.get(&EntryId::Message(role, id.clone()))?;
-        (entry.created() > self.strange_upto).then(|| id.clone())
+        (entry.created() > self.foreign_through).then(|| id.clone())
     }
 
-    /// The messages and tool calls that the agent knows, by its names.
+    /// The messages and tool calls that the agent knows, by its ids.
     pub(crate) fn agents_entries<'a>(
         &'a self,
         transcript: &'a Transcript,
     ) -> impl Iterator<Item = EntryId> + 'a {
-        let renamed = self.renamed.keys().map(|agents| match agents {
-            Agents::Message(role, id) => EntryId::Message(*role, id.clone()),
-            Agents::ToolCall(id) => EntryId::ToolCall(id.clone()),
+        let aliases = self.aliases.keys().map(|agents| match agents {
+            AgentId::Message(role, id) => EntryId::Message(*role, id.clone()),
+            AgentId::ToolCall(id) => EntryId::ToolCall(id.clone()),
         });
         let named = transcript.entries().iter().filter(|entry| {
-            entry.created() > self.strange_upto
+            entry.created() > self.foreign_through
                 && matches!(entry.id(), EntryId::Message(..) | EntryId::ToolCall(_))
         });
-        renamed.chain(named.map(|entry| entry.id().clone()))
+        aliases.chain(named.map(|entry| entry.id().clone()))
     }
 
-    /// Names an entry as the session does; whether a new name was given.
-    pub(crate) fn rename(
+    /// Replaces the agent's id of an entry by the session's; returns whether an alias was added.
+    pub(crate) fn map_entry(
         &mut self,
         entry: &mut EntryId,
         transcript: &Transcript,
@@ -99,34 +100,35 @@ impl IdMap {
         is_over: impl Fn(&Body) -> bool,
         new_id: &mut dyn FnMut() -> MessageId,
     ) -> bool {
-        let is_strange = |entry: &Entry| entry.created() <= self.strange_upto;
+        let is_foreign = |entry: &Entry| entry.created() <= self.foreign_through;
         let (agents, is_taken) = match entry {
             EntryId::Message(role, id) => {
-                let agents = Agents::Message(*role, id.clone());
-                if let Some(name) = self.renamed.get(&agents) {
+                let agents = AgentId::Message(*role, id.clone());
+                if let Some(name) = self.aliases.get(&agents) {
                     *id = name.clone().into();
                     return false;
                 }
-                // A stream of chunks needs no look-up.
-                if transcript.latest().is_some_and(|latest| latest.id() == entry && !is_strange(latest)) {
+                // Consecutive chunks need no look-up.
+                if transcript.latest().is_some_and(|latest| latest.id() == entry && !is_foreign(latest)) {
                     return false;
                 }
                 let EntryId::Message(role, id) = entry else { return false };
                 let is_taken = [Role::User, Role::Agent, Role::Thought].into_iter().any(|other| {
-                    let same = transcript.get(&EntryId::Message(other, id.clone()));
-                    same.is_some_and(|found| other != *role || is_strange(found))
+                    let found = transcript.get(&EntryId::Message(other, id.clone()));
+                    found.is_some_and(|found| other != *role || is_foreign(found))
                 });
                 (agents, is_taken)
             }
             EntryId::ToolCall(id) => {
-                let agents = Agents::ToolCall(id.clone());
-                let known = self.renamed.get(&agents).cloned().map_or_else(|| id.clone(), ToolCallId::from);
-                let found = transcript.get(&EntryId::ToolCall(known.clone()));
+                let agents = AgentId::ToolCall(id.clone());
+                let resolved =
+                    self.aliases.get(&agents).cloned().map_or_else(|| id.clone(), ToolCallId::from);
+                let found = transcript.get(&EntryId::ToolCall(resolved.clone()));
                 let starts_again =
                     |found: &Entry| starts && (is_over(found.body()) || found.created() <= turn_began);
-                let is_taken = found.is_some_and(|found| is_strange(found) || starts_again(found));
+                let is_taken = found.is_some_and(|found| is_foreign(found) || starts_again(found));
                 if !is_taken {
-                    *id = known;
+                    *id = resolved;
                     return false;
                 }
                 (agents, is_taken)
@@ -139,35 +141,29 @@ impl IdMap {
             | EntryId::Event(_)
             | EntryId::Note(_) => return false,
         };
-        if !is_taken || self.renamed.len() >= MAX_RENAMED {
+        if !is_taken || self.aliases.len() >= MAX_ALIASES {
             return false;
         }
         let name = new_id().as_json().clone();
-        match entry {
-            EntryId::Message(_, id) => *id = name.clone().into(),
-            EntryId::ToolCall(id) => *id = name.clone().into(),
-            EntryId::Plan(_)
-            | EntryId::Terminal(_)
-            | EntryId::Compaction(_)
-            | EntryId::Subagent(_)
-            | EntryId::SessionMessage(_)
-            | EntryId::Event(_)
-            | EntryId::Note(_) => {}
+        if let EntryId::Message(_, id) = entry {
+            *id = name.clone().into();
+        } else if let EntryId::ToolCall(id) = entry {
+            *id = name.clone().into();
         }
-        self.renamed.insert(agents, name);
+        self.aliases.insert(agents, name);
         true
     }
 
-    /// The agent's name for a message that the session named.
-    pub(crate) fn same(&mut self, role: Role, agents: MessageId, name: &MessageId) {
-        if agents != *name && self.renamed.len() < MAX_RENAMED {
-            self.renamed.insert(Agents::Message(role, agents), name.as_json().clone());
+    /// Adds an alias: the agent's id for a message of the session.
+    pub(crate) fn add_alias(&mut self, role: Role, agents: MessageId, name: &MessageId) {
+        if agents != *name && self.aliases.len() < MAX_ALIASES {
+            self.aliases.insert(AgentId::Message(role, agents), name.as_json().clone());
         }
     }
 
-    /// The names of the first entries only, as they are numbered where they stand alone.
-    pub(crate) fn up_to(&self, taken: &[Entry]) -> Self {
-        let id_map: HashSet<&JsonStr> = taken
+    /// The map for a fork that has only these entries, with the seqs of the fork.
+    pub(crate) fn for_fork(&self, entries: &[Entry]) -> Self {
+        let id_map: HashSet<&JsonStr> = entries
             .iter()
             .filter_map(|entry| match entry.id() {
                 EntryId::Message(_, id) => Some(id.as_json()),
@@ -181,59 +177,59 @@ impl IdMap {
                 | EntryId::Note(_) => None,
             })
             .collect();
-        let renamed = self.renamed.iter().filter(|(_, name)| id_map.contains(name));
-        let strange = taken.iter().filter(|entry| entry.created() <= self.strange_upto);
+        let aliases = self.aliases.iter().filter(|(_, name)| id_map.contains(name));
+        let foreign = entries.iter().filter(|entry| entry.created() <= self.foreign_through);
         Self {
-            renamed: renamed.map(|(agents, name)| (agents.clone(), name.clone())).collect(),
-            strange_upto: strange.count() as u64,
+            aliases: aliases.map(|(agents, name)| (agents.clone(), name.clone())).collect(),
+            foreign_through: foreign.count() as u64,
         }
     }
 
-    /// The agent's names mean something else from here on.
-    pub(crate) fn begin_anew(&mut self, seq: u64) {
-        *self = Self { renamed: HashMap::new(), strange_upto: seq };
+    /// Forgets all ids: from here on the agent's ids are new.
+    pub(crate) fn forget_all(&mut self, seq: u64) {
+        *self = Self { aliases: HashMap::new(), foreign_through: seq };
     }
 
-    pub(crate) fn keep(&self, kept: &mut Object) {
+    pub(crate) fn store(&self, side_state: &mut Object) {
         if *self == Self::default() {
             return;
         }
-        let mut renamed: Vec<String> = self
-            .renamed
+        let mut aliases: Vec<String> = self
+            .aliases
             .iter()
             .map(|(agents, name)| {
                 let (kind, id) = match agents {
-                    Agents::Message(Role::User, id) => ("user", id.as_json()),
-                    Agents::Message(Role::Agent, id) => ("agent", id.as_json()),
-                    Agents::Message(Role::Thought, id) => ("thought", id.as_json()),
-                    Agents::ToolCall(id) => ("tool", id.as_json()),
+                    AgentId::Message(Role::User, id) => ("user", id.as_json()),
+                    AgentId::Message(Role::Agent, id) => ("agent", id.as_json()),
+                    AgentId::Message(Role::Thought, id) => ("thought", id.as_json()),
+                    AgentId::ToolCall(id) => ("tool", id.as_json()),
                 };
                 format!(r#"["{kind}",{},{}]"#, id.as_literal(), name.as_literal())
             })
             .collect();
-        renamed.sort();
-        let text = format!(r#"{{"upto":{},"renamed":[{}]}}"#, self.strange_upto, renamed.join(","));
-        kept.set(KEY, Json::parse(text).expect("it is made of JSON"));
+        aliases.sort();
+        let text = format!(r#"{{"upto":{},"renamed":[{}]}}"#, self.foreign_through, aliases.join(","));
+        side_state.set(KEY, Json::parse(text).expect("it consists of valid JSON"));
     }
 
-    pub(crate) fn restored(kept: Option<&Object>) -> Self {
+    pub(crate) fn restored(side_state: Option<&Object>) -> Self {
         let id_map = || {
-            let id_map = Object::parse(kept?.get(KEY)?.raw()).ok()?;
-            let mut renamed = HashMap::new();
+            let id_map = Object::parse(side_state?.get(KEY)?.raw()).ok()?;
+            let mut aliases = HashMap::new();
             for triple in parlor_json::elements(id_map.get("renamed")?.raw())? {
                 let parts = parlor_json::elements(triple)?;
                 let [kind, id, name] = parts[..] else { return None };
                 let id = JsonStr::from_raw(id)?;
                 let agents = match JsonStr::from_raw(kind)?.inner() {
-                    "user" => Agents::Message(Role::User, id.into()),
-                    "agent" => Agents::Message(Role::Agent, id.into()),
-                    "thought" => Agents::Message(Role::Thought, id.into()),
-                    _ => Agents::ToolCall(id.into()),
+                    "user" => AgentId::Message(Role::User, id.into()),
+                    "agent" => AgentId::Message(Role::Agent, id.into()),
+                    "thought" => AgentId::Message(Role::Thought, id.into()),
+                    _ => AgentId::ToolCall(id.into()),
                 };
-                renamed.insert(agents, JsonStr::from_raw(name)?);
+                aliases.insert(agents, JsonStr::from_raw(name)?);
             }
-            let strange_upto = id_map.get("upto")?.as_str().parse().ok()?;
-            Some(Self { renamed, strange_upto })
+            let foreign_through = id_map.get("upto")?.as_str().parse().ok()?;
+            Some(Self { aliases, foreign_through })
         };
         id_map().unwrap_or_default()
     }

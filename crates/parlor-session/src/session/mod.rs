@@ -1,7 +1,7 @@
-//! A live session: what happens to a conversation when people and an agent act on it.
+//! The live session: a state machine over the inputs of clients and an agent.
 //!
-//! [`Session::step`] takes one thing that happened and says what came of it: changes of the transcript, and effects,
-//! which are what somebody with hands has to do. It waits for nothing and knows no clock.
+//! [`Session::step`] takes one [`Input`] and returns the changes of the transcript and the [`Effect`]s that the
+//! caller performs after storing them. It does no I/O and has no clock.
 
 mod echo;
 mod envelope;
@@ -18,8 +18,8 @@ use parlor_json::{Json, JsonStr, Object};
 
 use self::echo::Echoes;
 pub use self::envelope::Envelope;
-use self::envelope::{Envelopes, Uncovered};
-pub use self::fork::{AgentsPoint, Fork, Moved, NotForked, Point};
+use self::envelope::{CutUpdates, Envelopes};
+pub use self::fork::{AgentForkPoint, Fork, ForkError, ForkedEntry, Point};
 pub use self::id_map::IdMap;
 use self::peer_requests::PeerRequests;
 pub use self::peer_requests::{Answer, PeerRequestId, Reply};
@@ -31,10 +31,10 @@ use crate::turns::Candidate;
 pub use crate::turns::{PromptId, PromptState};
 use crate::{
     Activity, Body, Change, Content, Decider, Entry, EntryId, Event, EventId, EventKind, IdSource, MessageId,
-    Refused, Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, Upsert,
+    Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, UpdateError, Upsert,
 };
 
-/// A conversation, who takes part in it, and what is going on.
+/// A transcript with its attached clients, open prompts, open peer requests and agent.
 #[derive(Debug)]
 pub struct Session {
     transcript: Transcript,
@@ -45,72 +45,72 @@ pub struct Session {
     peer_requests: PeerRequests,
     clients: Clients,
     agent: Option<PromptMode>,
-    /// How the last agent takes prompts: one that was released may still repeat them.
-    last_taking: Option<PromptMode>,
-    /// Whether the agent said something before it was ready that is not taken yet: until then no prompt is sent.
+    /// The prompt mode of the last agent: updates of a released agent may still repeat prompts.
+    last_mode: Option<PromptMode>,
+    /// Whether early updates of a restored agent are still to be applied; no prompt is sent before.
     has_early_updates: bool,
-    /// What the agent says again of the prompts that are in the conversation.
+    /// Prompts in the transcript that the agent may repeat.
     echoes: Echoes,
-    /// What the agent says that may be a prompt.
+    /// A new user message of the agent that may be a prompt.
     candidate: Option<Candidate>,
-    /// A user message of which an agent that assigns the ids has not said what it says.
-    bare: Option<MessageId>,
-    /// In what the agent was given the conversation.
+    /// A user message without content, from an agent that assigns the ids.
+    empty_message: Option<MessageId>,
+    /// The envelopes in which agents were sent the transcript.
     envelopes: Envelopes,
-    /// The change before the running turn: entries that are older belong to earlier ones.
+    /// The last change before the running turn: older entries belong to earlier turns.
     turn_began: u64,
-    /// The time of the step that is being taken.
+    /// The time of the current step.
     now: UnixMillis,
-    /// Who cancelled the running turn first, if it was cancelled and has not ended yet.
+    /// The client that cancelled the running turn first, until the turn ends.
     cancelling: Option<Decider>,
-    /// Counts the turns that were cancelled.
+    /// Number of turns that were cancelled.
     cancels: u64,
-    /// The tool calls whose requests for permission were cancelled in the running turn.
-    unpermitted: Vec<EntryId>,
+    /// The tool calls whose permission requests were cancelled in the running turn.
+    unpermitted_calls: Vec<EntryId>,
 }
 
-/// How the transcript of an agent's dialect is read where a session has to know what it means.
+/// Functions that interpret dialect-specific values of the transcript for the session.
 #[derive(Debug, Clone, Copy)]
 pub struct DialectHooks {
-    /// Whether a tool call is over.
+    /// Whether a tool call has ended.
     pub is_final: fn(&Body) -> bool,
-    /// What makes a tool call that will never go on a failed one; `None` if it is over.
-    pub failed: fn(&Body) -> Option<Upsert>,
-    /// What makes a tool call that was cancelled before it was over a cancelled one; `None` if it is over.
-    pub cancelled: fn(&Body) -> Option<Upsert>,
-    /// How a turn ended that left the session in this state.
-    pub ended: fn(&State) -> TurnEnd,
-    /// What an event's entry holds.
-    pub event: fn(&Event) -> Upsert,
-    /// The updates of other slots that say the same as a slot that has just changed: agents have two views of some
-    /// settings, and report a change in either.
-    pub same_setting: fn(&Transcript, Slot) -> Vec<Update>,
+    /// The patch that marks an unfinished tool call as failed; `None` if it has ended.
+    pub mark_failed: fn(&Body) -> Option<Upsert>,
+    /// The patch that marks an unfinished tool call as cancelled; `None` if it has ended.
+    pub mark_cancelled: fn(&Body) -> Option<Upsert>,
+    /// How the turn ended that left the session in this state.
+    pub turn_end: fn(&State) -> TurnEnd,
+    /// The entry of an event.
+    pub event_entry: fn(&Event) -> Upsert,
+    /// The updates of other slots that keep them consistent with a slot that has just changed: some settings have two
+    /// representations, and agents report a change in either.
+    pub linked_settings: fn(&Transcript, Slot) -> Vec<Update>,
 }
 
-/// What was cancelled, until the agent says what came of it.
+/// The turn and prompts that were cancelled and that the agent has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancelled {
-    /// The turn, by a number that no other cancelled turn of the session has.
+    /// The turn, by a number that is unique among the session's cancelled turns.
     turn: Option<u64>,
-    /// The prompts that the agent has.
+    /// The prompts that the agent was sent.
     prompts: Vec<PromptId>,
 }
 
 impl Cancelled {
-    /// Whether nothing was.
+    /// Whether there is neither a turn nor a prompt.
     pub fn is_empty(&self) -> bool {
         self.turn.is_none() && self.prompts.is_empty()
     }
 
-    /// What of it is also in another one.
+    /// The intersection with another one.
     #[must_use]
-    pub fn still_in(&self, other: &Self) -> Self {
+    pub fn intersection(&self, other: &Self) -> Self {
         let prompts = self.prompts.iter().copied().filter(|prompt| other.prompts.contains(prompt));
         Self { turn: self.turn.filter(|_| self.turn == other.turn), prompts: prompts.collect() }
     }
 
-    /// Whether it is nothing but prompts.
-    pub fn is_no_turn(&self) -> bool {
+    /// Whether there are only prompts.
+    pub fn has_no_turn(&self) -> bool {
         self.turn.is_none()
     }
 }
@@ -118,9 +118,9 @@ impl Cancelled {
 /// Which prompts are withdrawn when a turn is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// All that are not in the conversation.
+    /// All that are not in the transcript.
     Session,
-    /// Those of the one who cancels.
+    /// Those of the client that cancels.
     Turn,
     /// None.
     Prompt,
@@ -129,297 +129,298 @@ pub enum Scope {
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnEnd {
-    /// As turns end.
+    /// Normally.
     Completed,
     /// With an error.
     Failed(Option<Json>),
-    /// The agent refused to go on.
+    /// The agent refused to continue.
     Refused,
-    /// Somebody cancelled it.
+    /// A client cancelled it.
     Cancelled,
 }
 
-/// Names a client that takes part. Later ones have greater names.
+/// Identifies an attached client. Ids increase in the order of attaching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// Who sent the prompts of which that is not known any more. No client is named so.
+    /// The sender of prompts whose sender is not known any more. No client has this id.
     pub const UNKNOWN: Self = Self(0);
 }
 
-/// The clients that take part, the longest there first.
+/// The attached clients, in the order of attaching.
 type Clients = BTreeMap<ClientId, Client>;
 
-/// What matters of a client that takes part.
+/// The properties of an attached client that a session needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// The name that it gave itself.
+    /// The name that the client gave in `initialize`.
     pub name: Option<JsonStr>,
-    /// Whether it may act, and so is asked.
-    pub drives: bool,
-    /// Whether its prompts are answered when their turn has ended, and not when they are accepted.
-    pub waits: bool,
-    /// Whether it can show forms.
-    pub elicits: bool,
+    /// Whether it is a driver: it may act, and receives peer requests.
+    pub is_driver: bool,
+    /// Whether its prompts are answered at the end of their turn, instead of when they are accepted.
+    pub waits_for_turn_end: bool,
+    /// Whether it can show elicitation forms.
+    pub can_elicit: bool,
 }
 
-/// How an agent takes prompts.
+/// How an agent accepts prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptMode {
-    /// One at a time, each answered at the end of its turn. Such an agent reports no states and names no prompts.
+    /// One at a time, answered at the end of the turn. The agent reports no states and gives prompts no ids.
     Serial,
-    /// Any number at any time; it says when it takes one, under which name, and what it is doing.
+    /// Any number at any time; the agent reports when it accepts one, its message id, and its own state.
     Queued,
 }
 
-/// Something that happened.
+/// Everything that can happen to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// A client takes part from now on.
+    /// A client attached.
     Attached(ClientId, Client),
-    /// A client is gone.
+    /// A client's connection ended.
     Detached(ClientId),
-    /// A client wants no more of the session: prompts of its that wait are not wanted either.
+    /// A client closed the session: its waiting prompts are withdrawn.
     Closed(ClientId),
     /// A client sent a prompt.
     Prompted(Prompt),
-    /// A prompt is not wanted any more. If it is too late for that, its turn is cancelled.
+    /// A client withdrew a prompt. If its turn has started, the turn is cancelled.
     Withdrawn {
-        /// Which.
+        /// The prompt.
         prompt: PromptId,
-        /// Who withdraws it.
+        /// The client.
         by: ClientId,
     },
-    /// The running turn is not wanted any more, nor are prompts that wait.
+    /// A client cancelled the running turn, and prompts that wait.
     Cancelled {
-        /// Who cancels.
+        /// The client.
         by: ClientId,
-        /// Which of the prompts.
+        /// Which of the prompts are withdrawn.
         scope: Scope,
     },
-    /// The agent is there. `anew`: it was given the conversation to read and goes by names of its own from here on.
+    /// The session is bound to an agent.
     AgentReady {
-        /// How it takes prompts.
-        taking: PromptMode,
-        /// Whether names it used before mean nothing to it.
-        anew: bool,
+        /// How it accepts prompts.
+        mode: PromptMode,
+        /// Whether it does not know the ids of existing entries, because it was sent the transcript as text.
+        without_history: bool,
     },
-    /// The same for an agent that has said something already: no prompt is sent until that is taken.
+    /// As `AgentReady`, for an agent with early updates: no prompt is sent until they are applied.
     AgentRestored {
-        /// How it takes prompts.
-        taking: PromptMode,
-        /// Whether names it used before mean nothing to it.
-        anew: bool,
+        /// How it accepts prompts.
+        mode: PromptMode,
+        /// Whether it does not know the ids of existing entries, because it was sent the transcript as text.
+        without_history: bool,
     },
-    /// All that a restored agent said before it was ready is taken.
-    EarlyUpdatesTaken,
-    /// The agent is about to be given the conversation in this envelope.
+    /// All early updates of a restored agent are applied.
+    EarlyUpdatesApplied,
+    /// The agent is about to be sent the transcript in this envelope.
     ContextHandedOver(Envelope),
-    /// The agent is gone. This is the state that the session is in, if it was busy.
-    AgentGone(State),
-    /// The agent is released and will be brought back when it is needed. Nothing runs then: an agent that is released
-    /// in the middle of a turn is gone.
+    /// The agent was lost. If the session was busy, this is its state now.
+    AgentLost(State),
+    /// The agent was released while idle, and will be restored when it is needed.
     AgentReleased,
-    /// The agent said something about the conversation.
+    /// The agent sent an update.
     AgentUpdate(Update, IdSource),
-    /// The agent took a prompt.
+    /// The agent accepted a prompt.
     Accepted {
-        /// Which.
+        /// The prompt.
         prompt: PromptId,
-        /// Its message, if the agent named it.
+        /// Its message, if the agent's response has an id.
         message: Option<MessageId>,
-        /// What else it said.
+        /// The other members of the response.
         fields: Object,
     },
-    /// The agent did not take a prompt.
+    /// The agent rejected a prompt.
     Rejected {
-        /// Which.
+        /// The prompt.
         prompt: PromptId,
-        /// Why.
+        /// The error object.
         error: Json,
     },
     /// The agent dropped a prompt from its queue, as agents do when a turn is cancelled.
     Dropped {
-        /// Which.
+        /// The prompt.
         prompt: PromptId,
-        /// What it said.
+        /// The error object.
         error: Json,
     },
-    /// An agent that takes prompts one by one has ended a turn.
+    /// An agent with [`PromptMode::Serial`] ended a turn.
     Ended {
-        /// The prompt that began it.
+        /// The prompt that started it.
         prompt: PromptId,
-        /// How it ended.
+        /// The state at its end.
         state: State,
     },
-    /// The agent asks a person.
+    /// The agent sent a peer request.
     RequestOpened {
-        /// The question.
+        /// The request.
         peer_request: PeerRequestId,
-        /// Whether only clients that can show forms are asked.
+        /// Whether only clients that can show forms receive it.
         form: bool,
-        /// The tool call that it wants permission for.
+        /// The tool call that it requests permission for.
         call: Option<ToolCallId>,
     },
-    /// A client answered.
+    /// A client answered a peer request.
     RequestAnswered {
-        /// The question.
+        /// The request.
         peer_request: PeerRequestId,
-        /// Who answered.
+        /// The client.
         by: ClientId,
-        /// What.
+        /// Its answer.
         answer: Answer,
     },
-    /// The agent does not want to know any more.
+    /// The agent cancelled a peer request.
     RequestCancelled(PeerRequestId),
-    /// Something parlor itself has to say about the conversation.
+    /// The server itself updates the transcript.
     ServerUpdate(Update),
-    /// Something happened that is to stay visible in the conversation.
-    Happened(EventKind),
-    /// A person gives the session a title, or takes it away.
+    /// An event is to be recorded in the transcript.
+    EventOccurred(EventKind),
+    /// A person set or cleared the session's title.
     Titled(Option<JsonStr>),
 }
 
-/// Something to be done, after what changed is stored.
+/// An action for the caller, to be performed after the changes of the step are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Hand this prompt to the agent.
+    /// Send this prompt to the agent.
     SendPrompt(Prompt),
-    /// Tell the agent that a prompt which it has and did not take yet is not wanted any more.
+    /// Cancel a prompt that the agent was sent and has not inserted.
     CancelPrompt(PromptId),
-    /// Tell the agent to end the turn.
+    /// Cancel the agent's turn.
     CancelTurn,
-    /// Answer the client that sent a prompt. [`ClientId::UNKNOWN`] stands for those who find out later that it came to nothing.
+    /// Respond to the client that sent a prompt. With [`ClientId::UNKNOWN`], no waiting client is attached: the
+    /// failure is kept for those that attach later.
     RespondPrompt {
         /// The prompt.
         prompt: PromptId,
-        /// Who sent it.
+        /// The client that sent it.
         by: ClientId,
-        /// What came of it.
+        /// The outcome.
         outcome: PromptOutcome,
     },
-    /// Put a question to a client.
+    /// Send a peer request to a client.
     SendRequest(PeerRequestId, ClientId),
-    /// Tell a client that a question needs no answer any more.
+    /// Cancel a peer request at a client.
     CancelClientRequest(PeerRequestId, ClientId),
-    /// Answer the agent.
+    /// Respond to a peer request of the agent.
     RespondRequest(PeerRequestId, Reply),
-    /// Record who decided what; the reply to the agent follows.
+    /// Record a decision; the response to the agent follows.
     RecordDecision {
-        /// The question.
+        /// The request.
         peer_request: PeerRequestId,
-        /// Whose answer counts.
+        /// The client whose answer counts.
         by: ClientId,
         /// The answer.
         result: Json,
     },
-    /// Tell the drivers which prompts wait.
+    /// Send the prompt queue to the drivers.
     QueueChanged,
-    /// A prompt waits and there is no agent: bring it back.
+    /// Start or restore an agent: a prompt is queued and there is none.
     StartAgent,
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// What changed in the transcript, in order.
+    /// The changes of the transcript, in order.
     pub changes: Vec<Change>,
-    /// What to do when the changes are stored, in order.
+    /// The actions to perform after the changes are stored, in order.
     pub effects: Vec<Effect>,
-    /// Whether the changes must be safe from a power cut before that.
+    /// Whether the changes must be flushed to disk before the effects are performed.
     pub durable: bool,
-    /// Whether the prompts that wait or other such things changed, which are stored beside the transcript.
-    pub upkeep: bool,
-    /// Prompts that came into the conversation.
+    /// Whether the side state (queue, ids, titles, envelopes) changed.
+    pub side_state_dirty: bool,
+    /// Prompts that were inserted in the transcript.
     pub inserted: Vec<Inserted>,
-    /// After how many of the changes a turn ended: who waited for that is told there, before the next turn's changes.
+    /// The number of changes after which a turn ended: clients that wait for the end are answered there, before the
+    /// changes of the next turn.
     pub ended_after: Option<usize>,
-    /// Prompts whose turn ended, and how.
+    /// Prompts whose turn ended, with the state that ended it.
     pub ended: Vec<(PromptId, State)>,
-    /// Why something could not be taken.
-    pub refused: Vec<Refused>,
+    /// Updates that were rejected.
+    pub rejected: Vec<UpdateError>,
 }
 
-/// A prompt that came into the conversation.
+/// A prompt that was inserted in the transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inserted {
-    /// Which.
+    /// The prompt.
     pub prompt: PromptId,
-    /// Who sent it.
+    /// The client that sent it.
     pub by: ClientId,
-    /// The message that it is now.
+    /// Its message.
     pub message: MessageId,
-    /// What it says.
+    /// Its content.
     pub content: Json,
-    /// How many changes of the step come before it.
-    pub place: usize,
+    /// The number of changes of the step that precede it.
+    pub change_index: usize,
 }
 
 impl Session {
-    /// A session that goes on from a transcript and what was kept beside it. Queued prompts keep their ids:
-    /// later ones must have greater ids than [`last_prompt`](Self::last_prompt).
-    pub fn new(transcript: Transcript, hooks: DialectHooks, kept: Option<&Object>) -> Self {
+    /// Restores a session from its transcript and its side state. Queued prompts keep their ids: new ones must be
+    /// greater than [`last_prompt`](Self::last_prompt).
+    pub fn new(transcript: Transcript, hooks: DialectHooks, side_state: Option<&Object>) -> Self {
         let turn_began = transcript.seq();
         Self {
-            id_map: IdMap::restored(kept),
-            titles: Titles::restored(kept, &transcript),
-            prompts: Prompts::restored(kept),
+            id_map: IdMap::restored(side_state),
+            titles: Titles::restored(side_state, &transcript),
+            prompts: Prompts::restored(side_state),
             transcript,
             hooks,
             peer_requests: PeerRequests::default(),
             clients: BTreeMap::new(),
             agent: None,
-            last_taking: None,
+            last_mode: None,
             has_early_updates: false,
             echoes: Echoes::default(),
             candidate: None,
-            bare: None,
-            envelopes: Envelopes::restored(kept),
+            empty_message: None,
+            envelopes: Envelopes::restored(side_state),
             turn_began,
             now: UnixMillis::default(),
             cancelling: None,
             cancels: 0,
-            unpermitted: Vec::new(),
+            unpermitted_calls: Vec::new(),
         }
     }
 
-    /// What has to be kept beside the transcript.
-    pub fn kept(&self) -> Object {
-        let mut kept = Object::default();
-        self.prompts.keep(&mut kept);
-        self.id_map.keep(&mut kept);
-        self.titles.keep(&mut kept);
-        self.envelopes.keep(&mut kept);
-        kept
+    /// The state to store beside the transcript.
+    pub fn side_state(&self) -> Object {
+        let mut side_state = Object::default();
+        self.prompts.store(&mut side_state);
+        self.id_map.store(&mut side_state);
+        self.titles.store(&mut side_state);
+        self.envelopes.store(&mut side_state);
+        side_state
     }
 
-    /// The conversation.
+    /// The transcript.
     pub fn transcript(&self) -> &Transcript {
         &self.transcript
     }
 
-    /// Which names the agent uses for which entries.
+    /// The map between the agent's ids and the session's.
     pub fn id_map(&self) -> &IdMap {
         &self.id_map
     }
 
-    /// The agent's name of a message that the session names; `None` if the agent does not know the message.
+    /// The agent's id of a message; `None` if the agent does not know the message.
     pub fn agents_message(&self, role: Role, id: &MessageId) -> Option<MessageId> {
         self.id_map.agents_message(role, id, &self.transcript)
     }
 
-    /// The messages and tool calls that the agent knows, by its names.
+    /// The messages and tool calls that the agent knows, by its ids.
     pub fn agents_entries(&self) -> impl Iterator<Item = EntryId> + '_ {
         self.id_map.agents_entries(&self.transcript)
     }
 
-    /// In what an agent that was not there is given the conversation.
+    /// The envelope in which an agent was last sent the transcript.
     pub fn envelope(&self) -> Option<&Envelope> {
         self.envelopes.last()
     }
 
-    /// All in which agents of this session were given the conversation, as far as they are remembered.
+    /// All remembered envelopes in which agents of this session were sent the transcript.
     pub fn envelopes(&self) -> impl Iterator<Item = &Envelope> {
         self.envelopes.used()
     }
@@ -429,52 +430,52 @@ impl Session {
         self.prompts.queued_prompts()
     }
 
-    /// The greatest id that a prompt of the session ever had, 0 if there was none.
+    /// The greatest prompt id of the session so far, 0 if there was none.
     pub fn last_prompt(&self) -> PromptId {
         self.prompts.last_id()
     }
 
-    /// Whether a turn runs or something waits for an agent.
+    /// Whether a turn is running or a prompt waits for an agent.
     pub fn is_busy(&self) -> bool {
         self.activity().is_busy() || self.prompts.any_open()
     }
 
-    /// Who sent the prompt whose turn runs.
-    pub fn prompter(&self) -> Option<ClientId> {
+    /// The client that sent the prompt whose turn is running.
+    pub fn running_prompt_sender(&self) -> Option<ClientId> {
         self.prompts.open.running().map(|open| open.prompt.by)
     }
 
-    /// How the agent takes prompts, if it is there.
+    /// The prompt mode of the agent, if the session is bound to one.
     pub fn agent(&self) -> Option<PromptMode> {
         self.agent
     }
 
-    /// The drivers that take part, the longest there first.
+    /// The attached drivers, in the order of attaching.
     pub fn drivers(&self) -> impl Iterator<Item = ClientId> + '_ {
-        self.clients.iter().filter(|(_, client)| client.drives).map(|(id, _)| *id)
+        self.clients.iter().filter(|(_, client)| client.is_driver).map(|(id, _)| *id)
     }
 
-    /// Whether a client takes part.
+    /// Whether a client is attached.
     pub fn is_attached(&self, client: ClientId) -> bool {
         self.clients.contains_key(&client)
     }
 
-    /// Whether nobody takes part.
+    /// Whether no client is attached.
     pub fn has_no_clients(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// Whether a turn runs, or waits for a person.
+    /// Whether a turn is running, or waits for a person.
     pub fn is_running(&self) -> bool {
         self.activity().is_busy() || self.prompts.open.running().is_some()
     }
 
-    /// Whether something was cancelled, a turn or a prompt that the agent has, and the agent has not said what came of it.
+    /// Whether the agent has not ended a turn or prompt that was cancelled.
     pub fn is_cancelling(&self) -> bool {
         self.cancelling.is_some() || !self.prompts.withdrawn().is_empty()
     }
 
-    /// What was cancelled and of which the agent has not said what came of it.
+    /// The turn and prompts that were cancelled and that the agent has not ended.
     pub fn cancelled(&self) -> Cancelled {
         Cancelled {
             turn: self.cancelling.is_some().then_some(self.cancels),
@@ -482,12 +483,12 @@ impl Session {
         }
     }
 
-    /// Whether a turn runs that nobody cancelled, nor withdrew the prompt of.
+    /// Whether a turn is running that was not cancelled and whose prompt was not withdrawn.
     pub fn is_wanted_turn_running(&self) -> bool {
-        self.is_running() && self.cancelling.is_none() && !self.prompts.any_withdrawn_begun()
+        self.is_running() && self.cancelling.is_none() && !self.prompts.is_withdrawn_running()
     }
 
-    /// Takes one thing that happened, at a time. `new_id` gives ids that no session has.
+    /// Handles one input. `new_id` returns ids that no session uses.
     pub fn step(
         &mut self,
         input: Input,
@@ -497,41 +498,41 @@ impl Session {
     ) {
         self.now = now;
         let waiting = self.prompts.waiting();
-        self.happened(input, new_id, out);
+        self.on_input(input, new_id, out);
         if self.prompts.waiting() != waiting {
             out.effects.push(Effect::QueueChanged);
         }
     }
 
-    fn happened(&mut self, input: Input, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    fn on_input(&mut self, input: Input, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         match input {
-            Input::AgentUpdate(update, naming) => self.said(update, naming, new_id, out),
+            Input::AgentUpdate(update, id_source) => self.on_agent_update(update, id_source, new_id, out),
             Input::ServerUpdate(update) => self.push(update, out),
-            Input::Happened(event) => self.record(event, new_id, out),
+            Input::EventOccurred(event) => self.record(event, new_id, out),
             Input::Titled(title) => {
                 let limits = self.transcript.limits();
-                self.retitle(|titles, _| titles.named(title, limits), out);
+                self.retitle(|titles, _| titles.set_person_title(title, limits), out);
                 out.durable = true;
             }
-            Input::Attached(id, client) => self.joined(id, client, new_id, out),
+            Input::Attached(id, client) => self.on_attached(id, client, new_id, out),
             Input::Detached(id) => {
                 self.clients.remove(&id);
-                self.peer_requests.left(id, out);
-                self.go_on(out);
+                self.peer_requests.on_detached(id, out);
+                self.resume_after_request(out);
             }
             Input::Closed(id) => {
                 let by = self.decider(id);
                 self.clients.remove(&id);
-                self.peer_requests.closed(id, out);
+                self.peer_requests.on_closed(id, out);
                 if self.clients.is_empty() {
                     self.cancel(by, Scope::Session, out);
                 } else {
-                    self.prompts.closed(id, out);
-                    self.go_on(out);
+                    self.prompts.on_closed(id, out);
+                    self.resume_after_request(out);
                 }
             }
             Input::Prompted(prompt) => {
-                let waits = self.clients.get(&prompt.by).is_some_and(|client| client.waits);
+                let waits = self.clients.get(&prompt.by).is_some_and(|client| client.waits_for_turn_end);
                 self.prompts.add(prompt, waits, out);
                 self.advance(new_id, out);
             }
@@ -541,95 +542,97 @@ impl Session {
                 }
             }
             Input::Cancelled { by, scope } => self.cancel(self.decider(by), scope, out),
-            Input::AgentReady { taking, anew } => {
-                self.agent_restored(taking, anew, out);
-                self.early_updates_taken(new_id, out);
+            Input::AgentReady { mode, without_history } => {
+                self.on_agent_restored(mode, without_history, out);
+                self.on_early_updates_applied(new_id, out);
             }
-            Input::AgentRestored { taking, anew } => self.agent_restored(taking, anew, out),
-            Input::EarlyUpdatesTaken => self.early_updates_taken(new_id, out),
+            Input::AgentRestored { mode, without_history } => {
+                self.on_agent_restored(mode, without_history, out);
+            }
+            Input::EarlyUpdatesApplied => self.on_early_updates_applied(new_id, out),
             Input::ContextHandedOver(envelope) => {
                 self.envelopes.add(envelope);
-                out.upkeep = true;
+                out.side_state_dirty = true;
             }
-            Input::AgentGone(state) => self.agent_gone(&state, new_id, out),
+            Input::AgentLost(state) => self.on_agent_lost(&state, new_id, out),
             Input::AgentReleased => {
-                self.settle_echoes(new_id, out);
+                self.release_held_back(new_id, out);
                 self.agent = None;
                 self.has_early_updates = false;
-                self.peer_requests.withdraw_all(&Reply::Gone, out);
-                self.prompts.agent_gone(out);
+                self.peer_requests.end_all(&Reply::AgentLost, out);
+                self.prompts.on_agent_lost(out);
             }
             Input::Accepted { prompt, message, fields } => {
-                self.accepted(prompt, message.as_ref(), fields, new_id, out);
+                self.on_accepted(prompt, message.as_ref(), fields, new_id, out);
             }
             Input::Rejected { prompt, error } => {
-                self.prompts.rejected(prompt, &error, &self.clients, out);
+                self.prompts.on_rejected(prompt, &error, &self.clients, out);
                 self.review_candidate(new_id, out);
-                // Who rejects because no agent can be had does so for each prompt, and wants none again for the rest.
+                // If no agent can be started, the caller rejects each prompt; the rest must not start one again.
                 if self.agent.is_some() {
                     self.advance(new_id, out);
                 }
             }
             Input::Dropped { prompt, error } => {
-                self.prompts.dropped(prompt, &error, &self.clients, out);
+                self.prompts.on_dropped(prompt, &error, &self.clients, out);
                 self.review_candidate(new_id, out);
-                // What the agent drops one by one goes back to it in order.
+                // Prompts that the agent drops one by one are sent again in order, after the last of them.
                 if self.agent.is_some() && !self.prompts.any_spared() {
                     self.advance(new_id, out);
                 }
             }
-            Input::Ended { prompt, state } => self.ended(prompt, &state, new_id, out),
+            Input::Ended { prompt, state } => self.on_turn_ended(prompt, &state, new_id, out),
             Input::RequestOpened { peer_request, form, call } => {
-                let asked = self.peer_requests.ask(peer_request, form, call, &self.clients, out);
-                if asked && self.agent == Some(PromptMode::Serial) {
-                    self.report(Activity::RequiresAction, out);
+                let is_open = self.peer_requests.open(peer_request, form, call, &self.clients, out);
+                if is_open && self.agent == Some(PromptMode::Serial) {
+                    self.set_activity(Activity::RequiresAction, out);
                 }
             }
             Input::RequestAnswered { peer_request, by, answer } => {
-                self.peer_requests.answer(peer_request, by, answer, out);
-                self.go_on(out);
+                self.peer_requests.on_answer(peer_request, by, answer, out);
+                self.resume_after_request(out);
             }
             Input::RequestCancelled(peer_request) => {
-                self.peer_requests.withdraw(peer_request, Reply::TakenBack, out);
-                self.go_on(out);
+                self.peer_requests.end(peer_request, Reply::CancelledByAgent, out);
+                self.resume_after_request(out);
             }
         }
     }
 
-    fn agent_restored(&mut self, taking: PromptMode, anew: bool, out: &mut Step) {
-        self.agent = Some(taking);
-        self.last_taking = Some(taking);
+    fn on_agent_restored(&mut self, mode: PromptMode, without_history: bool, out: &mut Step) {
+        self.agent = Some(mode);
+        self.last_mode = Some(mode);
         self.has_early_updates = true;
         self.echoes = Echoes::default();
-        self.bare = None;
-        if anew {
-            self.id_map.begin_anew(self.transcript.seq());
-            out.upkeep = true;
+        self.empty_message = None;
+        if without_history {
+            self.id_map.forget_all(self.transcript.seq());
+            out.side_state_dirty = true;
         }
-        // A conversation that began elsewhere has none yet.
-        self.retitle(Titles::make_for, out);
+        // An adopted session has no generated title yet.
+        self.retitle(Titles::generate_for, out);
     }
 
-    fn early_updates_taken(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        // The agent may be gone again.
+    fn on_early_updates_applied(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        // The agent may have been lost meanwhile.
         if !std::mem::take(&mut self.has_early_updates) {
             return;
         }
         self.advance(new_id, out);
     }
 
-    fn joined(
+    fn on_attached(
         &mut self,
         id: ClientId,
         client: Client,
         new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        if !client.drives {
+        if !client.is_driver {
             self.clients.insert(id, client);
             return;
         }
-        self.peer_requests.joined(id, &client, out);
+        self.peer_requests.on_attached(id, &client, out);
         self.clients.insert(id, client);
         self.advance(new_id, out);
     }
@@ -638,7 +641,7 @@ impl Session {
         self.transcript.state().map_or(&Activity::Idle, |state| &state.activity)
     }
 
-    /// Takes an update into the transcript.
+    /// Applies an update to the transcript.
     fn push(&mut self, update: Update, out: &mut Step) {
         let slot = match &update {
             Update::Upsert { target: Target::Slot(slot), .. } => Some(*slot),
@@ -651,192 +654,195 @@ impl Session {
         };
         match self.transcript.push(update) {
             Ok(change) => out.changes.push(change),
-            Err(refused) => return out.refused.push(refused),
+            Err(error) => return out.rejected.push(error),
         }
-        let same = slot.map(|slot| (self.hooks.same_setting)(&self.transcript, slot)).unwrap_or_default();
-        for update in same {
+        let linked =
+            slot.map(|slot| (self.hooks.linked_settings)(&self.transcript, slot)).unwrap_or_default();
+        for update in linked {
             match self.transcript.push(update) {
                 Ok(change) => out.changes.push(change),
-                Err(refused) => out.refused.push(refused),
+                Err(error) => out.rejected.push(error),
             }
         }
     }
 
-    /// Takes an event into the transcript.
+    /// Adds an event to the transcript.
     fn record(&mut self, kind: EventKind, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let event = Event { id: EventId::from(new_id().as_json().clone()), at: self.now, kind };
-        let upsert = (self.hooks.event)(&event);
+        let upsert = (self.hooks.event_entry)(&event);
         self.push(Update::Upsert { target: Target::Entry(EntryId::Event(event.id)), upsert }, out);
     }
 
-    /// A client, as events name it.
+    /// A client as recorded in events.
     fn decider(&self, client: ClientId) -> Decider {
         Decider { client, name: self.clients.get(&client).and_then(|client| client.name.clone()) }
     }
 
-    /// The turn ends in a state, by the agent's word or without the agent. Unless it ended as turns do, an event says so
-    /// before.
+    /// Ends the turn with a state, reported by the agent or set without it. Unless the turn completed, an event is
+    /// recorded before.
     fn end_turn(
         &mut self,
         state: &State,
-        is_agents: bool,
+        is_reported_by_agent: bool,
         new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         self.close_tool_calls(out);
-        // A prompt that was withdrawn too late is cancelled with its turn.
+        // A prompt that was withdrawn after its turn started is cancelled with the turn.
         let withdrawn = self.prompts.running_withdrawn_by().map(|by| self.decider(by));
         let by = self.cancelling.take().or(withdrawn);
         if self.is_running() {
             let prompt = self.prompts.open.running().and_then(|open| open.message().cloned());
-            let event = match (self.hooks.ended)(state) {
+            let event = match (self.hooks.turn_end)(state) {
                 TurnEnd::Completed => None,
                 TurnEnd::Failed(error) => Some(EventKind::TurnFailed { prompt, error }),
                 TurnEnd::Refused => Some(EventKind::TurnRefused { prompt }),
-                TurnEnd::Cancelled => Some(EventKind::TurnCancelled { prompt, by, unanswered: !is_agents }),
+                TurnEnd::Cancelled => {
+                    Some(EventKind::TurnCancelled { prompt, by, unanswered: !is_reported_by_agent })
+                }
             };
             event.into_iter().for_each(|event| self.record(event, new_id, out));
         }
         self.push(Update::State(state.clone()), out);
-        self.echoes.age();
+        self.echoes.on_turn_end();
     }
 
-    /// Reports a state for an agent that reports none.
-    fn report(&mut self, activity: Activity, out: &mut Step) {
+    /// Sets the state for an agent that reports none.
+    fn set_activity(&mut self, activity: Activity, out: &mut Step) {
         if *self.activity() != activity {
             let state = State { activity, stop_reason: None, fields: Object::default(), meta: None };
             self.push(Update::State(state), out);
         }
     }
 
-    /// After a question is off the table: an agent that reports no states goes on.
-    fn go_on(&mut self, out: &mut Step) {
+    /// After a peer request ended: an agent that reports no states is running again.
+    fn resume_after_request(&mut self, out: &mut Step) {
         if self.peer_requests.is_empty() && self.agent == Some(PromptMode::Serial) {
             let runs = self.prompts.open.running().is_some();
             if *self.activity() == Activity::RequiresAction {
-                self.report(if runs { Activity::Running } else { Activity::Idle }, out);
+                self.set_activity(if runs { Activity::Running } else { Activity::Idle }, out);
             }
         }
     }
 
-    /// Lets the titles change, and tells of it if another one shows.
+    /// Changes the titles, and updates the session info if another title is shown.
     fn retitle(&mut self, change: impl FnOnce(&mut Titles, &Transcript) -> Option<Update>, out: &mut Step) {
         let mut titles = self.titles.clone();
-        let told = change(&mut titles, &self.transcript);
+        let update = change(&mut titles, &self.transcript);
         if titles == self.titles {
             return;
         }
-        let refused = out.refused.len();
-        told.into_iter().for_each(|update| self.push(update, out));
-        if out.refused.len() == refused {
+        let errors = out.rejected.len();
+        update.into_iter().for_each(|update| self.push(update, out));
+        if out.rejected.len() == errors {
             self.titles = titles;
-            out.upkeep = true;
+            out.side_state_dirty = true;
         }
     }
 
-    /// The agent said something about the session as a whole. A title that does not count is told nobody.
-    fn said_info(&mut self, upsert: Upsert, out: &mut Step) {
+    /// Applies an agent's update of the session info. A title that is not shown is remembered and not broadcast.
+    fn on_agent_info(&mut self, upsert: Upsert, out: &mut Step) {
         let mut titles = self.titles.clone();
-        let counts = titles.said(upsert, self.transcript.limits());
-        let refused = out.refused.len();
-        if let Some(upsert) = counts {
+        let applied = titles.on_agent_info(upsert, self.transcript.limits());
+        let errors = out.rejected.len();
+        if let Some(upsert) = applied {
             self.push(Update::Upsert { target: Target::Slot(Slot::Info), upsert }, out);
         }
-        if out.refused.len() == refused && titles != self.titles {
+        if out.rejected.len() == errors && titles != self.titles {
             self.titles = titles;
-            out.upkeep = true;
+            out.side_state_dirty = true;
         }
     }
 
-    /// The agent said something.
-    fn said(
+    /// Handles an update of the agent.
+    fn on_agent_update(
         &mut self,
         mut update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
         if let Update::State(state) = update {
             match self.agent {
-                Some(PromptMode::Serial) => out.refused.push(Refused::UnexpectedState),
-                Some(PromptMode::Queued) | None => self.reported(&state, new_id, out),
+                Some(PromptMode::Serial) => out.rejected.push(UpdateError::UnexpectedState),
+                Some(PromptMode::Queued) | None => self.on_agent_state(&state, new_id, out),
             }
             return;
         }
         if let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = update {
-            self.said_info(upsert, out);
+            self.on_agent_info(upsert, out);
             return;
         }
         if let Some(EntryId::Event(_)) = entry_of(&mut update) {
-            out.refused.push(Refused::ReservedEntry);
+            out.rejected.push(UpdateError::ReservedEntry);
             return;
         }
         if !self.envelopes.is_empty() {
             let Self { envelopes, id_map, transcript, .. } = self;
             let is_new = |entry: &EntryId| {
                 if let EntryId::Message(role, id) = entry {
-                    id_map.known(*role, id, transcript).is_none()
+                    id_map.resolve(*role, id, transcript).is_none()
                 } else {
                     transcript.get(entry).is_none()
                 }
             };
-            let Uncovered { before, update: rest } = envelopes.cut(update, naming, is_new);
-            self.take_uncovered(before, new_id, out);
+            let CutUpdates { before, update: rest } = envelopes.cut(update, id_source, is_new);
+            self.apply_without_envelopes(before, new_id, out);
             let Some(rest) = rest else { return };
             update = rest;
         }
-        self.take_uncovered([(update, naming)], new_id, out);
+        self.apply_without_envelopes([(update, id_source)], new_id, out);
     }
 
-    /// Takes updates that have nothing of an envelope.
-    fn take_uncovered(
+    /// Applies updates that have no part of an envelope, except for repeated prompts.
+    fn apply_without_envelopes(
         &mut self,
         updates: impl IntoIterator<Item = (Update, IdSource)>,
         new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        for (update, naming) in updates {
-            if let Some(news) = self.without_prompts(update, naming, new_id, out) {
-                self.take(news, naming, new_id, out);
+        for (update, id_source) in updates {
+            if let Some(update) = self.without_prompts(update, id_source, new_id, out) {
+                self.apply(update, id_source, new_id, out);
             }
         }
     }
 
-    /// The turn is over, or the agent is: what may be an echo and was not finished is none.
-    fn settle_echoes(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        let kept = self.envelopes.end();
-        self.take_uncovered(kept, new_id, out);
-        self.settle_candidate(new_id, out);
+    /// At the end of a turn or of the agent: releases updates that were held back as possible repetitions.
+    fn release_held_back(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        let held_back = self.envelopes.end();
+        self.apply_without_envelopes(held_back, new_id, out);
+        self.decide_candidate(new_id, out);
         self.close_echo();
-        let left = self.echoes.turn_ended();
-        self.take_all(left, new_id, out);
+        let left = self.echoes.take_unfinished();
+        self.apply_all(left, new_id, out);
     }
 
-    /// Takes updates that are no prompt.
-    fn take_all(
+    /// Applies updates that are not prompts.
+    fn apply_all(
         &mut self,
         updates: Vec<(Update, IdSource)>,
         new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        updates.into_iter().for_each(|(update, naming)| self.take(update, naming, new_id, out));
+        updates.into_iter().for_each(|(update, id_source)| self.apply(update, id_source, new_id, out));
     }
 
-    /// An update of the agent's, under the names of this session.
-    fn take(
+    /// Applies an update of the agent, with the session's ids.
+    fn apply(
         &mut self,
         mut update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        let starts = naming == IdSource::StartsToolCall;
+        let starts = id_source == IdSource::StartsToolCall;
         let Self { id_map, transcript, hooks, turn_began, .. } = self;
         if let Some(entry) = entry_of(&mut update) {
             let is_over = |body: &Body| (hooks.is_final)(body);
-            out.upkeep |= id_map.rename(entry, transcript, starts, *turn_began, is_over, new_id);
+            out.side_state_dirty |= id_map.map_entry(entry, transcript, starts, *turn_began, is_over, new_id);
         }
-        let takes_back = match &update {
+        let replaces_prompt = match &update {
             Update::Upsert { target: Target::Entry(entry @ EntryId::Message(Role::User, _)), upsert } => {
                 (upsert.whole || !upsert.content.is_omitted()) && self.transcript.get(entry).is_some()
             }
@@ -849,18 +855,18 @@ impl Session {
             | Update::State(_) => false,
         };
         self.push(update, out);
-        if takes_back {
-            // A title may have been made of it.
-            self.retitle(Titles::remake, out);
+        if replaces_prompt {
+            // The generated title may be based on it.
+            self.retitle(Titles::regenerate, out);
         }
     }
 
-    /// An agent that reports states said what it does.
-    fn reported(&mut self, state: &State, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+    /// Handles a state that the agent reports.
+    fn on_agent_state(&mut self, state: &State, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         let is_idle = state.activity == Activity::Idle;
         if is_idle {
-            self.settle_echoes(new_id, out);
-            // The agent took these and never said under which name.
+            self.release_held_back(new_id, out);
+            // The agent accepted these and never gave their message ids.
             for prompt in self.prompts.open.accepted() {
                 self.insert(prompt, None, new_id, out);
             }
@@ -878,7 +884,7 @@ impl Session {
         }
     }
 
-    /// Puts a prompt into the conversation, under the agent's name for it if it has one; whether it is there now.
+    /// Inserts a prompt in the transcript, under the agent's id if it has one; returns whether it is inserted.
     fn insert(
         &mut self,
         prompt: PromptId,
@@ -893,47 +899,48 @@ impl Session {
         let content = blocks(&sent);
         let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *new_id));
         if let (Some(named), EntryId::Message(_, id)) = (named, &mut entry) {
-            if self.id_map.known(Role::User, named, &self.transcript).is_some() {
-                // A prompt is never another message, whatever the agent calls it.
+            if self.id_map.resolve(Role::User, named, &self.transcript).is_some() {
+                // A prompt is always a message of its own, even if the agent reuses an id.
                 *id = new_id();
-                self.id_map.same(Role::User, named.clone(), id);
-                out.upkeep = true;
+                self.id_map.add_alias(Role::User, named.clone(), id);
+                out.side_state_dirty = true;
             } else {
                 let Self { id_map, transcript, turn_began, .. } = self;
-                out.upkeep |= id_map.rename(&mut entry, transcript, false, *turn_began, |_| false, new_id);
+                out.side_state_dirty |=
+                    id_map.map_entry(&mut entry, transcript, false, *turn_began, |_| false, new_id);
             }
         }
         let EntryId::Message(_, message) = &entry else { return false };
         let message = message.clone();
         let upsert = Upsert { content: crate::Patch::Value(content), ..Upsert::default() };
-        let place = out.changes.len();
+        let change_index = out.changes.len();
         match self.transcript.push(Update::Upsert { target: Target::Entry(entry), upsert }) {
             Ok(change) => out.changes.push(change),
-            Err(refused) => {
-                out.refused.push(refused);
-                self.prompts.refused(prompt, &PromptOutcome::NoRoom(refused), &self.clients, out);
+            Err(error) => {
+                out.rejected.push(error);
+                self.prompts.fail(prompt, &PromptOutcome::NoRoom(error), &self.clients, out);
                 return false;
             }
         }
         self.close_echo();
         self.echoes.expect(&message, named.is_some(), pattern);
-        out.inserted.push(Inserted { prompt, by, message: message.clone(), content: sent, place });
-        self.is_in_conversation(prompt, message, out);
+        out.inserted.push(Inserted { prompt, by, message: message.clone(), content: sent, change_index });
+        self.on_prompt_inserted(prompt, message, out);
         true
     }
 
-    /// Lets what waits go on, as far as it can.
+    /// Sends queued prompts, or requests an agent for them.
     fn advance(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         if self.has_early_updates {
             return;
         }
-        let Some(taking) = self.agent else {
+        let Some(mode) = self.agent else {
             if self.prompts.first_queued().is_some() && self.drivers().next().is_some() {
                 out.effects.push(Effect::StartAgent);
             }
             return;
         };
-        match taking {
+        match mode {
             PromptMode::Queued => {
                 let is_idle = !self.activity().is_busy();
                 self.prompts.send_all(self.transcript.seq(), is_idle, out);
@@ -943,14 +950,14 @@ impl Session {
                     return;
                 }
                 if self.prompts.first_queued().is_some() {
-                    let kept = self.envelopes.begin_turn();
-                    self.take_uncovered(kept, new_id, out);
+                    let held_back = self.envelopes.begin_turn();
+                    self.apply_without_envelopes(held_back, new_id, out);
                 }
                 let began = self.transcript.seq();
                 while let Some(next) = self.prompts.first_queued() {
                     if self.insert(next, None, new_id, out) {
                         self.turn_began = began;
-                        self.report(Activity::Running, out);
+                        self.set_activity(Activity::Running, out);
                         let sent =
                             self.prompts.open.get(next).map(|open| Effect::SendPrompt(open.prompt.clone()));
                         out.effects.extend(sent);
@@ -958,13 +965,13 @@ impl Session {
                     }
                 }
                 if self.prompts.open.running().is_some() && !self.peer_requests.is_empty() {
-                    self.report(Activity::RequiresAction, out);
+                    self.set_activity(Activity::RequiresAction, out);
                 }
             }
         }
     }
 
-    fn ended(
+    fn on_turn_ended(
         &mut self,
         prompt: PromptId,
         state: &State,
@@ -974,44 +981,44 @@ impl Session {
         if self.prompts.open.running().is_none_or(|running| running.id != prompt) {
             return;
         }
-        self.settle_echoes(new_id, out);
-        self.cancel_questions(out);
+        self.release_held_back(new_id, out);
+        self.cancel_peer_requests(out);
         self.end_turn(state, true, new_id, out);
         self.prompts.on_state(state, out);
-        out.upkeep = true;
+        out.side_state_dirty = true;
         self.advance(new_id, out);
     }
 
     fn cancel(&mut self, by: Decider, scope: Scope, out: &mut Step) {
-        // An agent may have begun with a prompt and not said so yet, or not know how to give one back.
+        // An agent may have started a prompt without reporting it, or may not support cancelling a queued prompt.
         let is_busy = self.activity().is_busy() || self.prompts.any_with_agent();
         self.prompts.withdraw_all(by.client, scope, out);
         if self.is_running() && self.cancelling.is_none() {
             self.cancelling = Some(by);
             self.cancels += 1;
         }
-        // First, so that the agent does not take the answers for something to go on with.
+        // Sent first, so that the agent does not continue its turn when the cancelled requests are answered.
         if is_busy {
             out.effects.push(Effect::CancelTurn);
         }
-        self.cancel_questions(out);
-        self.go_on(out);
+        self.cancel_peer_requests(out);
+        self.resume_after_request(out);
         if !self.is_running() {
-            // What was cancelled was no turn, and nothing else ends it.
+            // No turn was cancelled, so that no end of a turn resets this.
             self.cancelling = None;
             self.close_tool_calls(out);
         }
     }
 
-    fn cancel_questions(&mut self, out: &mut Step) {
-        self.unpermitted.extend(self.peer_requests.calls().map(EntryId::ToolCall));
-        self.peer_requests.withdraw_all(&Reply::Cancelled, out);
+    fn cancel_peer_requests(&mut self, out: &mut Step) {
+        self.unpermitted_calls.extend(self.peer_requests.tool_calls().map(EntryId::ToolCall));
+        self.peer_requests.end_all(&Reply::Cancelled, out);
     }
 
-    /// Nothing goes on with tool calls that were never permitted, nor with those of a turn that was cancelled if the agent
-    /// has no other way to go on with them.
+    /// Marks tool calls as cancelled that will not continue: those whose permission request was cancelled, and with a
+    /// serial agent all of a cancelled turn.
     fn close_tool_calls(&mut self, out: &mut Step) {
-        let mut cancelled = std::mem::take(&mut self.unpermitted);
+        let mut cancelled = std::mem::take(&mut self.unpermitted_calls);
         if self.cancelling.is_some() && self.agent == Some(PromptMode::Serial) {
             let turn = self.transcript.entries().iter().rev();
             let turn = turn.take_while(|entry| entry.created() > self.turn_began);
@@ -1020,46 +1027,46 @@ impl Session {
         }
         for entry in cancelled {
             let body = self.transcript.get(&entry).map(Entry::body).filter(|body| !body.removed);
-            if let Some(upsert) = body.and_then(|body| (self.hooks.cancelled)(body)) {
+            if let Some(upsert) = body.and_then(|body| (self.hooks.mark_cancelled)(body)) {
                 self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
             }
         }
     }
 
-    fn agent_gone(&mut self, state: &State, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        self.settle_echoes(new_id, out);
+    fn on_agent_lost(&mut self, state: &State, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        self.release_held_back(new_id, out);
         let was_ready = self.agent.take().is_some() && !std::mem::take(&mut self.has_early_updates);
         self.echoes = Echoes::default();
-        self.peer_requests.withdraw_all(&Reply::Gone, out);
+        self.peer_requests.end_all(&Reply::AgentLost, out);
         let changes = out.changes.len();
         if self.activity().is_busy() || self.prompts.open.running().is_some() {
             self.end_tool_calls(out);
             self.end_turn(state, false, new_id, out);
         }
         self.cancelling = None;
-        let is_told = out.changes.len() > changes;
+        let is_reported = out.changes.len() > changes;
         self.prompts.on_state(state, out);
-        self.prompts.agent_gone(out);
+        self.prompts.on_agent_lost(out);
         if !was_ready {
-            self.prompts.agent_never_came();
+            self.prompts.on_agent_start_failed();
         }
-        out.upkeep = true;
-        // It may be what ends the agents. Those that wait behind it get another agent.
-        if let Some(prompt) = self.prompts.take_hopeless() {
-            if !is_told {
-                if let TurnEnd::Failed(error) = (self.hooks.ended)(state) {
+        out.side_state_dirty = true;
+        // The prompt may be what crashes the agents. Prompts queued after it get another agent.
+        if let Some(prompt) = self.prompts.take_exhausted() {
+            if !is_reported {
+                if let TurnEnd::Failed(error) = (self.hooks.turn_end)(state) {
                     self.record(EventKind::TurnFailed { prompt: None, error }, new_id, out);
                 }
                 self.push(Update::State(state.clone()), out);
             }
-            self.prompts.refused(prompt, &PromptOutcome::Failed(state.clone()), &self.clients, out);
+            self.prompts.fail(prompt, &PromptOutcome::Failed(state.clone()), &self.clients, out);
         }
         self.advance(new_id, out);
     }
 
-    /// Tool calls that nobody will go on with have failed, or were cancelled with their turn.
+    /// Marks unfinished tool calls of a lost agent as failed, or as cancelled if their turn was.
     fn end_tool_calls(&mut self, out: &mut Step) {
-        let end = if self.cancelling.is_some() { self.hooks.cancelled } else { self.hooks.failed };
+        let end = if self.cancelling.is_some() { self.hooks.mark_cancelled } else { self.hooks.mark_failed };
         let entries = self.transcript.entries().iter();
         let open: Vec<_> = entries
             .filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)) && !entry.body().removed)
@@ -1071,7 +1078,7 @@ impl Session {
     }
 }
 
-/// The entry that an update is about, to be named otherwise.
+/// The entry that an update changes, to be replaced.
 fn entry_of(update: &mut Update) -> Option<&mut EntryId> {
     match update {
         Update::Upsert { target: Target::Entry(entry), .. }

@@ -1,4 +1,4 @@
-//! The prompts of a session: who waits for each, which were withdrawn, and what is kept of them.
+//! The prompts of a session: the clients that wait for them, withdrawal, keys, and what is stored.
 
 use std::collections::VecDeque;
 
@@ -8,140 +8,140 @@ use serde_json::value::RawValue;
 use super::{ClientId, Clients, Effect, Scope, Step, blocks, string_member};
 use crate::stored::{read_state, state_text};
 use crate::turns::{OpenPrompt, OpenPrompts, PromptId, PromptState};
-use crate::{Activity, MessageId, Refused, State};
+use crate::{Activity, MessageId, State, UpdateError};
 
-/// What a client wants to say.
+/// A prompt of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// Its name.
+    /// Unique in the session.
     pub id: PromptId,
-    /// Who sent it.
+    /// The client that sent it.
     pub by: ClientId,
-    /// Its content: a list of blocks.
+    /// Its content: an array of blocks.
     pub content: Json,
-    /// What else the request said.
-    pub more: Object,
-    /// The client's own name for it: the same again is the same prompt.
+    /// The other members of the request.
+    pub extra: Object,
+    /// The idempotency key: a second prompt with the same key is the same prompt.
     pub key: Option<JsonStr>,
 }
 
-/// A prompt that waits, as people see it.
+/// A queued prompt, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedPrompt {
-    /// Its name.
+    /// The prompt's id.
     pub id: PromptId,
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// Who sent it.
+    /// The client that sent it.
     pub by: ClientId,
 }
 
-/// What came of a prompt, for who sent it.
+/// The outcome of a prompt, for the clients that wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromptOutcome {
-    /// It is in the conversation.
+    /// It is in the transcript.
     Accepted {
         /// Its message.
         message: MessageId,
-        /// What else the agent said.
+        /// The other members of the agent's response.
         fields: Object,
     },
     /// Its turn has ended.
     Ended {
         /// Its message.
         message: MessageId,
-        /// How.
+        /// The state at the end.
         state: State,
-        /// What the agent said when it took the prompt.
+        /// The other members of the agent's response.
         fields: Object,
     },
-    /// It was withdrawn before it was in the conversation, or its sender closed the session before its turn ended.
+    /// It was withdrawn before it was inserted, or its sender closed the session before its turn ended.
     Withdrawn {
-        /// Who withdrew it, if that is known.
+        /// The client that withdrew it, if known.
         by: Option<ClientId>,
     },
-    /// The agent did not take it.
+    /// The agent rejected it.
     Rejected {
-        /// What the agent said.
+        /// The agent's error object.
         error: Json,
-        /// Who withdrew it before, if anybody did.
+        /// The client that withdrew it before, if any.
         by: Option<ClientId>,
     },
-    /// No agent stayed for long enough to take it: the state in which the last one left the session.
+    /// Every agent was lost before it accepted the prompt; the state in which the last one left the session.
     Failed(State),
-    /// Too many prompts wait.
+    /// Too many prompts are queued.
     TooMany {
-        /// How many may.
+        /// The limit.
         limit: usize,
     },
-    /// The conversation has no room for it.
-    NoRoom(Refused),
+    /// The transcript cannot take it.
+    NoRoom(UpdateError),
 }
 
 /// A prompt whose turn has not ended.
 pub(super) type Open = OpenPrompt<SessionPrompt>;
 
-/// What a session keeps with an open prompt.
+/// The data that a session keeps with an open prompt.
 #[derive(Debug, Clone)]
 pub(super) struct SessionPrompt {
     pub(super) prompt: Prompt,
-    /// The last change before the agent was given it.
+    /// The last change before it was sent to the agent.
     pub(super) sent_after: u64,
-    /// Who has no answer yet: its sender, and those who sent it again.
+    /// The clients without a response: its sender, and those that sent it again.
     waiters: Vec<Waiter>,
-    /// Who withdrew it, if the agent has it and was told so.
+    /// The client that withdrew it after it was sent to the agent.
     withdrawn: Option<ClientId>,
-    /// Whether the agent was told to cancel its turn while it had this prompt, which is still wanted: if the agent drops
-    /// it, it is sent again.
+    /// Whether a turn was cancelled while the agent had this prompt, which was not withdrawn: if the agent drops it,
+    /// it is sent again.
     spared: bool,
-    /// How many agents were gone before they took it.
-    returned: u8,
+    /// The number of agents that were lost before they accepted it.
+    lost_agents: u8,
 }
 
-/// Somebody who wants to know what comes of a prompt.
+/// A client that waits for the outcome of a prompt.
 #[derive(Debug, Clone, Copy)]
 struct Waiter {
     id: PromptId,
     by: ClientId,
-    /// Whether the end of the turn is the answer.
+    /// Whether it is answered at the end of the turn.
     waits: bool,
 }
 
-/// What became of a prompt that had a key.
+/// The outcome of a prompt that had a key.
 #[derive(Debug, Clone)]
 struct RecentKey {
     key: JsonStr,
     /// Its message; `None` if it was withdrawn.
     message: Option<MessageId>,
-    /// How its turn ended, if it has.
+    /// The state that ended its turn, if it has ended.
     ended: Option<State>,
 }
 
-/// All prompts whose turn has not ended, in the order they came, and what became of the last ones that had a key.
+/// The prompts whose turn has not ended, in the order of their arrival, and the outcome of recent prompts with a key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Prompts {
-    /// How far each has come.
+    /// The progress of each prompt.
     pub(super) open: OpenPrompts<SessionPrompt>,
     recent: VecDeque<RecentKey>,
-    /// The greatest id that a prompt of the session ever had, so that no later prompt gets the id of an earlier one.
+    /// The greatest prompt id of the session so far, so that ids are never reused.
     last_id: u64,
 }
 
-/// How many prompts may wait in one session, and how many may ask for the same one.
+/// Maximum number of waiting prompts in a session, and of clients that wait for one prompt.
 const MAX_QUEUED: usize = 64;
 
-/// How many keys are remembered.
+/// Maximum number of keys that are remembered.
 const MAX_KEYS: usize = 256;
 
-/// After how many agents that were gone before they took it a prompt has failed.
-const MAX_RETURNED: u8 = 2;
+/// The number of agents lost before accepting it after which a prompt fails.
+const MAX_LOST_AGENTS: u8 = 2;
 
-const KEPT: &str = "held";
+const QUEUE: &str = "held";
 const KEYS: &str = "keys";
 const LAST_ID: &str = "lastPrompt";
 
 impl Prompts {
-    /// The greatest id that a prompt of the session ever had, 0 if there was none.
+    /// The greatest prompt id of the session so far, 0 if there was none.
     pub(super) const fn last_id(&self) -> PromptId {
         PromptId(self.last_id)
     }
@@ -149,9 +149,9 @@ impl Prompts {
     pub(super) fn add(&mut self, prompt: Prompt, waits: bool, out: &mut Step) {
         let waiter = Waiter { id: prompt.id, by: prompt.by, waits };
         if let Some(key) = &prompt.key {
-            let same = |open: &&mut Open| open.prompt.key.as_ref() == Some(key) && !open.is_dropped();
-            if let Some(open) = self.open.all.iter_mut().find(same) {
-                open.resent(waiter, out);
+            let has_key = |open: &&mut Open| open.prompt.key.as_ref() == Some(key) && !open.is_dropped();
+            if let Some(open) = self.open.all.iter_mut().find(has_key) {
+                open.add_waiter(waiter, out);
                 return;
             }
             if let Some(recent) = self.recent.iter().find(|recent| recent.key == *key) {
@@ -159,24 +159,24 @@ impl Prompts {
                     Some(message) => waiter.outcome(message, &Object::default(), recent.ended.as_ref()),
                     None => PromptOutcome::Withdrawn { by: None },
                 };
-                waiter.settle(outcome, out);
+                waiter.respond(outcome, out);
                 return;
             }
         }
         if self.open.all.iter().filter(|open| open.is_waiting()).count() >= MAX_QUEUED {
-            waiter.settle(PromptOutcome::TooMany { limit: MAX_QUEUED }, out);
+            waiter.respond(PromptOutcome::TooMany { limit: MAX_QUEUED }, out);
             return;
         }
         self.push(prompt, vec![waiter]);
-        out.upkeep = true;
+        out.side_state_dirty = true;
     }
 
     fn push(&mut self, prompt: Prompt, waiters: Vec<Waiter>) {
         self.last_id = self.last_id.max(prompt.id.0);
         let (id, content) = (prompt.id, prompt.content.clone());
-        let (sent_after, withdrawn, spared, returned) = (0, None, false, 0);
-        let kept = SessionPrompt { prompt, sent_after, waiters, withdrawn, spared, returned };
-        self.open.push(id, &content, kept);
+        let (sent_after, withdrawn, spared, lost_agents) = (0, None, false, 0);
+        let owned = SessionPrompt { prompt, sent_after, waiters, withdrawn, spared, lost_agents };
+        self.open.push(id, &content, owned);
     }
 
     pub(super) fn queued_prompts(&self) -> Vec<QueuedPrompt> {
@@ -189,7 +189,7 @@ impl Prompts {
             .collect()
     }
 
-    /// The names of the prompts that wait.
+    /// The ids of the prompts that wait.
     pub(super) fn waiting(&self) -> Vec<PromptId> {
         self.open.all.iter().filter(|open| open.is_waiting()).map(|open| open.id).collect()
     }
@@ -198,7 +198,7 @@ impl Prompts {
         self.open.all.iter().any(|open| !open.is_dropped())
     }
 
-    /// Whether the agent has any.
+    /// Whether the agent was sent any.
     pub(super) fn any_with_agent(&self) -> bool {
         self.open.all.iter().any(|open| open.state != PromptState::Queued)
     }
@@ -207,24 +207,24 @@ impl Prompts {
         self.open.all.iter().find(|open| open.state == PromptState::Queued).map(|open| open.id)
     }
 
-    /// The first one that too many agents were gone with before they took it. The others have one try left.
-    pub(super) fn take_hopeless(&mut self) -> Option<PromptId> {
-        let mut hopeless = self
+    /// The first prompt that too many agents were lost with. The others get one more attempt.
+    pub(super) fn take_exhausted(&mut self) -> Option<PromptId> {
+        let mut exhausted = self
             .open
             .all
             .iter_mut()
-            .filter(|open| open.state == PromptState::Queued && open.returned >= MAX_RETURNED);
-        let first = hopeless.next()?.id;
-        hopeless.for_each(|open| open.returned = MAX_RETURNED - 1);
+            .filter(|open| open.state == PromptState::Queued && open.lost_agents >= MAX_LOST_AGENTS);
+        let first = exhausted.next()?.id;
+        exhausted.for_each(|open| open.lost_agents = MAX_LOST_AGENTS - 1);
         Some(first)
     }
 
-    /// Who withdrew the latest prompt whose turn runs, if somebody did so before it was in the conversation.
+    /// The client that withdrew the latest running prompt before it was inserted, if any.
     pub(super) fn running_withdrawn_by(&self) -> Option<ClientId> {
         self.open.running()?.withdrawn
     }
 
-    /// Hands all that wait to the agent. `seq` is the last change, `is_idle` whether the agent reports that it is.
+    /// Sends all queued prompts to the agent. `seq` is the last change; `is_idle`: the agent reports that it is idle.
     pub(super) fn send_all(&mut self, seq: u64, is_idle: bool, out: &mut Step) {
         for id in self.open.send_queued(is_idle) {
             let Some(open) = self.open.get_mut(id) else { continue };
@@ -233,14 +233,14 @@ impl Prompts {
         }
     }
 
-    pub(super) fn accepted(&mut self, id: PromptId, fields: Object) {
+    pub(super) fn on_accepted(&mut self, id: PromptId, fields: Object) {
         let Some(open) = self.open.get_mut(id) else { return };
         open.spared = false;
         open.accept(fields);
     }
 
-    /// A prompt is this message of the conversation, or is another one there than it was taken for.
-    pub(super) fn inserted(&mut self, id: PromptId, message: MessageId) {
+    /// Marks a prompt as inserted with this message, or replaces the message that it was matched with.
+    pub(super) fn on_inserted(&mut self, id: PromptId, message: MessageId) {
         let Some(open) = self.open.get_mut(id) else { return };
         open.insert(message.clone());
         open.spared = false;
@@ -248,8 +248,8 @@ impl Prompts {
         self.remember(key, Some(message));
     }
 
-    /// What was taken for a prompt is another one, and the agent has yet to say which message it is.
-    pub(super) fn mistaken(&mut self, id: PromptId) {
+    /// Undoes a match: the message is another prompt, and the message of this one is still to come.
+    pub(super) fn unmatch(&mut self, id: PromptId) {
         let Some(open) = self.open.get_mut(id) else { return };
         open.state = PromptState::Sent;
         let key = open.prompt.key.clone();
@@ -265,66 +265,60 @@ impl Prompts {
         self.recent.push_back(RecentKey { key, message, ended: None });
     }
 
-    /// Answers those who asked for a prompt that is in the conversation, if that is what they want to know.
-    pub(super) fn settle_accepted(&mut self, id: PromptId, out: &mut Step) {
+    /// Responds to the clients that wait for the acceptance of an inserted prompt.
+    pub(super) fn respond_accepted(&mut self, id: PromptId, out: &mut Step) {
         let Some(open) = self.open.get_mut(id) else { return };
         let PromptState::Inserted { message, fields } = open.state.clone() else { return };
         let answered = open.waiters.extract_if(.., |waiter| !waiter.waits);
-        answered.for_each(|waiter| waiter.settle(waiter.outcome(&message, &fields, None), out));
+        answered.for_each(|waiter| waiter.respond(waiter.outcome(&message, &fields, None), out));
     }
 
-    /// A prompt that came into the conversation only after its turn has ended with that.
-    pub(super) fn end_if_over(&mut self, out: &mut Step) {
+    /// Ends the prompts whose turn has ended, also those that were inserted after its end.
+    pub(super) fn end_finished(&mut self, out: &mut Step) {
         for (open, state) in self.open.take_ended() {
             out.ended_after = Some(out.changes.len());
-            out.upkeep = true;
+            out.side_state_dirty = true;
             let recent = self.recent.iter_mut().find(|recent| Some(&recent.key) == open.prompt.key.as_ref());
             recent.into_iter().for_each(|recent| recent.ended = Some(state.clone()));
-            ended(&open, &state, out);
+            respond_ended(&open, &state, out);
         }
     }
 
-    pub(super) fn rejected(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
+    pub(super) fn on_rejected(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
         let by = self.open.get(id).and_then(|open| open.withdrawn);
-        self.refused(id, &PromptOutcome::Rejected { error: error.clone(), by }, clients, out);
+        self.fail(id, &PromptOutcome::Rejected { error: error.clone(), by }, clients, out);
     }
 
-    /// The agent dropped a prompt from its queue. One that a cancelled turn was not to take along is queued again.
-    pub(super) fn dropped(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
+    /// Handles a prompt that the agent dropped from its queue: it is queued again if a cancelled turn spared it.
+    pub(super) fn on_dropped(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
         match self.open.get_mut(id).filter(|open| open.spared) {
             Some(open) => {
                 open.requeue();
                 open.spared = false;
             }
-            None => self.rejected(id, error, clients, out),
+            None => self.on_rejected(id, error, clients, out),
         }
     }
 
-    /// Whether the agent has yet to say whether it keeps prompts that a cancelled turn was not to take along.
+    /// Whether the agent has not yet decided about prompts that a cancelled turn spared.
     pub(super) fn any_spared(&self) -> bool {
         self.open.all.iter().any(|open| open.spared)
     }
 
-    /// A prompt that comes to nothing. If it was still wanted and none of those is there who wait for it, as when it was
-    /// restored, that is said first.
-    pub(super) fn refused(
-        &mut self,
-        id: PromptId,
-        outcome: &PromptOutcome,
-        clients: &Clients,
-        out: &mut Step,
-    ) {
+    /// Removes a prompt that failed. If it was not withdrawn and none of its waiters is attached, the outcome is also
+    /// reported for clients that attach later.
+    pub(super) fn fail(&mut self, id: PromptId, outcome: &PromptOutcome, clients: &Clients, out: &mut Step) {
         let Some(mut open) = self.open.remove(id) else { return };
-        out.upkeep = true;
-        let is_told = open.waiters.iter().any(|waiter| clients.contains_key(&waiter.by));
-        if !is_told && open.is_waiting() {
-            Waiter { id, by: ClientId::UNKNOWN, waits: false }.settle(outcome.clone(), out);
+        out.side_state_dirty = true;
+        let is_waiter_attached = open.waiters.iter().any(|waiter| clients.contains_key(&waiter.by));
+        if !is_waiter_attached && open.is_waiting() {
+            Waiter { id, by: ClientId::UNKNOWN, waits: false }.respond(outcome.clone(), out);
         }
-        open.settle(outcome, out);
+        open.respond(outcome, out);
     }
 
-    /// Withdraws a prompt, by its own id or that of one who sent it again. Whether it is too late because its turn runs,
-    /// and somebody waits for the end of that.
+    /// Withdraws a prompt, by its own id or that of a repeated request. Returns whether its turn is running, and
+    /// clients wait for its end: then it is too late.
     pub(super) fn withdraw(&mut self, id: PromptId, by: ClientId, out: &mut Step) -> bool {
         let is_it = |open: &&Open| open.id == id || open.waiters.iter().any(|waiter| waiter.id == id);
         let Some(open) = self.open.all.iter().find(is_it) else { return false };
@@ -336,45 +330,46 @@ impl Prompts {
         false
     }
 
-    /// Withdraws the prompts that are not in the conversation and that the scope of a cancellation names.
+    /// Withdraws the prompts that are not inserted and that are in the scope of a cancellation.
     pub(super) fn withdraw_all(&mut self, by: ClientId, scope: Scope, out: &mut Step) {
-        let mut unwanted = Vec::new();
+        let mut withdrawn = Vec::new();
         for open in self.open.all.iter_mut().filter(|open| !open.is_inserted()) {
-            let is_unwanted = match scope {
+            let is_in_scope = match scope {
                 Scope::Session => true,
                 Scope::Turn => open.is_of(by),
                 Scope::Prompt => false,
             };
-            if is_unwanted {
-                unwanted.push(open.id);
+            if is_in_scope {
+                withdrawn.push(open.id);
             } else {
                 open.spared = open.is_with_agent() && open.withdrawn.is_none();
             }
         }
-        unwanted.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));
+        withdrawn.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));
     }
 
-    /// Somebody closes the session while others go on: it is answered now, and what nobody else asked for is withdrawn.
-    pub(super) fn closed(&mut self, by: ClientId, out: &mut Step) {
-        let mut unwanted = Vec::new();
+    /// Handles a client that closed the session: its requests are answered, and prompts that no other client waits
+    /// for are withdrawn.
+    pub(super) fn on_closed(&mut self, by: ClientId, out: &mut Step) {
+        let mut withdrawn = Vec::new();
         for open in &mut self.open.all {
             let is_only = !open.waiters.is_empty() && open.waiters.iter().all(|waiter| waiter.by == by);
             if is_only && !open.is_inserted() {
-                unwanted.push(open.id);
+                withdrawn.push(open.id);
             }
-            let theirs = open.waiters.extract_if(.., |waiter| waiter.by == by);
-            theirs.for_each(|waiter| waiter.settle(PromptOutcome::Withdrawn { by: Some(by) }, out));
+            let answered = open.waiters.extract_if(.., |waiter| waiter.by == by);
+            answered.for_each(|waiter| waiter.respond(PromptOutcome::Withdrawn { by: Some(by) }, out));
         }
-        unwanted.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));
+        withdrawn.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));
     }
 
-    /// Nobody wants a prompt any more that is not in the conversation. If the agent has it, it may be too late: the agent
-    /// says what came of it, and until then there may be a turn to come.
+    /// Withdraws a prompt that is not inserted. If the agent was sent it, the agent's response decides; until then
+    /// its turn may still start.
     fn withdraw_waiting(&mut self, id: PromptId, by: ClientId, out: &mut Step) {
         let Some(open) = self.open.get_mut(id).filter(|open| open.withdrawn.is_none()) else { return };
         let key = open.prompt.key.clone();
         if open.state == PromptState::Queued {
-            open.settle(&PromptOutcome::Withdrawn { by: Some(by) }, out);
+            open.respond(&PromptOutcome::Withdrawn { by: Some(by) }, out);
             self.open.remove(id);
         } else {
             open.withdrawn = Some(by);
@@ -382,84 +377,91 @@ impl Prompts {
             out.effects.push(Effect::CancelPrompt(id));
         }
         self.remember(key, None);
-        out.upkeep = true;
+        out.side_state_dirty = true;
     }
 
-    /// The prompts that were withdrawn and of which the agent has yet to say what came of them.
+    /// The withdrawn prompts that the agent has not ended.
     pub(super) fn withdrawn(&self) -> Vec<PromptId> {
         let withdrawn = self.open.all.iter().filter(|open| open.withdrawn.is_some() && !open.is_inserted());
         withdrawn.map(|open| open.id).collect()
     }
 
-    /// Whether the turn that runs is that of a prompt that was withdrawn.
-    pub(super) fn any_withdrawn_begun(&self) -> bool {
+    /// Whether the running turn is that of a withdrawn prompt.
+    pub(super) fn is_withdrawn_running(&self) -> bool {
         self.open.all.iter().any(|open| open.withdrawn.is_some() && open.is_running_early())
     }
 
-    /// The agent reports a state, or has left the session in it.
+    /// Tracks a state that the agent reports, or in which it left the session.
     pub(super) fn on_state(&mut self, state: &State, out: &mut Step) {
         self.open.on_state(state);
         if state.activity != Activity::Idle {
             return;
         }
         out.ended_after = Some(out.changes.len());
-        self.open.take_ended().into_iter().for_each(|(open, state)| ended(&open, &state, out));
-        // What the agent has kept is not for a cancelled turn to take along any more.
+        self.open.take_ended().into_iter().for_each(|(open, state)| respond_ended(&open, &state, out));
+        // The cancelled turn has ended without dropping these.
         self.open.all.iter_mut().for_each(|open| open.spared = false);
         let unended = |recent: &&mut RecentKey| recent.message.is_some() && recent.ended.is_none();
         for recent in self.recent.iter_mut().filter(unended) {
             recent.ended = Some(state.clone());
-            out.upkeep = true;
+            out.side_state_dirty = true;
         }
     }
 
-    /// What the agent had and was not in the conversation waits again, unless it was not wanted any more.
-    pub(super) fn agent_gone(&mut self, out: &mut Step) {
+    /// Queues the prompts again that a lost agent had not inserted, unless they were withdrawn.
+    pub(super) fn on_agent_lost(&mut self, out: &mut Step) {
         for mut open in self.open.all.extract_if(.., |open| open.withdrawn.is_some() && !open.is_inserted()) {
             let by = open.withdrawn;
-            open.settle(&PromptOutcome::Withdrawn { by }, out);
+            open.respond(&PromptOutcome::Withdrawn { by }, out);
         }
         for open in self.open.all.iter_mut().filter(|open| open.is_with_agent()) {
             open.requeue();
             open.spared = false;
-            open.returned = open.returned.saturating_add(1);
+            open.lost_agents = open.lost_agents.saturating_add(1);
         }
     }
 
-    /// An agent was gone before it was ready.
-    pub(super) fn agent_never_came(&mut self) {
+    /// Counts an agent that was lost before it was ready.
+    pub(super) fn on_agent_start_failed(&mut self) {
         let queued = self.open.all.iter_mut().filter(|open| open.state == PromptState::Queued);
-        queued.for_each(|open| open.returned = open.returned.saturating_add(1));
+        queued.for_each(|open| open.lost_agents = open.lost_agents.saturating_add(1));
     }
 
-    pub(super) fn keep(&self, kept: &mut Object) {
-        let held: Vec<_> =
-            self.open.all.iter().filter(|open| open.is_waiting()).map(|open| open.keep()).collect();
-        if !held.is_empty() {
-            kept.set(KEPT, Json::parse(format!("[{}]", held.join(","))).expect("it is made of JSON"));
+    pub(super) fn store(&self, side_state: &mut Object) {
+        let stored: Vec<_> =
+            self.open.all.iter().filter(|open| open.is_waiting()).map(|open| open.to_stored()).collect();
+        if !stored.is_empty() {
+            side_state.set(
+                QUEUE,
+                Json::parse(format!("[{}]", stored.join(","))).expect("it consists of valid JSON"),
+            );
         }
         if self.last_id > 0 {
-            kept.set(LAST_ID, Json::parse(self.last_id.to_string()).expect("a number is JSON"));
+            side_state.set(LAST_ID, Json::parse(self.last_id.to_string()).expect("a number is JSON"));
         }
-        let recent: Vec<_> = self.recent.iter().map(RecentKey::keep).collect();
+        let recent: Vec<_> = self.recent.iter().map(RecentKey::to_stored).collect();
         if !recent.is_empty() {
-            kept.set(KEYS, Json::parse(format!("[{}]", recent.join(","))).expect("it is made of JSON"));
+            side_state.set(
+                KEYS,
+                Json::parse(format!("[{}]", recent.join(","))).expect("it consists of valid JSON"),
+            );
         }
     }
 
-    pub(super) fn restored(kept: Option<&Object>) -> Self {
+    pub(super) fn restored(side_state: Option<&Object>) -> Self {
         let list = |name: &str| {
-            kept.and_then(|kept| kept.get(name)).and_then(|list| parlor_json::elements(list.raw()))
+            side_state.and_then(|state| state.get(name)).and_then(|list| parlor_json::elements(list.raw()))
         };
         let recent = list(KEYS).unwrap_or_default().into_iter().filter_map(RecentKey::restored);
-        let last_id = kept.and_then(|kept| kept.get(LAST_ID)?.as_str().parse().ok()).unwrap_or_default();
+        let last_id =
+            side_state.and_then(|state| state.get(LAST_ID)?.as_str().parse().ok()).unwrap_or_default();
         let mut prompts = Self { open: OpenPrompts::default(), recent: recent.collect(), last_id };
-        let queued = list(KEPT).unwrap_or_default().into_iter().filter_map(|held| {
-            let held = Object::parse(held).ok()?;
-            let id = PromptId(held.get("id")?.as_str().parse().ok()?);
-            let more = Object::parse(held.get("more")?.raw()).ok()?;
-            let (content, key) = (held.get("content")?.clone(), string_member(&held, "key"));
-            Some(Prompt { id, by: ClientId::UNKNOWN, content, more, key })
+        let queued = list(QUEUE).unwrap_or_default().into_iter().filter_map(|stored| {
+            let stored = Object::parse(stored).ok()?;
+            let id = PromptId(stored.get("id")?.as_str().parse().ok()?);
+            let more = Object::parse(stored.get("more")?.raw()).ok()?;
+            let (content, key) = (stored.get("content")?.clone(), string_member(&stored, "key"));
+            Some(Prompt { id, by: ClientId::UNKNOWN, content, extra: more, key })
         });
         queued.for_each(|prompt| prompts.push(prompt, Vec::new()));
         prompts
@@ -467,12 +469,12 @@ impl Prompts {
 }
 
 impl Open {
-    /// Whether it is wanted and not in the conversation.
+    /// Whether it is neither withdrawn nor inserted.
     fn is_waiting(&self) -> bool {
         !self.is_inserted() && self.withdrawn.is_none()
     }
 
-    /// Whether it was withdrawn, and nobody but the agent has something to say about it any more.
+    /// Whether it was withdrawn and no client waits for it.
     fn is_dropped(&self) -> bool {
         self.withdrawn.is_some() && self.waiters.is_empty() && !self.is_inserted()
     }
@@ -482,14 +484,14 @@ impl Open {
         self.prompt.by == client || self.waiters.iter().any(|waiter| waiter.by == client)
     }
 
-    /// The same prompt came again, from somebody who has lost the first one's answer or does not want to wait for it.
-    fn resent(&mut self, waiter: Waiter, out: &mut Step) {
+    /// Handles a repeated request for the prompt, from a client that lost the first response or does not wait for it.
+    fn add_waiter(&mut self, waiter: Waiter, out: &mut Step) {
         if let PromptState::Inserted { message, fields } = &self.state
             && !waiter.waits
         {
-            waiter.settle(waiter.outcome(message, fields, None), out);
+            waiter.respond(waiter.outcome(message, fields, None), out);
         } else if self.waiters.len() >= MAX_QUEUED {
-            waiter.settle(PromptOutcome::TooMany { limit: MAX_QUEUED }, out);
+            waiter.respond(PromptOutcome::TooMany { limit: MAX_QUEUED }, out);
         } else {
             self.waiters.push(waiter);
         }
@@ -497,32 +499,32 @@ impl Open {
 }
 
 impl SessionPrompt {
-    fn settle(&mut self, outcome: &PromptOutcome, out: &mut Step) {
-        self.waiters.drain(..).for_each(|waiter| waiter.settle(outcome.clone(), out));
+    fn respond(&mut self, outcome: &PromptOutcome, out: &mut Step) {
+        self.waiters.drain(..).for_each(|waiter| waiter.respond(outcome.clone(), out));
     }
 
-    fn keep(&self) -> String {
-        let mut held = Object::default();
-        held.set("id", Json::parse(self.prompt.id.0.to_string()).expect("a number is JSON"));
-        held.set("content", self.prompt.content.clone());
-        held.set("more", self.prompt.more.to_json());
+    fn to_stored(&self) -> String {
+        let mut stored = Object::default();
+        stored.set("id", Json::parse(self.prompt.id.0.to_string()).expect("a number is JSON"));
+        stored.set("content", self.prompt.content.clone());
+        stored.set("more", self.prompt.extra.to_json());
         if let Some(key) = &self.prompt.key {
-            held.set("key", key);
+            stored.set("key", key);
         }
-        held.to_json().as_str().to_owned()
+        stored.to_json().as_str().to_owned()
     }
 }
 
-/// The turn of a prompt has ended in a state.
-fn ended(open: &Open, state: &State, out: &mut Step) {
+/// Responds to the clients that wait for the end of a turn.
+fn respond_ended(open: &Open, state: &State, out: &mut Step) {
     let PromptState::Inserted { message, fields } = &open.state else { return };
     out.ended.push((open.id, state.clone()));
     let waiters = open.waiters.iter();
-    waiters.for_each(|waiter| waiter.settle(waiter.outcome(message, fields, Some(state)), out));
+    waiters.for_each(|waiter| waiter.respond(waiter.outcome(message, fields, Some(state)), out));
 }
 
 impl Waiter {
-    /// What came of a prompt that is in the conversation, for this waiter.
+    /// The outcome of an inserted prompt for this waiter.
     fn outcome(self, message: &MessageId, fields: &Object, ended: Option<&State>) -> PromptOutcome {
         let (message, fields) = (message.clone(), fields.clone());
         match ended.filter(|_| self.waits) {
@@ -531,20 +533,20 @@ impl Waiter {
         }
     }
 
-    fn settle(self, outcome: PromptOutcome, out: &mut Step) {
+    fn respond(self, outcome: PromptOutcome, out: &mut Step) {
         out.effects.push(Effect::RespondPrompt { prompt: self.id, by: self.by, outcome });
     }
 }
 
 impl RecentKey {
-    fn keep(&self) -> String {
+    fn to_stored(&self) -> String {
         let message = self.message.as_ref().map_or("null", |message| message.as_json().as_literal());
         let ended = self.ended.as_ref().map_or_else(|| "null".to_owned(), state_text);
         format!("[{},{message},{ended}]", self.key.as_literal())
     }
 
-    fn restored(kept: &RawValue) -> Option<Self> {
-        let parts = parlor_json::elements(kept)?;
+    fn restored(stored: &RawValue) -> Option<Self> {
+        let parts = parlor_json::elements(stored)?;
         let [key, message, ended] = parts[..] else { return None };
         let ended = Object::parse(ended).ok().and_then(|ended| read_state(&ended));
         Some(Self {

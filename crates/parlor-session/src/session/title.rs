@@ -1,7 +1,8 @@
-//! Whose title a session has.
+//! Selects the title of a session.
 //!
-//! A person's title stays until a person changes or clears it. Without one the agent's latest counts, and without that
-//! the one that was made from the first prompt. All three are kept: when one goes, the next one shows again.
+//! A person's title stays until a person changes or clears it. Without one the agent's latest title is shown, and
+//! without that the title generated from the first prompt. All three are stored: when one is cleared, the next is
+//! shown.
 
 use parlor_json::{Json, JsonStr, Object};
 
@@ -10,24 +11,24 @@ use crate::{
     Body, Content, EntryId, Limits, MetaPatch, Role, Slot, TITLE, Target, Transcript, Update, Upsert, text_of,
 };
 
-/// The key of a session's metadata that says whose title it has. An agent's own title is not marked.
+/// The key in a session's metadata that marks a person's or a generated title. An agent's title is not marked.
 pub const TITLE_MARK: &str = "parlor/title";
 
-/// How many characters a made title has at most.
-const MADE_CHARS: usize = 60;
+/// Maximum number of characters of a generated title.
+const MAX_CHARS: usize = 60;
 
-/// The key under which titles are kept.
+/// The key of the titles in the side state.
 const KEY: &str = "titles";
 
-/// The titles that a session has, of which one shows.
+/// The titles of a session, of which one is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Titles {
     person: Option<JsonStr>,
     agent: Option<JsonStr>,
-    made: Option<JsonStr>,
+    generated: Option<JsonStr>,
 }
 
-/// The title that shows, and the mark that says whose it is.
+/// The title that is shown, and its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shown<'a> {
     title: Option<&'a JsonStr>,
@@ -35,45 +36,45 @@ struct Shown<'a> {
 }
 
 impl Titles {
-    /// The titles that were kept. Where none were, the transcript says which one shows, and whose it is.
-    pub(super) fn restored(kept: Option<&Object>, transcript: &Transcript) -> Self {
-        match kept.and_then(|kept| Object::parse(kept.get(KEY)?.raw()).ok()) {
+    /// Restores the titles from the side state; if it has none, from the title in the transcript and its mark.
+    pub(super) fn restored(side_state: Option<&Object>, transcript: &Transcript) -> Self {
+        match side_state.and_then(|state| Object::parse(state.get(KEY)?.raw()).ok()) {
             Some(titles) => Self {
                 person: string_member(&titles, "person"),
                 agent: string_member(&titles, "agent"),
-                made: string_member(&titles, "made"),
+                generated: string_member(&titles, "made"),
             },
             None => {
                 let info = transcript.slot(Slot::Info);
-                let title = info.and_then(|info| string_member(&info.fields, TITLE)).filter(has_words);
+                let title = info.and_then(|info| string_member(&info.fields, TITLE)).filter(is_not_blank);
                 let mark = info.and_then(|info| string_member(info.meta.as_ref()?, TITLE_MARK));
                 match mark.as_ref().map(JsonStr::inner) {
                     Some("person") => Self { person: title, ..Self::default() },
-                    Some("made") => Self { made: title, ..Self::default() },
+                    Some("made") => Self { generated: title, ..Self::default() },
                     Some(_) | None => Self { agent: title, ..Self::default() },
                 }
             }
         }
     }
 
-    /// The titles of a fork. In one that begins with nothing, nothing was said that a title could be made of.
-    pub(super) fn of_fork(&self, is_empty: bool) -> Self {
-        let made = self.made.clone().filter(|_| !is_empty);
-        Self { made, ..self.clone() }
+    /// The titles of a fork. An empty fork has no generated title.
+    pub(super) fn for_fork(&self, is_empty: bool) -> Self {
+        let generated = self.generated.clone().filter(|_| !is_empty);
+        Self { generated, ..self.clone() }
     }
 
-    /// The title that shows.
+    /// The title that is shown.
     pub(super) fn title(&self) -> Option<&JsonStr> {
         self.shown().title
     }
 
-    /// Whether the title that shows was made.
-    pub(super) fn is_made(&self) -> bool {
+    /// Whether the title that is shown was generated.
+    pub(super) fn is_generated(&self) -> bool {
         self.shown().mark == Some("made")
     }
 
-    /// What is known of a session, with the title that shows.
-    pub(super) fn set_in(&self, info: &mut Body) {
+    /// Sets the title that is shown in the session info.
+    pub(super) fn write_to(&self, info: &mut Body) {
         let Shown { title, mark } = self.shown();
         match title {
             Some(title) => info.fields.set(TITLE, title),
@@ -86,35 +87,35 @@ impl Titles {
         }
     }
 
-    pub(super) fn keep(&self, kept: &mut Object) {
+    pub(super) fn store(&self, side_state: &mut Object) {
         let mut titles = Object::default();
-        for (name, title) in [("person", &self.person), ("agent", &self.agent), ("made", &self.made)] {
+        for (name, title) in [("person", &self.person), ("agent", &self.agent), ("made", &self.generated)] {
             if let Some(title) = title {
                 titles.set(name, title);
             }
         }
         if !titles.is_empty() {
-            kept.set(KEY, titles.to_json());
+            side_state.set(KEY, titles.to_json());
         }
     }
 
-    /// What an agent says about the session, as it counts: a title that does not show is remembered and left out, and
-    /// one that goes makes room for the made one. `None` if nothing of it counts.
-    pub(super) fn said(&mut self, mut upsert: Upsert, limits: Limits) -> Option<Upsert> {
+    /// Returns the part of an agent's update of the session info that is applied: a title that is not shown is
+    /// remembered and left out, and a cleared one is replaced by the generated title. `None` if nothing is left.
+    pub(super) fn on_agent_info(&mut self, mut upsert: Upsert, limits: Limits) -> Option<Upsert> {
         let mark_before = self.shown().mark;
-        if let Some(said) = upsert.fields.get(TITLE) {
-            let said = JsonStr::from_raw(said.raw()).map(|title| cut(title, limits)).filter(has_words);
-            // An agent that was told a person's title may say it again; that does not make it the agent's.
-            if said.is_none() || said != self.person {
-                self.agent = said;
+        if let Some(title) = upsert.fields.get(TITLE) {
+            let title = JsonStr::from_raw(title.raw()).map(|title| cut(title, limits)).filter(is_not_blank);
+            // An agent may repeat a person's title that it was sent; that does not make it the agent's title.
+            if title.is_none() || title != self.person {
+                self.agent = title;
             }
             if self.person.is_some() {
                 upsert.fields.remove(TITLE);
                 if upsert.fields.is_empty() && upsert.meta == MetaPatch::Keep {
                     return None;
                 }
-            } else if let (None, Some(made)) = (&self.agent, &self.made) {
-                upsert.fields.set(TITLE, made);
+            } else if let (None, Some(generated)) = (&self.agent, &self.generated) {
+                upsert.fields.set(TITLE, generated);
             }
         }
         let mark = self.shown().mark;
@@ -122,67 +123,65 @@ impl Titles {
         Some(upsert)
     }
 
-    /// A person gives the session a title, or takes it away; what there is to tell.
-    pub(super) fn named(&mut self, title: Option<JsonStr>, limits: Limits) -> Option<Update> {
+    /// Sets or clears a person's title; returns the update if another title is shown.
+    pub(super) fn set_person_title(&mut self, title: Option<JsonStr>, limits: Limits) -> Option<Update> {
         self.change(|titles| {
-            titles.person = title.map(|title| cut(title, limits)).filter(has_words);
+            titles.person = title.map(|title| cut(title, limits)).filter(is_not_blank);
         })
     }
 
-    /// A title is made of the first words of a conversation, unless there is one; what there is to tell.
-    pub(super) fn make(&mut self, content: &Content) -> Option<Update> {
-        if self.made.is_some() {
+    /// Generates a title from the content of a prompt unless there is one; returns the update if another title is
+    /// shown.
+    pub(super) fn generate(&mut self, content: &Content) -> Option<Update> {
+        if self.generated.is_some() {
             return None;
         }
-        let title = content.iter().find_map(|item| first_words(&text_of(item.json)?))?;
-        self.change(|titles| titles.made = Some(JsonStr::new(&title)))
+        let title = content.iter().find_map(|item| title_from(&text_of(item.json)?))?;
+        self.change(|titles| titles.generated = Some(JsonStr::new(&title)))
     }
 
-    /// The same for a conversation that is there.
-    pub(super) fn make_for(&mut self, transcript: &Transcript) -> Option<Update> {
+    /// As [`generate`](Self::generate), from the prompts of a transcript.
+    pub(super) fn generate_for(&mut self, transcript: &Transcript) -> Option<Update> {
         let is_prompt = |id: &EntryId| matches!(id, EntryId::Message(Role::User, _));
         for prompt in transcript.entries().iter().filter(|entry| is_prompt(entry.id())) {
-            if self.made.is_some() {
+            if self.generated.is_some() {
                 break;
             }
-            let told = self.make(&prompt.body().content.joined());
-            if told.is_some() {
-                return told;
+            let update = self.generate(&prompt.body().content.joined());
+            if update.is_some() {
+                return update;
             }
         }
         None
     }
 
-    /// What a person said was replaced: a made title whose words nobody said any more is made again of what is there
-    /// now. What there is to tell.
-    pub(super) fn remake(&mut self, transcript: &Transcript) -> Option<Update> {
-        let made = self.made.as_ref()?;
+    /// Generates the title again if it is not that of any prompt any more, after a prompt was replaced or removed;
+    /// returns the update if another title is shown.
+    pub(super) fn regenerate(&mut self, transcript: &Transcript) -> Option<Update> {
+        let generated = self.generated.as_ref()?;
         let prompts =
             transcript.entries().iter().filter(|entry| matches!(entry.id(), EntryId::Message(Role::User, _)));
         let mut titles = prompts.filter_map(|prompt| {
             let content = prompt.body().content.joined();
-            content
-                .iter()
-                .find_map(|item| first_words(&text_of(item.json)?))
-                .map(|title| JsonStr::new(&title))
+            content.iter().find_map(|item| title_from(&text_of(item.json)?)).map(|title| JsonStr::new(&title))
         });
         let first = titles.next();
-        if first.as_ref() == Some(made) || titles.any(|title| title == *made) {
+        if first.as_ref() == Some(generated) || titles.any(|title| title == *generated) {
             return None;
         }
-        self.change(|titles| titles.made = first)
+        self.change(|titles| titles.generated = first)
     }
 
     fn shown(&self) -> Shown<'_> {
         match self {
             Self { person: title @ Some(_), .. } => Shown { title: title.as_ref(), mark: Some("person") },
             Self { agent: title @ Some(_), .. } => Shown { title: title.as_ref(), mark: None },
-            Self { made: title @ Some(_), .. } => Shown { title: title.as_ref(), mark: Some("made") },
-            Self { person: None, agent: None, made: None } => Shown { title: None, mark: None },
+            Self { generated: title @ Some(_), .. } => Shown { title: title.as_ref(), mark: Some("made") },
+            Self { person: None, agent: None, generated: None } => Shown { title: None, mark: None },
         }
     }
 
-    /// Changes something; what there is to tell if another title shows then.
+    /// Applies a change; returns the update if another title is shown.
     fn change(&mut self, change: impl FnOnce(&mut Self)) -> Option<Update> {
         let before = self.clone();
         change(self);
@@ -198,18 +197,18 @@ impl Titles {
     }
 }
 
-/// A patch of the metadata that leaves the right mark there. Only this crate writes marks.
-fn marked(patch: MetaPatch, mark: Option<&'static str>, is_news: bool) -> MetaPatch {
+/// Sets the mark in a patch of the metadata. Only this crate writes marks.
+fn marked(patch: MetaPatch, mark: Option<&'static str>, is_changed: bool) -> MetaPatch {
     let value = || mark.map_or_else(Json::null, |mark| Json::from(&JsonStr::new(mark)));
     let merged = |mut patch: Object| {
         patch.remove(TITLE_MARK);
-        if is_news {
+        if is_changed {
             patch.set(TITLE_MARK, value());
         }
         patch
     };
     match patch {
-        MetaPatch::Keep if is_news => MetaPatch::MergeKeys(merged(Object::default())),
+        MetaPatch::Keep if is_changed => MetaPatch::MergeKeys(merged(Object::default())),
         MetaPatch::Keep => MetaPatch::Keep,
         MetaPatch::Clear if mark.is_some() => {
             MetaPatch::Replace([(JsonStr::new(TITLE_MARK), value())].into_iter().collect())
@@ -231,34 +230,34 @@ fn cut(title: JsonStr, limits: Limits) -> JsonStr {
     title.truncated(limits.title_chars).unwrap_or(title)
 }
 
-fn has_words(title: &JsonStr) -> bool {
+fn is_not_blank(title: &JsonStr) -> bool {
     !title.to_text().trim().is_empty()
 }
 
-/// The first line that has words in it, as far as they fit.
-fn first_words(text: &str) -> Option<String> {
+/// The first line with a letter or digit, cut at a word boundary to [`MAX_CHARS`].
+fn title_from(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.chars().any(char::is_alphanumeric))?;
     let is_space = |c: char| c.is_whitespace() || c.is_control();
     let words: Vec<&str> = line.split(is_space).filter(|word| !word.is_empty()).collect();
     let whole = words.join(" ");
-    if whole.chars().count() <= MADE_CHARS {
+    if whole.chars().count() <= MAX_CHARS {
         return Some(whole);
     }
     let mut title = String::new();
-    let mut room = MADE_CHARS - 1;
+    let mut chars_left = MAX_CHARS - 1;
     for word in words {
         let length = word.chars().count() + usize::from(!title.is_empty());
-        if length > room {
+        if length > chars_left {
             break;
         }
         if !title.is_empty() {
             title.push(' ');
         }
         title.push_str(word);
-        room -= length;
+        chars_left -= length;
     }
     if title.is_empty() {
-        title = whole.chars().take(room).collect();
+        title = whole.chars().take(chars_left).collect();
     }
     title.push('…');
     Some(title)
@@ -269,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_made_title_is_the_first_line_with_words_in_whole_words() {
+    fn a_generated_title_is_the_first_line_cut_at_a_word_boundary() {
         let words = "word ".repeat(20);
         let twelve = format!("{}…", "word ".repeat(12).trim_end());
         for (text, title) in [
@@ -282,16 +281,16 @@ mod tests {
             (&"ü".repeat(61), Some(&*format!("{}…", "ü".repeat(59)))),
             ("/init", Some("/init")),
         ] {
-            assert_eq!(first_words(text).as_deref(), title, "{text:?}");
+            assert_eq!(title_from(text).as_deref(), title, "{text:?}");
         }
         for length in 0..200 {
             let text: String = "ab cde 😀 fghijk ".chars().cycle().take(length).collect();
-            let made = first_words(&text).unwrap_or_default();
-            assert!(made.chars().count() <= MADE_CHARS, "{made}");
-            let whole = made.strip_suffix('…').unwrap_or(&made);
+            let generated = title_from(&text).unwrap_or_default();
+            assert!(generated.chars().count() <= MAX_CHARS, "{generated}");
+            let whole = generated.strip_suffix('…').unwrap_or(&generated);
             assert!(
                 whole.split(' ').eq(text.split_whitespace().take(whole.split(' ').count())) || length == 0,
-                "{made}"
+                "{generated}"
             );
         }
     }

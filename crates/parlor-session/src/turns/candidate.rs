@@ -1,4 +1,4 @@
-//! User messages that may be prompts, held back until they are or are something else.
+//! User messages of the agent that may be prompts, held back until that is decided.
 
 use std::sync::Arc;
 
@@ -11,25 +11,26 @@ use crate::{EntryId, IdSource, MessageId, MetaPatch, Patch, Role, Target, Transc
 pub struct Candidate {
     /// The agent's id of the message, if it gives one.
     pub message: Option<MessageId>,
-    /// The prompt that the message is even if it equals none: the agent accepted that before, and gave no id with that.
+    /// The prompt that the message is even if it equals no prompt: the agent accepted that prompt before, without a
+    /// message id.
     pub otherwise: Option<PromptId>,
     pub(crate) buffered: Buffered,
-    /// What it may be.
+    /// The prompts that the message may be, with how much of each it has repeated.
     claims: Vec<(Claim, Arc<Pattern>, Progress)>,
     rule: MatchRule,
 }
 
-/// What a new user message may be.
+/// A prompt that a new user message may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// A prompt that the agent has.
+    /// A prompt that the agent was sent and that is not in the transcript.
     Prompt(PromptId),
-    /// A prompt in the conversation for which the agent has given no id.
+    /// A prompt in the transcript for which the agent has given no id.
     Message(MessageId),
 }
 
 impl Candidate {
-    /// A message that may be one of these; `None` if there are none.
+    /// A candidate with these claims; `None` if there are none.
     pub(super) fn new(
         message: Option<MessageId>,
         claims: impl Iterator<Item = (Claim, Arc<Pattern>)>,
@@ -41,16 +42,17 @@ impl Candidate {
         is_any.then(|| Self { message, otherwise, buffered: Buffered::default(), claims, rule })
     }
 
-    /// Whether an update with this id and naming is about the same message.
-    pub fn is_of(&self, id: &MessageId, naming: IdSource) -> bool {
-        self.message == agents_id(id, naming)
+    /// Whether an update with this id belongs to the same message.
+    pub fn is_of(&self, id: &MessageId, id_source: IdSource) -> bool {
+        self.message == agents_id(id, id_source)
     }
 
-    /// Holds one more update of the message back, or returns it if that leaves no claim. `more`: how many bytes the caller
-    /// keeps with it.
-    pub fn on_update(&mut self, mut update: Update, naming: IdSource, more: usize) -> Option<Update> {
-        // None of them was applied, so each chunk without an id may have got one of its own; they are one message.
-        if let Some(first) = self.buffered.message().filter(|_| naming == IdSource::Assigned) {
+    /// Holds back one more update of the message, or returns it if no claim is left. `more` is the number of bytes
+    /// that the caller keeps with the update.
+    pub fn on_update(&mut self, mut update: Update, id_source: IdSource, more: usize) -> Option<Update> {
+        // No chunk was applied yet, so that each chunk without an id may have been assigned a different one; they are
+        // one message.
+        if let Some(first) = self.buffered.message().filter(|_| id_source == IdSource::Assigned) {
             rename(&mut update, first);
         }
         self.claims.retain_mut(|(_, pattern, progress)| {
@@ -59,7 +61,7 @@ impl Candidate {
         });
         let longest = self.claims.iter().map(|(_, pattern, _)| pattern).max_by_key(|pattern| pattern.size());
         let other = match longest {
-            Some(longest) => self.buffered.push(update, naming, more, longest),
+            Some(longest) => self.buffered.push(update, id_source, more, longest),
             None => Some(update),
         };
         if other.is_some() {
@@ -68,56 +70,56 @@ impl Candidate {
         other
     }
 
-    /// Whether every claim is repeated in whole, so that no later update changes what the message is.
+    /// Whether the message has repeated every claim completely, so that no later update changes the decision.
     pub fn is_certain(&self) -> bool {
         self.rule == MatchRule::Equal
             && self.claims.iter().all(|(_, pattern, progress)| pattern.is_whole(*progress, self.rule))
     }
 
-    /// Keeps the claims that are still possible; whether any is left.
+    /// Keeps the claims that are still possible; returns whether any is left.
     pub(super) fn retain(&mut self, can_be: impl Fn(&Claim) -> bool) -> bool {
         self.claims.retain(|(claim, ..)| can_be(claim));
         !self.claims.is_empty()
     }
 
-    /// The oldest claim that the message has repeated in whole.
+    /// The oldest claim that the message has repeated completely.
     pub fn claim(&self) -> Option<&Claim> {
         let mut whole = self.claims.iter().filter(|(_, pattern, at)| pattern.is_whole(*at, self.rule));
         whole.next().map(|(claim, ..)| claim).filter(|_| !self.buffered.is_empty())
     }
 
-    /// How much of a prompt it has repeated, if it may be that prompt.
+    /// How much of a prompt the message has repeated, if that prompt is one of its claims.
     pub(crate) fn progress(&self, prompt: PromptId) -> Option<Progress> {
         let found = self.claims.iter().find(|(claim, ..)| *claim == Claim::Prompt(prompt));
         found.map(|(.., progress)| *progress)
     }
 
-    /// The updates that were held back.
+    /// The updates that were held back, in order.
     pub fn into_updates(mut self) -> Vec<(Update, IdSource)> {
         self.buffered.take()
     }
 }
 
-/// Updates of one message, in order.
+/// Updates of one message that are held back, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Buffered {
     updates: Vec<(Update, IdSource)>,
     bytes: usize,
 }
 
-/// How many bytes are held back: this many times the prompt, this much for updates that say nothing of it, and never
-/// more than this.
+/// Limits of the bytes held back: a multiple of the prompt's size, plus an allowance for updates without content, and
+/// a maximum.
 const MAX_BYTES: (usize, usize, usize) = (256, 64 << 10, 64 << 20);
 
-/// What an update counts for besides what it says.
+/// Bytes that each update counts for besides its content.
 const UPDATE_BYTES: usize = 128;
 
 impl Buffered {
-    /// Holds an update back, or returns it if all would be far more than the prompt.
+    /// Holds back an update, or returns it if that exceeds the limits.
     pub(crate) fn push(
         &mut self,
         update: Update,
-        naming: IdSource,
+        id_source: IdSource,
         more: usize,
         prompt: &Pattern,
     ) -> Option<Update> {
@@ -126,7 +128,7 @@ impl Buffered {
         if self.bytes > prompt.size().saturating_mul(times).saturating_add(least).min(most) {
             return Some(update);
         }
-        self.updates.push((update, naming));
+        self.updates.push((update, id_source));
         None
     }
 
@@ -138,29 +140,29 @@ impl Buffered {
         std::mem::take(self).updates
     }
 
-    /// The message that the updates are about.
+    /// The message that the updates belong to.
     fn message(&self) -> Option<&MessageId> {
         self.updates.first().and_then(|(first, _)| user_message(first))
     }
 
-    /// Whether nothing of it is about the content of its message.
-    pub(crate) fn is_bare(&self) -> bool {
+    /// Whether none of the updates changes the content of the message.
+    pub(crate) fn has_no_content(&self) -> bool {
         !self.updates.iter().any(|(update, _)| has_content(update))
     }
 
-    /// What was said about a prompt that was repeated, besides its content.
-    pub(crate) fn left(&mut self) -> Vec<Update> {
-        self.take().into_iter().filter_map(|(update, _)| left_of(update)).collect()
+    /// Removes the updates and returns those parts of them that are not content.
+    pub(crate) fn take_without_content(&mut self) -> Vec<Update> {
+        self.take().into_iter().filter_map(|(update, _)| without_content(update)).collect()
     }
 
-    /// The same of all but chunks, which stay.
-    pub(crate) fn left_of_upserts(&mut self) -> Vec<Update> {
+    /// As [`take_without_content`](Self::take_without_content), but chunks stay.
+    pub(crate) fn take_upserts_without_content(&mut self) -> Vec<Update> {
         let upserts = self.updates.extract_if(.., |(update, _)| !matches!(update, Update::Append { .. }));
-        upserts.filter_map(|(update, _)| left_of(update)).collect()
+        upserts.filter_map(|(update, _)| without_content(update)).collect()
     }
 }
 
-/// How far an update gets in repeating a prompt; `None` if it does not go on with it.
+/// How much of a prompt is repeated after an update; `None` if the update does not continue it.
 fn advance(pattern: &Pattern, from: Progress, update: &Update, rule: MatchRule) -> Option<Progress> {
     match update {
         Update::Append { item, .. } => pattern.advance(from, item.as_str(), rule),
@@ -175,8 +177,8 @@ fn advance(pattern: &Pattern, from: Progress, update: &Update, rule: MatchRule) 
     }
 }
 
-/// What an update that repeats a prompt says about it besides its content.
-pub(crate) fn left_of(update: Update) -> Option<Update> {
+/// The part of an update that is not content.
+pub(crate) fn without_content(update: Update) -> Option<Update> {
     let Update::Upsert { target, mut upsert } = update else { return None };
     upsert.whole = false;
     upsert.content = Patch::Omitted;
@@ -184,13 +186,13 @@ pub(crate) fn left_of(update: Update) -> Option<Update> {
     says_more.then_some(Update::Upsert { target, upsert })
 }
 
-/// Whether an update says something about content.
+/// Whether an update changes content.
 pub(crate) fn has_content(update: &Update) -> bool {
     matches!(update, Update::Append { .. })
         || matches!(update, Update::Upsert { upsert, .. } if !upsert.content.is_omitted())
 }
 
-/// The user message that an update adds to or patches.
+/// The user message that an update appends to or patches.
 pub fn user_message(update: &Update) -> Option<&MessageId> {
     let (Update::Append { entry, .. } | Update::Upsert { target: Target::Entry(entry), .. }) = update else {
         return None;
@@ -198,7 +200,7 @@ pub fn user_message(update: &Update) -> Option<&MessageId> {
     if let EntryId::Message(Role::User, id) = entry { Some(id) } else { None }
 }
 
-/// Whether an update adds to the conversation. What a session has once, and what is there already, may change at any time.
+/// Whether an update adds an entry to the transcript. Slots and existing entries may change at any time.
 pub fn is_output(update: &Update, transcript: &Transcript) -> bool {
     match update {
         Update::Upsert { target: Target::Slot(_), .. } | Update::State(_) => false,
@@ -209,7 +211,7 @@ pub fn is_output(update: &Update, transcript: &Transcript) -> bool {
     }
 }
 
-/// How many bytes an update is, about.
+/// Approximate bytes of an update.
 pub(crate) fn size_of(update: &Update) -> usize {
     match update {
         Update::Append { item, extra, .. } => {
@@ -223,9 +225,9 @@ pub(crate) fn size_of(update: &Update) -> usize {
     }
 }
 
-/// The id that the agent gave a message, if it did.
-pub(super) fn agents_id(id: &MessageId, naming: IdSource) -> Option<MessageId> {
-    (naming != IdSource::Assigned).then(|| id.clone())
+/// The id of a message if the agent gave it.
+pub(super) fn agents_id(id: &MessageId, id_source: IdSource) -> Option<MessageId> {
+    (id_source != IdSource::Assigned).then(|| id.clone())
 }
 
 fn rename(update: &mut Update, id: &MessageId) {
@@ -250,8 +252,8 @@ mod tests {
         Candidate::new(None, [claim].into_iter(), None, rule).unwrap()
     }
 
-    /// A chunk without an id, which has got one of its own.
-    fn say(candidate: &mut Candidate, text: &str, number: usize, more: usize) -> Option<Update> {
+    /// Adds a chunk without an id, which was assigned one.
+    fn add_chunk(candidate: &mut Candidate, text: &str, number: usize, more: usize) -> Option<Update> {
         let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
         let entry = EntryId::Message(Role::User, format!("~{number}").as_str().into());
         candidate.on_update(Update::Append { entry, item, extra: None }, IdSource::Assigned, more)
@@ -264,7 +266,7 @@ mod tests {
             let mut candidate = candidate(&"x".repeat(LENGTH), rule);
             for number in 0..LENGTH {
                 assert_eq!(candidate.claim(), None);
-                assert_eq!(say(&mut candidate, "x", number, 0), None);
+                assert_eq!(add_chunk(&mut candidate, "x", number, 0), None);
             }
             assert_eq!(candidate.claim(), Some(&Claim::Message("prompt".into())));
             assert_eq!(
@@ -278,19 +280,21 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_the_prompt_is_held_back_up_to_a_limit() {
-        // Each counts for its size and at least for what it takes to keep it.
+    fn updates_without_content_are_held_back_up_to_a_limit() {
+        // Each update counts for its size, and at least for what it costs to keep it.
         for (text, more, fewest, most) in [("", 0, 400, 500), ("", 1 << 10, 55, 60), ("", 65 << 10, 0, 0)] {
             let mut candidate = candidate("hi", MatchRule::Equal);
-            assert_eq!(say(&mut candidate, "hi", 0, 0), None);
-            let held =
-                (1..10_000).take_while(|number| say(&mut candidate, text, *number, more).is_none()).count();
+            assert_eq!(add_chunk(&mut candidate, "hi", 0, 0), None);
+            let held = (1..10_000)
+                .take_while(|number| add_chunk(&mut candidate, text, *number, more).is_none())
+                .count();
             assert!((fewest..=most).contains(&held), "{held} with {more} bytes each");
             assert_eq!(candidate.claim(), None, "it is something else then");
         }
         let mut candidate = candidate(&"x".repeat(1 << 20), MatchRule::Equal);
-        let held =
-            (0..10_000).take_while(|number| say(&mut candidate, "x", *number, 1 << 20).is_none()).count();
+        let held = (0..10_000)
+            .take_while(|number| add_chunk(&mut candidate, "x", *number, 1 << 20).is_none())
+            .count();
         assert_eq!(held, 63, "it is never more than 64 MiB");
     }
 }

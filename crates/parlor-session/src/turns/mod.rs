@@ -1,13 +1,13 @@
-//! The turns of prompts, for everything that stands between a client and an agent.
+//! The turns of prompts, for programs between a client and an agent.
 //!
-//! [`OpenPrompts`] knows how far each prompt has come and which state of the agent ends its turn, [`Candidate`] which user
-//! messages of the agent are its prompts. A live session and a translator both decide by them; what clients are told of it
-//! is their own.
+//! [`OpenPrompts`] tracks the progress of each prompt and which state of the agent ends its turn, [`Candidate`] which
+//! user messages of the agent are its prompts. The live session and the translator both use them and decide for
+//! themselves what they send to clients.
 //!
-//! An agent that takes any number of prompts assigns the message ids: a new user message is a prompt if the response to the
-//! prompt names it or if it equals the prompt, and without an id in the response the first new user message after it is. An
-//! agent that takes one prompt at a time gives its prompt no id in time: an equal text before any output is the prompt
-//! once more.
+//! An agent that accepts any number of prompts assigns the message ids: a new user message is a prompt if the
+//! response to the prompt has its id or if it equals the prompt; if the response has no id, the first new user
+//! message after it is the prompt. An agent that accepts one prompt at a time gives no id in time: an equal text
+//! before any output is the prompt.
 //!
 //! **Invariant:** a prompt ends once, with the state that ends its turn.
 
@@ -15,8 +15,8 @@ mod candidate;
 mod open;
 mod pattern;
 
-pub(crate) use self::candidate::{Buffered, has_content, left_of, size_of};
+pub(crate) use self::candidate::{Buffered, has_content, size_of, without_content};
 pub use self::candidate::{Candidate, Claim, is_output, user_message};
 pub use self::open::{OpenPrompt, OpenPrompts, PromptId, PromptState};
 pub use self::pattern::{MatchRule, Pattern};
-pub(crate) use self::pattern::{Progress, are_same_blocks};
+pub(crate) use self::pattern::{Progress, blocks_are_equal};

@@ -13,46 +13,46 @@ use crate::{Activity, Content, IdSource, MessageId, State};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PromptId(pub u64);
 
-/// How far a prompt has come.
+/// The progress of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromptState {
     /// It waits to be sent.
     Queued,
-    /// The agent has it and has not answered.
+    /// The agent was sent it and has not responded.
     Sent,
-    /// The agent accepted it with these fields and has not named its message.
+    /// The agent accepted it with these fields and has not given its message id.
     Accepted(Object),
-    /// It is in the conversation.
+    /// It is in the transcript.
     Inserted {
         /// Its message.
         message: MessageId,
-        /// What the agent said when it accepted it.
+        /// The fields of the agent's response.
         fields: Object,
     },
 }
 
-/// What was seen of the turn of a prompt. Only an agent that was idle and had no other prompt when it was sent this one
-/// can begin its turn before it says which prompt that is for.
+/// The progress of a prompt's turn. The turn can start before the agent reports which prompt it is for only if the agent
+/// was idle and had no other prompt when it was sent this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TurnProgress {
-    /// The agent had something else to do: the next idle after the prompt is in the conversation ends the turn.
+    /// The agent had other work: the next idle after the prompt is inserted ends the turn.
     Unknown,
-    /// Nothing so far.
+    /// The turn has not started.
     Awaited,
-    /// The agent runs.
+    /// The agent is running.
     Running,
-    /// The agent was idle again.
+    /// The agent became idle again, with this state.
     Ended(State),
 }
 
-/// A prompt whose turn has not ended. It dereferences to what its owner keeps with it.
+/// A prompt whose turn has not ended. It dereferences to the data that its owner keeps with it.
 #[derive(Debug, Clone)]
 pub struct OpenPrompt<T> {
     /// Its id.
     pub id: PromptId,
-    /// How far it has come.
+    /// Its progress.
     pub state: PromptState,
-    /// Whether the agent has accepted it: then an id in its response decides which message it is.
+    /// Whether the agent has accepted it: then an id in the agent's response decides which message it is.
     pub is_answered: bool,
     turn: TurnProgress,
     /// Its content, to compare with what the agent repeats.
@@ -60,7 +60,7 @@ pub struct OpenPrompt<T> {
     owned: T,
 }
 
-/// All prompts of a session whose turn has not ended, in the order they came.
+/// The prompts of a session whose turn has not ended, in the order of their arrival.
 #[derive(Debug, Clone)]
 pub struct OpenPrompts<T> {
     /// The oldest first.
@@ -68,7 +68,7 @@ pub struct OpenPrompts<T> {
 }
 
 impl<T> OpenPrompt<T> {
-    /// Its message, if it is in the conversation.
+    /// Its message, if it is inserted.
     pub const fn message(&self) -> Option<&MessageId> {
         match &self.state {
             PromptState::Inserted { message, .. } => Some(message),
@@ -76,33 +76,33 @@ impl<T> OpenPrompt<T> {
         }
     }
 
-    /// Whether it is in the conversation.
+    /// Whether it is in the transcript.
     pub const fn is_inserted(&self) -> bool {
         self.message().is_some()
     }
 
-    /// Whether the agent has it and it is not in the conversation.
+    /// Whether the agent was sent it and it is not in the transcript.
     pub const fn is_with_agent(&self) -> bool {
         matches!(self.state, PromptState::Sent | PromptState::Accepted(_))
     }
 
-    /// Whether the agent has it and runs what can only be its turn.
+    /// Whether the agent was sent it and is running what can only be its turn.
     pub(crate) fn is_running_early(&self) -> bool {
         self.is_with_agent() && self.turn == TurnProgress::Running
     }
 
-    /// The agent accepted it.
-    pub fn accept(&mut self, said: Object) {
+    /// Marks it as accepted by the agent.
+    pub fn accept(&mut self, response: Object) {
         self.is_answered = true;
         match &mut self.state {
-            PromptState::Inserted { fields, .. } => *fields = said,
+            PromptState::Inserted { fields, .. } => *fields = response,
             PromptState::Queued | PromptState::Sent | PromptState::Accepted(_) => {
-                self.state = PromptState::Accepted(said);
+                self.state = PromptState::Accepted(response);
             }
         }
     }
 
-    /// It is in the conversation, or is another message there than it was taken for.
+    /// Marks it as inserted, or replaces the message that it was matched with.
     pub fn insert(&mut self, message: MessageId) {
         let fields = match &mut self.state {
             PromptState::Accepted(fields) | PromptState::Inserted { fields, .. } => std::mem::take(fields),
@@ -111,7 +111,7 @@ impl<T> OpenPrompt<T> {
         self.state = PromptState::Inserted { message, fields };
     }
 
-    /// The agent does not have it any more: it waits for the next one, which begins its turn anew.
+    /// Queues it again for the next agent; its turn has not started.
     pub(crate) fn requeue(&mut self) {
         (self.state, self.turn, self.is_answered) = (PromptState::Queued, TurnProgress::Unknown, false);
     }
@@ -164,45 +164,45 @@ impl<T> OpenPrompts<T> {
         self.all.iter_mut().find(|open| open.id == id)
     }
 
-    /// Removes a prompt that the agent did not accept, or whose turn the caller does not follow any more.
+    /// Removes a prompt that the agent rejected, or whose turn the caller no longer follows.
     pub fn remove(&mut self, id: PromptId) -> Option<OpenPrompt<T>> {
-        let place = self.all.iter().position(|open| open.id == id)?;
-        Some(self.all.remove(place))
+        let index = self.all.iter().position(|open| open.id == id)?;
+        Some(self.all.remove(index))
     }
 
-    /// The latest prompt in the conversation: its turn runs.
+    /// The latest inserted prompt: its turn is running.
     pub fn running(&self) -> Option<&OpenPrompt<T>> {
         self.all.iter().rev().find(|open| open.is_inserted())
     }
 
-    /// The prompts that the agent accepted without saying which message they are.
+    /// The prompts that the agent accepted without a message id.
     pub fn accepted(&self) -> Vec<PromptId> {
         let accepted = self.all.iter().filter(|open| matches!(open.state, PromptState::Accepted(_)));
         accepted.map(|open| open.id).collect()
     }
 
-    /// The oldest prompt with the agent that equals a whole user message.
+    /// The oldest prompt sent and not inserted that equals a whole user message.
     pub fn equal_to(&self, content: &Content) -> Option<PromptId> {
         let equal = self.all.iter().find(|open| open.is_with_agent() && open.pattern.equals(content));
         equal.map(|open| open.id)
     }
 
-    /// Begins a candidate for a new user message: it may be a prompt that the agent has, or repeat one of the `unnamed`
-    /// messages of prompts, for which the agent has given no id. `None` if there are neither.
+    /// Starts a candidate for a new user message, which may be a prompt that the agent was sent, or one of the
+    /// inserted prompts in `unnamed`, for which the agent has given no id. `None` if there are neither.
     pub fn candidate(
         &self,
         id: &MessageId,
-        naming: IdSource,
+        id_source: IdSource,
         unnamed: impl Iterator<Item = (MessageId, Arc<Pattern>)>,
         rule: MatchRule,
     ) -> Option<Candidate> {
         let prompts = self.all.iter().filter(|open| open.is_with_agent());
         let prompts = prompts.map(|open| (Claim::Prompt(open.id), open.pattern.clone()));
         let claims = prompts.chain(unnamed.map(|(message, pattern)| (Claim::Message(message), pattern)));
-        Candidate::new(agents_id(id, naming), claims, self.accepted().first().copied(), rule)
+        Candidate::new(agents_id(id, id_source), claims, self.accepted().first().copied(), rule)
     }
 
-    /// Removes the prompts that the agent does not have any more from a candidate; whether any claim is left.
+    /// Removes prompts that are no longer with the agent from a candidate; returns whether any claim is left.
     pub fn narrow(&self, candidate: &mut Candidate) -> bool {
         candidate.retain(|claim| match claim {
             Claim::Prompt(prompt) => self.get(*prompt).is_some_and(OpenPrompt::is_with_agent),
@@ -223,13 +223,12 @@ impl<T> OpenPrompts<T> {
         sent.collect()
     }
 
-    /// The agent reports a state, or has left the session in it.
+    /// Tracks a state that the agent reports, or in which it left the session.
     pub fn on_state(&mut self, state: &State) {
         self.all.iter_mut().for_each(|open| open.on_state(state));
     }
 
-    /// Removes and returns the prompts whose turn has ended, each with the state that ended it: those in the conversation when the
-    /// agent was idle, and those that came into it after the agent was idle again.
+    /// Removes and returns the prompts whose turn has ended, each with the state that ended it.
     pub fn take_ended(&mut self) -> Vec<(OpenPrompt<T>, State)> {
         let mut ended = Vec::new();
         for open in
@@ -251,17 +250,17 @@ mod tests {
         State { activity, stop_reason: Some(reason.into()), fields: Object::default(), meta: None }
     }
 
-    /// Which prompts each word of a script ends, and by which word's state: `+N` queues and sends a prompt, `aN` accepts
-    /// and `iN` inserts it, `run` and `idle` are states.
+    /// Runs a script and shows which prompts each step ends, and by the state of which step: `+N` queues and sends a
+    /// prompt, `aN` accepts it, `iN` inserts it, `run` and `idle` are states.
     fn ended(mut is_idle: bool, script: &str) -> String {
         let mut prompts = OpenPrompts::default();
         let mut ended = Vec::new();
-        for (place, word) in script.split(' ').enumerate() {
+        for (index, word) in script.split(' ').enumerate() {
             let id = || PromptId(word[1..].parse().unwrap());
             if word == "run" || word == "idle" {
                 is_idle = word == "idle";
                 let activity = if is_idle { Activity::Idle } else { Activity::Running };
-                prompts.on_state(&state(activity, &place.to_string()));
+                prompts.on_state(&state(activity, &index.to_string()));
             } else if word.starts_with('+') {
                 prompts.push(id(), &Json::parse("[]").unwrap(), ());
                 assert_eq!(prompts.send_queued(is_idle), [id()]);
@@ -281,17 +280,17 @@ mod tests {
     #[test]
     fn the_idle_that_ends_a_turn_is_the_one_after_it_ran_or_after_the_prompt_was_inserted() {
         for (is_idle, script, expected) in [
-            // However late the agent says which prompt the turn is for.
+            // The turn is found however late the agent reports which prompt it is for.
             (true, "+1 a1 i1 run idle", ". . . . 1<4"),
             (true, "+1 run i1 idle", ". . . 1<3"),
             (true, "+1 run idle i1", ". . . 1<2"),
             (true, "+1 run a1 idle i1", ". . . . 1<3"),
             (true, "+1 i1 idle", ". . 1<2"),
-            // An idle before the turn ran ends nothing.
+            // An idle before the turn ran does not end it.
             (true, "+1 idle i1 run idle", ". . . . 1<4"),
-            // Nor does the end of what ran when the prompt was sent.
+            // The end of work that ran when the prompt was sent does not end it.
             (false, "+1 idle run idle i1 idle", ". . . . . 1<5"),
-            // Only the first of several can have begun.
+            // Only the first of several prompts can have started.
             (true, "+1 +2 run idle i1 i2 idle", ". . . . 1<3 . 2<6"),
             (true, "+1 +2 i1 run idle i2 run idle", ". . . . 1<4 . . 2<7"),
             (true, "+1 +2 i1 i2 run idle", ". . . . . 1<5,2<5"),
@@ -301,16 +300,17 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_keeps_what_the_agent_said_when_it_accepted_it() {
+    fn a_prompt_keeps_the_fields_of_the_agents_response() {
         let mut prompts = OpenPrompts::default();
-        let said = Object::parse(&serde_json::value::RawValue::from_string(r#"{"a":1}"#.to_owned()).unwrap());
+        let fields =
+            Object::parse(&serde_json::value::RawValue::from_string(r#"{"a":1}"#.to_owned()).unwrap());
         prompts.push(PromptId(1), &Json::parse("[]").unwrap(), ());
         prompts.send_queued(true);
         let open = prompts.get_mut(PromptId(1)).unwrap();
-        open.accept(said.clone().unwrap());
+        open.accept(fields.clone().unwrap());
         open.insert("m".into());
         open.insert("n".into());
-        let expected = PromptState::Inserted { message: "n".into(), fields: said.unwrap() };
+        let expected = PromptState::Inserted { message: "n".into(), fields: fields.unwrap() };
         assert_eq!(open.state, expected);
         open.accept(Object::default());
         assert_eq!(open.state, PromptState::Inserted { message: "n".into(), fields: Object::default() });

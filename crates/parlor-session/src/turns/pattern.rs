@@ -1,4 +1,4 @@
-//! A prompt in a form with which what an agent repeats is compared chunk by chunk.
+//! The content of a prompt, prepared for comparison with what an agent repeats chunk by chunk.
 
 use parlor_json::{Json, Unit};
 use serde_json::Value;
@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::content::text_units;
 use crate::{Content, plain_text};
 
-/// The text of a prompt, and the blocks that are no text, in order.
+/// The text and the other blocks of a prompt, in order.
 ///
-/// Text is compared in UTF-16 units, because agents cut a stream between the halves of a surrogate pair.
+/// Text is compared in UTF-16 units, because agents split streams between the halves of a surrogate pair.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     parts: Vec<Part>,
@@ -17,25 +17,25 @@ pub struct Pattern {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
-    /// The text of neighbouring text blocks. It is never empty.
+    /// The text of neighbouring text blocks; never empty.
     Text(Vec<u16>),
     /// A block of another type.
     Block(Json),
 }
 
-/// How much of a pattern was repeated.
+/// How much of a pattern has been repeated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     part: usize,
     unit: usize,
 }
 
-/// What counts as a repetition.
+/// How much of a prompt an agent must repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MatchRule {
     /// All of the prompt.
     Equal,
-    /// All of its text: an agent need not repeat what is no text.
+    /// All of its text; other blocks may be left out.
     EqualText,
 }
 
@@ -61,12 +61,12 @@ impl Pattern {
         Self { size: size.sum(), parts }
     }
 
-    /// How long the prompt is: its text in code units, and the JSON of its other blocks.
+    /// The length of the text in code units plus the length of the JSON of other blocks.
     pub(crate) const fn size(&self) -> usize {
         self.size
     }
 
-    /// How far one more block gets; `None` if it is not what comes next.
+    /// The progress after one more block; `None` if the block does not continue the pattern.
     pub(crate) fn advance(&self, mut at: Progress, block: &str, rule: MatchRule) -> Option<Progress> {
         let Some(units) = text_units(block) else { return self.advance_block(at, block, rule) };
         for unit in utf16(units) {
@@ -92,25 +92,25 @@ impl Pattern {
             match self.parts.get(at.part)? {
                 Part::Text(text) if at.unit < text.len() => return None,
                 Part::Text(_) => at = at.next_part(),
-                Part::Block(next) if is_same(next.as_str(), block) => return Some(at.next_part()),
+                Part::Block(next) if block_is_equal(next.as_str(), block) => return Some(at.next_part()),
                 Part::Block(_) if rule == MatchRule::EqualText => at = at.next_part(),
                 Part::Block(_) => return None,
             }
         }
     }
 
-    /// Whether all of it was repeated.
+    /// Whether the pattern has been repeated completely.
     pub(crate) fn is_whole(&self, at: Progress, rule: MatchRule) -> bool {
         let mut rest = self.parts.iter().skip(at.part);
-        let is_said = match rest.next() {
+        let is_part_repeated = match rest.next() {
             Some(Part::Text(text)) => at.unit == text.len(),
             Some(Part::Block(_)) => rule == MatchRule::EqualText,
             None => true,
         };
-        is_said && rest.all(|part| rule == MatchRule::EqualText && matches!(part, Part::Block(_)))
+        is_part_repeated && rest.all(|part| rule == MatchRule::EqualText && matches!(part, Part::Block(_)))
     }
 
-    /// Whether a message says the same as the prompt.
+    /// Whether a message has the content of the prompt.
     pub(crate) fn equals(&self, content: &Content) -> bool {
         let mut items = content.iter();
         let end =
@@ -139,14 +139,15 @@ fn utf16(units: impl Iterator<Item = Unit>) -> impl Iterator<Item = u16> {
     })
 }
 
-/// Whether two lists of blocks say the same, in the same pieces.
-pub(crate) fn are_same_blocks(one: &Content, other: &Content) -> bool {
-    one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| is_same(one.json, other.json))
+/// Whether two lists have the same blocks.
+pub(crate) fn blocks_are_equal(one: &Content, other: &Content) -> bool {
+    one.len() == other.len()
+        && one.iter().zip(other.iter()).all(|(one, other)| block_is_equal(one.json, other.json))
 }
 
-/// Whether two blocks are the same, however they are written. A peer that reads and writes them may change the order of
-/// members and leave out those that are null.
-fn is_same(one: &str, other: &str) -> bool {
+/// Whether two blocks have the same value. A peer that decodes and encodes a block may reorder members and drop
+/// nulls.
+fn block_is_equal(one: &str, other: &str) -> bool {
     if one == other {
         return true;
     }
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn text_may_be_cut_anywhere_and_blocks_may_be_written_otherwise() {
+    fn text_may_be_split_anywhere_and_blocks_may_be_spelled_differently() {
         let prompt = pattern(&[text("a"), text("b\\ud83d\\ude00"), image(1), text("c")]);
         for (blocks, equals) in [
             (&[text("ab\\ud83d"), text("\\ude00"), image(1), text("c")][..], true),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn by_its_text_a_prompt_is_repeated_with_or_without_its_other_blocks() {
+    fn by_text_a_prompt_may_be_repeated_without_its_other_blocks() {
         let prompt = pattern(&[image(1), text("a"), image(2), image(3)]);
         let walk = |blocks: &[String]| {
             let mut at = Progress::default();

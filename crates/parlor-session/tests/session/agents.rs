@@ -1,15 +1,15 @@
-//! Agents that come and go.
+//! Agents that are lost, released and restored.
 
 use expect_test::expect;
 
-use crate::stage::check;
+use crate::scenario::check;
 
 #[test]
-fn an_agent_that_dies_in_a_turn_fails_its_tool_calls_and_the_turn() {
+fn losing_the_agent_in_a_turn_fails_its_tool_calls_and_the_turn() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready one
+            attach 1
+            attach 2 waits
+            ready serial
             prompt 1 by 2 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
@@ -17,216 +17,216 @@ fn an_agent_that_dies_in_a_turn_fails_its_tool_calls_and_the_turn() {
                 durable
                 send 1
             prompt 2 by 1 two
-                held: [2 two (1)]
+                queue: [2 two (1)]
             starts t
                 - tool t open
             starts u
                 - tool u open
             tool u done
                 - tool u done
-            ask 5
-                - state waits
-                ask 5 of 1
-                ask 5 of 2
-            gone
+            request 5
+                - state requires_action
+                send request 5 to 1
+                send request 5 to 2
+            lost
                 - tool t failed
                 - event new2 failed 10 new1
                 - state idle (error)
-                withdraw 5 from 1
-                withdraw 5 from 2
-                reply 5: gone
-                settle 1 of 2: ended idle (error)
-                need agent
-            ready one
+                cancel request 5 at 1
+                cancel request 5 at 2
+                respond to request 5: agent lost
+                respond 1 to 2: ended idle (error)
+                start agent
+            ready serial
                 - user new3 = two
                 - state running
                 durable
-                settle 2 of 1: accepted as new3
+                respond 2 to 1: accepted as new3
                 send 2
-                held: []
+                queue: []
         "#]]);
 }
 
 #[test]
-fn an_agent_that_dies_in_peace_changes_nothing() {
+fn losing_an_idle_agent_changes_nothing() {
     check(&expect![[r#"
-            join 1
-            ready one
-            gone
+            attach 1
+            ready serial
+            lost
             prompt 1 by 1 one
-                need agent
-                held: [1 one (1)]
+                start agent
+                queue: [1 one (1)]
         "#]]);
 }
 
 #[test]
-fn what_an_agent_had_and_did_not_take_is_held_again() {
+fn prompts_that_a_lost_agent_did_not_insert_are_queued_again() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready queue
+            attach 1
+            attach 2 waits
+            ready queued
             prompt 1 by 2 one
                 send 1
-                held: [1 one (2)]
+                queue: [1 one (2)]
             prompt 2 by 1 two
                 send 2
-                held: [1 one (2), 2 two (1)]
+                queue: [1 one (2), 2 two (1)]
             prompt 3 by 1 three
                 send 3
-                held: [1 one (2), 2 two (1), 3 three (1)]
+                queue: [1 one (2), 2 two (1), 3 three (1)]
             accepted 1 u1
                 - user u1 = one
                 - Info one {"parlor/title":"made"}
                 durable
-                held: [2 two (1), 3 three (1)]
+                queue: [2 two (1), 3 three (1)]
             accepted 3
             state running
                 - state running
-            gone
+            lost
                 - event new1 failed 10 u1
                 - state idle (error)
-                settle 1 of 2: ended idle (error), with fields
-                need agent
-            ready queue
+                respond 1 to 2: ended idle (error), with fields
+                start agent
+            ready queued
                 send 2
                 send 3
             accepted 2 u2
                 - user u2 = two
                 durable
-                settle 2 of 1: accepted as u2, with fields
-                held: [3 three (1)]
+                respond 2 to 1: accepted as u2, with fields
+                queue: [3 three (1)]
         "#]]);
 }
 
 #[test]
-fn an_agent_that_dies_of_a_prompt_is_not_brought_back_for_ever() {
+fn a_prompt_that_crashes_its_agents_fails_after_a_limit() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 poison
             send 1
-            held: [1 poison (1)]
-        gone
-            need agent
-        ready queue
+            queue: [1 poison (1)]
+        lost
+            start agent
+        ready queued
             send 1
-        gone
+        lost
             - event new1 failed 6
             - state idle (error)
-            settle 1 of 1: failed idle (error)
-            held: []
-        join 2
-        ready queue
+            respond 1 to 1: failed idle (error)
+            queue: []
+        attach 2
+        ready queued
     "#]]);
 }
 
 #[test]
-fn an_agent_that_never_comes_is_not_called_for_ever() {
+fn a_prompt_fails_after_a_limit_of_failed_agent_starts() {
     check(&expect![[r#"
-        join 1
+        attach 1
         prompt 1 by 1 one
-            need agent
-            held: [1 one (1)]
-        gone
-            need agent
-        gone
+            start agent
+            queue: [1 one (1)]
+        lost
+            start agent
+        lost
             - event new1 failed 4
             - state idle (error)
-            settle 1 of 1: failed idle (error)
-            held: []
+            respond 1 to 1: failed idle (error)
+            queue: []
         prompt 2 by 1 two
-            need agent
-            held: [2 two (1)]
+            start agent
+            queue: [2 two (1)]
         rejected 2
-            settle 2 of 1: rejected "no"
-            held: []
+            respond 2 to 1: rejected "no"
+            queue: []
     "#]]);
 }
 
 #[test]
-fn what_waits_outlives_a_restart_and_goes_on_when_a_driver_joins() {
+fn queued_prompts_survive_a_restart_and_continue_when_a_driver_attaches() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             prompt 2 by 1 two
-                held: [2 two (1)]
+                queue: [2 two (1)]
             prompt 3 by 1 three
-                held: [2 two (1), 3 three (1)]
+                queue: [2 two (1), 3 three (1)]
             restart
-            gone
+            lost
                 - event new2 failed 6
                 - state idle (error)
-            join 7 watches
-            join 8
-                need agent
-            ready one anew
+            attach 7 observer
+            attach 8
+                start agent
+            ready serial without-history
                 - user new3 = two
                 - state running
                 durable
                 send 2
-                held: [3 three (0)]
+                queue: [3 three (0)]
             ended 2 end
                 - state idle (end)
                 - user new4 = three
                 - state running
                 durable
                 send 3
-                held: []
+                queue: []
         "#]]);
 }
 
 #[test]
-fn without_drivers_nothing_brings_an_agent_back() {
+fn no_agent_is_started_without_drivers() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 one
                 send 1
-                held: [1 one (1)]
-            left 1
-            gone
-            join 2 watches
-            join 3
-                need agent
+                queue: [1 one (1)]
+            detach 1
+            lost
+            attach 2 observer
+            attach 3
+                start agent
         "#]]);
 }
 
 #[test]
-fn an_agent_that_was_released_is_brought_back_for_a_prompt() {
+fn a_released_agent_is_started_for_a_prompt() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             released
             prompt 1 by 1 one
-                need agent
-                held: [1 one (1)]
-            ready one
+                start agent
+                queue: [1 one (1)]
+            ready serial
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
-                held: []
+                queue: []
         "#]]);
 }
 
 #[test]
 fn an_unknown_state_counts_as_busy() {
     check(&expect![[r#"
-            ready queue
+            ready queued
             state curious
                 - state curious
             starts t
                 - tool t open
-            gone
+            lost
                 - tool t failed
                 - event new1 failed 4
                 - state idle (error)
@@ -234,13 +234,13 @@ fn an_unknown_state_counts_as_busy() {
 }
 
 #[test]
-fn what_an_agent_did_before_it_was_restored_is_not_the_turn_of_a_prompt_that_waits() {
+fn early_updates_are_not_the_turn_of_a_queued_prompt() {
     check(&expect![[r#"
-        join 1 waits
+        attach 1 waits
         prompt 1 by 1 one
-            need agent
-            held: [1 one (1)]
-        restored queue
+            start agent
+            queue: [1 one (1)]
+        restored queued
         state running
             - state running
         chunk agent a: old
@@ -251,31 +251,31 @@ fn what_an_agent_did_before_it_was_restored_is_not_the_turn_of_a_prompt_that_wai
             - state running
         state idle end
             - state idle (end)
-        taken
+        applied
             send 1
         accepted 1 u1
             - user u1 = one
             - Info one {"parlor/title":"made"}
             durable
-            held: []
+            queue: []
         state running
             - state running
         chunk agent b: answer
             - agent b + answer
         state idle end
             - state idle (end)
-            settle 1 of 1: ended idle (end), with fields
+            respond 1 to 1: ended idle (end), with fields
     "#]]);
-    // One that is still busy with something else takes the prompt all the same.
+    // An agent that is busy with other work is sent the prompt too.
     check(&expect![[r#"
-        join 1 waits
+        attach 1 waits
         prompt 1 by 1 one
-            need agent
-            held: [1 one (1)]
-        restored queue
+            start agent
+            queue: [1 one (1)]
+        restored queued
         state running
             - state running
-        taken
+        applied
             send 1
         state idle end
             - state idle (end)
@@ -283,82 +283,82 @@ fn what_an_agent_did_before_it_was_restored_is_not_the_turn_of_a_prompt_that_wai
             - user u1 = one
             - Info one {"parlor/title":"made"}
             durable
-            held: []
+            queue: []
         state running
             - state running
         state idle end
             - state idle (end)
-            settle 1 of 1: ended idle (end), with fields
+            respond 1 to 1: ended idle (end), with fields
     "#]]);
     check(&expect![[r#"
-        join 1
+        attach 1
         prompt 1 by 1 one
-            need agent
-            held: [1 one (1)]
-        restored one
+            start agent
+            queue: [1 one (1)]
+        restored serial
         chunk agent: old
             - agent ~1 + old
         prompt 2 by 1 two
-            held: [1 one (1), 2 two (1)]
-        taken
+            queue: [1 one (1), 2 two (1)]
+        applied
             - user new1 = one
             - Info one {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
-            held: [2 two (1)]
+            queue: [2 two (1)]
         chunk agent: answer
             - agent ~2 + answer
     "#]]);
 }
 
 #[test]
-fn an_agent_that_is_gone_before_its_early_updates_are_taken_is_one_that_never_came() {
+fn losing_an_agent_before_its_early_updates_are_applied_counts_as_a_failed_start() {
     check(&expect![[r#"
-        join 1
+        attach 1
         prompt 1 by 1 one
-            need agent
-            held: [1 one (1)]
-        restored queue
-        gone
-            need agent
-        taken
-        restored queue
+            start agent
+            queue: [1 one (1)]
+        restored queued
+        lost
+            start agent
+        applied
+        restored queued
         state running
             - state running
-        gone
+        lost
             - event new1 failed 8
             - state idle (error)
-            settle 1 of 1: failed idle (error)
-            held: []
-        taken
+            respond 1 to 1: failed idle (error)
+            queue: []
+        applied
     "#]]);
 }
 
 #[test]
 fn a_turn_that_a_lost_agent_began_does_not_end_the_prompt_of_the_next_agent() {
     check(&expect![[r#"
-        join 1 waits
-        ready queue
+        attach 1 waits
+        ready queued
         prompt 1 by 1 one
             send 1
-            held: [1 one (1)]
+            queue: [1 one (1)]
         state running
             - state running
-        gone
+        lost
             - event new1 failed 5
             - state idle (error)
-            need agent
-        ready one
+            start agent
+        ready serial
             - user new2 = one
             - Info one {"parlor/title":"made"}
             - state running
             durable
             send 1
-            held: []
+            queue: []
         ended 1 end
             - state idle (end)
-            settle 1 of 1: ended idle (end)
+            respond 1 to 1: ended idle (end)
     "#]]);
 }

@@ -1,4 +1,4 @@
-//! Agents that take prompts one by one and say them again.
+//! Agents that accept one prompt at a time and repeat it.
 
 use std::time::{Duration, Instant};
 
@@ -6,19 +6,19 @@ use expect_test::expect;
 use parlor_session::session::{Input, Step};
 use parlor_session::{MessageId, UnixMillis};
 
-use crate::stage::{Stage, check};
+use crate::scenario::{Scenario, check};
 
 #[test]
-fn equal_text_without_a_name_is_the_prompt() {
+fn equal_text_without_an_id_is_the_prompt() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi there
                 - user new1 = hi there
                 - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user: hi there
             chunk agent: hello
@@ -29,16 +29,16 @@ fn equal_text_without_a_name_is_the_prompt() {
 }
 
 #[test]
-fn equal_text_with_a_name_names_the_prompt() {
+fn equal_text_with_an_id_is_the_prompt_under_that_id() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi there
                 - user new1 = hi there
                 - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user u1: hi there
             chunk agent: hello
@@ -49,16 +49,16 @@ fn equal_text_with_a_name_names_the_prompt() {
 }
 
 #[test]
-fn it_may_come_in_pieces() {
+fn an_echo_may_come_in_chunks() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi there
                 - user new1 = hi there
                 - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user: hi
             title greeting
@@ -73,16 +73,16 @@ fn it_may_come_in_pieces() {
 }
 
 #[test]
-fn pieces_may_have_a_name() {
+fn chunks_of_an_echo_may_have_an_id() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi there
                 - user new1 = hi there
                 - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user u1: hi
             chunk user u1:  there
@@ -94,15 +94,15 @@ fn pieces_may_have_a_name() {
 }
 
 #[test]
-fn a_block_without_text_is_part_of_it() {
+fn a_block_that_is_not_text_is_part_of_an_echo() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 image
                 - user new1 = 
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user: image
             chunk agent: nice
@@ -111,16 +111,16 @@ fn a_block_without_text_is_part_of_it() {
 }
 
 #[test]
-fn other_text_is_news_and_keeps_its_place() {
+fn other_text_is_a_message_at_its_position() {
     check(&expect![[r#"
-        join 1
-        ready one
+        attach 1
+        ready serial
         prompt 1 by 1 hi there
             - user new1 = hi there
             - Info hi there {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         chunk user: hi
         chunk user: gh
@@ -134,16 +134,16 @@ fn other_text_is_news_and_keeps_its_place() {
 }
 
 #[test]
-fn a_part_of_the_text_is_news_when_something_else_comes() {
+fn a_partial_echo_is_a_message_when_other_output_follows() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi there
                 - user new1 = hi there
                 - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user: hi
             chunk user:  th
@@ -155,16 +155,16 @@ fn a_part_of_the_text_is_news_when_something_else_comes() {
 }
 
 #[test]
-fn a_part_of_the_text_is_news_when_the_turn_ends() {
+fn a_partial_echo_is_a_message_when_the_turn_ends() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi there
                 - user new1 = hi there
                 - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user u: hi
             ended 1 end
@@ -174,19 +174,19 @@ fn a_part_of_the_text_is_news_when_the_turn_ends() {
 }
 
 #[test]
-fn a_part_of_the_text_is_news_when_the_agent_is_gone() {
+fn a_partial_echo_is_a_message_when_the_agent_is_lost() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi there
                 - user new1 = hi there
                 - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user u: hi
-            gone
+            lost
                 - user u + hi
                 - event new2 failed 5 new1
                 - state idle (error)
@@ -194,16 +194,16 @@ fn a_part_of_the_text_is_news_when_the_agent_is_gone() {
 }
 
 #[test]
-fn text_that_goes_on_after_the_prompt_is_another_message() {
+fn text_that_continues_after_the_prompt_is_another_message() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi
                 - user new1 = hi
                 - Info hi {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user: hi
             chunk user:  again
@@ -215,16 +215,16 @@ fn text_that_goes_on_after_the_prompt_is_another_message() {
 }
 
 #[test]
-fn a_message_with_another_name_is_another_message() {
+fn a_message_with_another_id_is_another_message() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi there
                 - user new1 = hi there
                 - Info hi there {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk user u1: hi there
             chunk user u2: reminder
@@ -237,25 +237,25 @@ fn a_message_with_another_name_is_another_message() {
 #[test]
 fn a_prompt_is_repeated_once() {
     for (first, second) in [("user", "user u1"), ("user u1", "user u2"), ("user u1", "user")] {
-        let mut stage = Stage::default();
-        stage.play("join 1\nready one\nprompt 1 by 1 hi there");
-        assert_eq!(stage.play(&format!("chunk {first}: hi there")).lines().count(), 1);
-        let told = stage.play(&format!("chunk {second}: hi there"));
+        let mut scenario = Scenario::default();
+        scenario.run("attach 1\nready serial\nprompt 1 by 1 hi there");
+        assert_eq!(scenario.run(&format!("chunk {first}: hi there")).lines().count(), 1);
+        let told = scenario.run(&format!("chunk {second}: hi there"));
         assert!(told.contains("+ hi there"), "{first}, {second}: {told}");
     }
 }
 
 #[test]
-fn an_agent_may_call_every_prompt_the_same() {
+fn an_agent_may_use_one_id_for_all_prompts() {
     check(&expect![[r#"
-        join 1
-        ready one
+        attach 1
+        ready serial
         prompt 1 by 1 one
             - user new1 = one
             - Info one {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         chunk user u: one
         ended 1 end
@@ -264,7 +264,7 @@ fn an_agent_may_call_every_prompt_the_same() {
             - user new2 = two
             - state running
             durable
-            settle 2 of 1: accepted as new2
+            respond 2 to 1: accepted as new2
             send 2
         chunk user u: two
         chunk agent: yes
@@ -275,16 +275,16 @@ fn an_agent_may_call_every_prompt_the_same() {
 }
 
 #[test]
-fn a_notice_does_not_end_what_may_come_unless_something_was_held_back() {
+fn a_notice_does_not_end_an_expected_echo_unless_updates_are_held_back() {
     check(&expect![[r#"
-        join 1
-        ready one
+        attach 1
+        ready serial
         prompt 1 by 1 hi there
             - user new1 = hi there
             - Info hi there {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         notice
             - note
@@ -298,16 +298,16 @@ fn a_notice_does_not_end_what_may_come_unless_something_was_held_back() {
 }
 
 #[test]
-fn after_the_turn_equal_text_is_news() {
+fn equal_text_after_the_turn_is_a_message() {
     check(&expect![[r#"
-        join 1
-        ready one
+        attach 1
+        ready serial
         prompt 1 by 1 hi
             - user new1 = hi
             - Info hi {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         ended 1 end
             - state idle (end)
@@ -317,16 +317,16 @@ fn after_the_turn_equal_text_is_news() {
 }
 
 #[test]
-fn after_output_equal_text_is_news() {
+fn equal_text_after_output_is_a_message() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 hi
                 - user new1 = hi
                 - Info hi {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             chunk thought: hm
                 - thought ~1 + hm
@@ -336,16 +336,16 @@ fn after_output_equal_text_is_news() {
 }
 
 #[test]
-fn what_is_late_from_the_turn_before_is_no_output() {
+fn late_updates_of_the_previous_turn_are_not_output() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             starts t
                 - tool t open
@@ -355,7 +355,7 @@ fn what_is_late_from_the_turn_before_is_no_output() {
                 - user new2 = two
                 - state running
                 durable
-                settle 2 of 1: accepted as new2
+                respond 2 to 1: accepted as new2
                 send 2
             tool t done
                 - tool t done
@@ -368,13 +368,13 @@ fn what_is_late_from_the_turn_before_is_no_output() {
 #[test]
 fn text_is_not_the_echo_of_an_image() {
     check(&expect![[r#"
-        join 1
-        ready one
+        attach 1
+        ready serial
         prompt 1 by 1 image
             - user new1 = 
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         chunk user u: reminder
             - user u + reminder
@@ -383,28 +383,28 @@ fn text_is_not_the_echo_of_an_image() {
     "#]]);
 }
 
-/// Each chunk of an echo is compared with what is to come, not all of them with all of the prompt.
+/// Each chunk of an echo is compared with the next part of the prompt only.
 #[test]
-fn a_long_echo_costs_its_length() {
+fn a_long_echo_takes_linear_time() {
     let text: String = "word".chars().cycle().take(2 << 20).collect();
-    for agent in ["one", "queue"] {
-        let mut stage = Stage::default();
-        stage.play(&format!("join 1\nready {agent}\nprompt 1 by 1 {text}"));
+    for agent in ["serial", "queued"] {
+        let mut scenario = Scenario::default();
+        scenario.run(&format!("attach 1\nready {agent}\nprompt 1 by 1 {text}"));
         let began = Instant::now();
         let mut created = 0;
-        for place in (0..text.len()).step_by(8) {
-            let input = stage.input(&format!("chunk user u1: {}", &text[place..place + 8]));
-            created += step_alone(&mut stage, input);
-            assert!(began.elapsed() < Duration::from_secs(60), "{place} bytes took too long");
+        for start in (0..text.len()).step_by(8) {
+            let input = scenario.input(&format!("chunk user u1: {}", &text[start..start + 8]));
+            created += step_alone(&mut scenario, input);
+            assert!(began.elapsed() < Duration::from_secs(60), "{start} bytes took too long");
         }
         // An agent that assigns the ids has accepted the prompt when it has repeated all of it.
-        assert_eq!(created, usize::from(agent == "queue"));
+        assert_eq!(created, usize::from(agent == "queued"));
     }
 }
 
-/// Takes an input without comparing the whole session afterwards.
-fn step_alone(stage: &mut Stage, input: Input) -> usize {
+/// Handles an input without comparing the whole session afterwards.
+fn step_alone(scenario: &mut Scenario, input: Input) -> usize {
     let mut step = Step::default();
-    stage.session.step(input, UnixMillis(0), &mut || MessageId::from("fresh"), &mut step);
+    scenario.session.step(input, UnixMillis(0), &mut || MessageId::from("new"), &mut step);
     step.changes.iter().filter(|change| change.is_creation()).count()
 }

@@ -1,21 +1,21 @@
-//! A conversation that an agent was given comes back in what it repeats, and shows nowhere.
+//! A transcript that was handed over is cut out of what the agent repeats.
 
 use expect_test::expect;
 
-use crate::stage::{Stage, check};
+use crate::scenario::{Scenario, check};
 
 #[test]
-fn it_is_cut_off_an_echo_of_an_agent_that_takes_prompts_one_by_one() {
+fn an_envelope_is_cut_out_of_the_echo_of_a_serial_agent() {
     check(&expect![[r#"
-        join 1
-        ready one anew
-        handed e
+        attach 1
+        ready serial without-history
+        context e
         prompt 1 by 1 hi there
             - user new1 = hi there
             - Info hi there {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         chunk user: <conversation id='e'>so far</conversation id='e'>
         chunk user: hi there
@@ -27,7 +27,7 @@ fn it_is_cut_off_an_echo_of_an_agent_that_takes_prompts_one_by_one() {
 }
 
 #[test]
-fn it_is_cut_off_wherever_its_chunks_are_cut() {
+fn an_envelope_is_cut_out_of_an_echo_wherever_its_chunks_are_split() {
     let prompt =
         "<conversation id='e'>\\nso far: <conversation id='f'>\\n</conversation id='e'>\\n\\nhi 😀 there";
     for agent in ["one", "queue"] {
@@ -36,17 +36,17 @@ fn it_is_cut_off_wherever_its_chunks_are_cut() {
                 continue;
             }
             for length in 1..prompt.len() {
-                let mut stage = Stage::default();
-                stage.play(&format!(
-                    "join 1\nready {agent} anew\nhanded d\nhanded e\nprompt 1 by 1 hi 😀 there"
+                let mut scenario = Scenario::default();
+                scenario.run(&format!(
+                    "attach 1\nready {agent} anew\ncontext d\ncontext e\nprompt 1 by 1 hi 😀 there"
                 ));
                 let text: Vec<char> = prompt.chars().collect();
                 for piece in pieces(&text, length) {
-                    let input = stage.input(&format!("chunk user{id}: {piece}"));
-                    stage.step(input);
+                    let input = scenario.input(&format!("chunk user{id}: {piece}"));
+                    scenario.step(input);
                 }
-                stage.play("chunk agent a: hello");
-                let entries = stage.session.transcript().entries().iter();
+                scenario.run("chunk agent a: hello");
+                let entries = scenario.session.transcript().entries().iter();
                 let texts: Vec<_> = entries.map(|entry| entry.body().content.to_text()).collect();
                 assert_eq!(texts, ["hi 😀 there", "hello"], "{agent}, {length}");
             }
@@ -54,7 +54,7 @@ fn it_is_cut_off_wherever_its_chunks_are_cut() {
     }
 }
 
-/// A text in pieces of about a length that leave escaped characters whole.
+/// Splits a text into pieces of about this length, without splitting escapes.
 fn pieces(text: &[char], length: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut room = length;
@@ -71,27 +71,27 @@ fn pieces(text: &[char], length: usize) -> Vec<String> {
 }
 
 #[test]
-fn it_is_cut_off_whole_messages_at_any_time() {
+fn an_envelope_is_cut_out_of_whole_messages_at_any_time() {
     check(&expect![[r#"
-        join 1
-        ready queue anew
-        handed e
+        attach 1
+        ready queued without-history
+        context e
         prompt 1 by 1 hi | image
             send 1
-            held: [1 hi (1)]
+            queue: [1 hi (1)]
         whole user u1: <conversation id='e'>so | far</conversation id='e'> | hi | image
             - user u1 = hi
             - Info hi {"parlor/title":"made"}
             durable
-            settle 1 of 1: accepted as u1
-            held: []
+            respond 1 to 1: accepted as u1
+            queue: []
         accepted 1 u1
         whole user u1: <conversation id='e'>so far</conversation id='e'>hi | image
         whole user u1: <conversation id='e'>so far</conversation id='e'>ho
             - user u1 = ho
             - Info ho
         restart
-        ready queue
+        ready queued
         whole user u2: <conversation id='e'>so far</conversation id='e'>late
             - user u2 = late
         whole user u3: <conversation id='e'>so far</conversation id='e'>
@@ -102,17 +102,17 @@ fn it_is_cut_off_whole_messages_at_any_time() {
 }
 
 #[test]
-fn it_is_cut_off_what_an_agent_says_back() {
+fn an_envelope_is_cut_out_of_agent_messages() {
     check(&expect![[r#"
-        join 1
-        ready one anew
-        handed e
+        attach 1
+        ready serial without-history
+        context e
         prompt 1 by 1 hi
             - user new1 = hi
             - Info hi {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         chunk agent: <conversation id='e'>so far</conversation id='e'>
         chunk agent: hi
@@ -125,11 +125,11 @@ fn it_is_cut_off_what_an_agent_says_back() {
 }
 
 #[test]
-fn what_only_begins_like_it_is_kept() {
+fn text_that_only_starts_like_an_envelope_is_not_cut() {
     check(&expect![[r#"
-        join 1
-        ready queue anew
-        handed e
+        attach 1
+        ready queued without-history
+        context e
         chunk agent a: <conver
         chunk agent a: sion>
             - agent a + <conver
@@ -143,13 +143,13 @@ fn what_only_begins_like_it_is_kept() {
             - agent c + <
             - state idle
         chunk agent d: <
-        gone
+        lost
             - agent d + <
     "#]]);
     check(&expect![[r#"
-        join 1
-        ready one anew
-        handed e
+        attach 1
+        ready serial without-history
+        context e
         chunk agent: <conver
         title x
             - Info x
@@ -162,22 +162,22 @@ fn what_only_begins_like_it_is_kept() {
 }
 
 #[test]
-fn without_a_hand_over_nothing_is_cut() {
+fn nothing_is_cut_before_a_transcript_is_handed_over() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         whole user u: <conversation id='e'>mine</conversation id='e'>
             - user u = <conversation id="e">mine</conversation id="e">
     "#]]);
 }
 
 #[test]
-fn it_is_cut_out_of_the_middle_of_whole_messages() {
+fn an_envelope_is_cut_out_of_the_middle_of_whole_messages() {
     check(&expect![[r#"
-        join 1
-        ready queue anew
-        handed e
-        handed f
+        attach 1
+        ready queued without-history
+        context e
+        context f
         whole agent a: You gave me <conversation id='e'>so | far</conversation id='e'> and <conversation id='f'>more</conversation id='f'>, thanks
             - agent a = You gave me  and , thanks
         whole agent b: You gave me <conver | sation id='e'>so far</conversation id='e'> | image | and more
@@ -192,21 +192,21 @@ fn it_is_cut_out_of_the_middle_of_whole_messages() {
 }
 
 #[test]
-fn it_is_cut_out_of_the_middle_of_messages_wherever_their_chunks_are_cut() {
+fn an_envelope_is_cut_out_of_the_middle_of_messages_wherever_their_chunks_are_split() {
     let said = "Before <b> <conversation id='e'>\\nso <conversation id='f'> far</conversation id='e'>\\n\\nbetween \
                 <<conversation id='d'>x</conversation id='d'> and 😀 <conver after";
     let text: Vec<char> = said.chars().collect();
     for agent in ["one", "queue"] {
         for (role, id) in [("agent", ""), ("agent", " a"), ("thought", " a"), ("user", " u")] {
             for length in 1..text.len() {
-                let mut stage = Stage::default();
-                stage.play(&format!("join 1\nready {agent} anew\nhanded d\nhanded e"));
+                let mut scenario = Scenario::default();
+                scenario.run(&format!("attach 1\nready {agent} anew\ncontext d\ncontext e"));
                 for piece in pieces(&text, length) {
-                    let input = stage.input(&format!("chunk {role}{id}: {piece}"));
-                    stage.step(input);
+                    let input = scenario.input(&format!("chunk {role}{id}: {piece}"));
+                    scenario.step(input);
                 }
-                stage.play("gone");
-                let entries = stage.session.transcript().entries().iter();
+                scenario.run("lost");
+                let entries = scenario.session.transcript().entries().iter();
                 let texts: Vec<_> = entries.map(|entry| entry.body().content.to_text()).collect();
                 assert_eq!(
                     texts,
@@ -219,11 +219,11 @@ fn it_is_cut_out_of_the_middle_of_messages_wherever_their_chunks_are_cut() {
 }
 
 #[test]
-fn it_is_cut_out_of_messages_that_others_interrupt() {
+fn an_envelope_is_cut_out_of_interrupted_messages() {
     check(&expect![[r#"
-        join 1
-        ready queue anew
-        handed e
+        attach 1
+        ready queued without-history
+        context e
         chunk agent a: I was given <conver
         chunk thought t: hm
             - agent a + I was given <conver
@@ -245,11 +245,11 @@ fn it_is_cut_out_of_messages_that_others_interrupt() {
         chunk agent b: new
             - agent b + new
     "#]]);
-    // Without ids, a message goes on until another begins.
+    // A message without an id continues until another begins.
     check(&expect![[r#"
-        join 1
-        ready one anew
-        handed e
+        attach 1
+        ready serial without-history
+        context e
         tool t open
             - tool t open
         chunk agent: I was given <conversation id='e'>so
@@ -274,52 +274,52 @@ fn it_is_cut_out_of_messages_that_others_interrupt() {
 }
 
 #[test]
-fn what_begins_like_it_is_held_back_up_to_a_limit() {
-    let mut stage = Stage::default();
-    stage.play("join 1\nready queue anew\nhanded e\nchunk agent a: <conver");
+fn text_that_starts_like_an_envelope_is_held_back_up_to_a_limit() {
+    let mut scenario = Scenario::default();
+    scenario.run("attach 1\nready queued without-history\ncontext e\nchunk agent a: <conver");
     let held = (0..1000).take_while(|_| {
-        let input = stage.input("chunk agent a: ");
-        stage.step(input).changes.is_empty()
+        let input = scenario.input("chunk agent a: ");
+        scenario.step(input).changes.is_empty()
     });
     assert!(held.count() < 300);
-    // What was shown cannot be cut off, and what follows still is.
-    stage.play("chunk agent a: sation id='e'>so far</conversation id='e'>!");
-    let entries = stage.session.transcript().entries().iter();
+    // Text that was broadcast cannot be cut; what follows is.
+    scenario.run("chunk agent a: sation id='e'>so far</conversation id='e'>!");
+    let entries = scenario.session.transcript().entries().iter();
     let texts: Vec<_> = entries.map(|entry| entry.body().content.to_text()).collect();
     assert_eq!(texts, ["<conver!"]);
 }
 
 #[test]
-fn looking_for_it_takes_linear_time() {
+fn scanning_for_envelopes_takes_linear_time() {
     const MANY: usize = 100_000;
-    let mut stage = Stage::default();
-    stage.play("join 1\nready queue anew\nhanded e");
+    let mut scenario = Scenario::default();
+    scenario.run("attach 1\nready queued without-history\ncontext e");
     let whole = "<conversation id='e'><conversation id='f'></conversation id='e'>.".repeat(MANY);
     for line in [format!("whole agent a: {whole}"), format!("chunk agent b: {whole}")] {
-        let input = stage.input(&line);
-        stage.step(input);
+        let input = scenario.input(&line);
+        scenario.step(input);
     }
     for _ in 0..MANY / 10 {
-        let input = stage.input("chunk agent c: <conversation id='e'>");
-        stage.step(input);
+        let input = scenario.input("chunk agent c: <conversation id='e'>");
+        scenario.step(input);
     }
-    let entries = stage.session.transcript().entries().iter();
+    let entries = scenario.session.transcript().entries().iter();
     let lengths: Vec<_> = entries.map(|entry| entry.body().content.to_text().len()).collect();
     assert_eq!(lengths, [MANY, MANY]);
 }
 
 #[test]
-fn the_answer_to_a_prompt_is_never_part_of_a_message_from_before_the_prompt() {
+fn output_after_a_prompt_is_never_part_of_a_message_from_before_it() {
     check(&expect![[r#"
-        join 1
-        ready one
-        handed e
+        attach 1
+        ready serial
+        context e
         prompt 1 by 1 one
             - user new1 = one
             - Info one {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         ended 1 end
             - state idle (end)
@@ -329,7 +329,7 @@ fn the_answer_to_a_prompt_is_never_part_of_a_message_from_before_the_prompt() {
             - user new2 = two
             - state running
             durable
-            settle 2 of 1: accepted as new2
+            respond 2 to 1: accepted as new2
             send 2
         chunk agent: answer
             - agent ~2 + answer
@@ -341,7 +341,7 @@ fn the_answer_to_a_prompt_is_never_part_of_a_message_from_before_the_prompt() {
             - user new3 = three
             - state running
             durable
-            settle 3 of 1: accepted as new3
+            respond 3 to 1: accepted as new3
             send 3
         chunk agent: answer
             - agent ~4 + answer
@@ -353,7 +353,7 @@ fn the_answer_to_a_prompt_is_never_part_of_a_message_from_before_the_prompt() {
             - user new4 = four
             - state running
             durable
-            settle 4 of 1: accepted as new4
+            respond 4 to 1: accepted as new4
             send 4
         chunk agent: answer
             - agent ~6 + answer
@@ -365,7 +365,7 @@ fn the_answer_to_a_prompt_is_never_part_of_a_message_from_before_the_prompt() {
             - user new5 = five
             - state running
             durable
-            settle 5 of 1: accepted as new5
+            respond 5 to 1: accepted as new5
             send 5
         chunk agent: answer
             - agent ~8 + answer

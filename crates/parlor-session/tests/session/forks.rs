@@ -1,13 +1,13 @@
-//! Conversations that go on elsewhere.
+//! Forks of sessions.
 
 use expect_test::expect;
 
-use crate::stage::check;
+use crate::scenario::check;
 
 #[test]
-fn a_fork_holds_all_up_to_and_including_the_message() {
+fn a_fork_has_all_entries_up_to_and_including_the_message() {
     check(&expect![[r#"
-        ready queue
+        ready queued
         whole user u1: one
             - user u1 = one
         whole agent a1: first
@@ -19,20 +19,20 @@ fn a_fork_holds_all_up_to_and_including_the_message() {
         whole agent a2: second
             - agent a2 = second
         fork after a1
-            ["1 User u1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {"titles":{"agent":"T"}}; agent: After(MessageId("a1"))
+            ["1 User u1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: After(MessageId("a1"))
         fork after u2
-            ["1 User u1", "2 Agent a1", "3 User u2"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {"titles":{"agent":"T"}}; agent: After(MessageId("u2"))
+            ["1 User u1", "2 Agent a1", "3 User u2"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: After(MessageId("u2"))
         fork after a2
-            ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {"titles":{"agent":"T"}}; agent: End
+            ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: End
         fork end
-            ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] kept {"titles":{"agent":"T"}}; agent: End
+            ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: End
     "#]]);
 }
 
 #[test]
-fn a_message_that_is_not_there_is_unknown() {
+fn a_fork_at_an_unknown_message_is_an_error() {
     check(&expect![[r#"
-        ready queue
+        ready queued
         whole agent a1: first
             - agent a1 = first
         fork after a2
@@ -43,9 +43,9 @@ fn a_message_that_is_not_there_is_unknown() {
 }
 
 #[test]
-fn a_message_that_is_being_written_is_not_forked_at() {
+fn a_fork_at_a_message_that_is_being_written_is_an_error() {
     check(&expect![[r#"
-        ready queue
+        ready queued
         state running
             - state running
         chunk thought t1: hm
@@ -55,48 +55,48 @@ fn a_message_that_is_being_written_is_not_forked_at() {
         chunk agent a1: so
             - agent a1 + so
         fork after t1
-            ["1 Thought t1"] [] kept {}; agent: After(MessageId("t1"))
+            ["1 Thought t1"] [] side state {}; agent: After(MessageId("t1"))
         fork after a1
             BeingWritten
         fork end
-            ["1 Thought t1"] [] kept {}; agent: After(MessageId("t1"))
+            ["1 Thought t1"] [] side state {}; agent: After(MessageId("t1"))
         state idle end
             - state idle (end)
         fork after a1
-            ["1 Thought t1", "2 Agent a1"] [] kept {}; agent: End
+            ["1 Thought t1", "2 Agent a1"] [] side state {}; agent: End
     "#]]);
 }
 
 #[test]
-fn a_prompt_is_finished_when_it_is_there() {
+fn a_fork_at_a_prompt_is_possible_during_its_turn() {
     check(&expect![[r#"
-        join 1
-        ready one
+        attach 1
+        ready serial
         prompt 1 by 1 hi
             - user new1 = hi
             - Info hi {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         fork after new1
-            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: After(MessageId("new1"))
+            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("new1"))
         fork end
-            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: After(MessageId("new1"))
+            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("new1"))
     "#]]);
 }
 
 #[test]
-fn during_a_turn_all_that_is_finished_is_taken() {
+fn a_fork_during_a_turn_has_all_finished_entries() {
     check(&expect![[r#"
-        join 1
-        ready one
+        attach 1
+        ready serial
         prompt 1 by 1 hi
             - user new1 = hi
             - Info hi {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         chunk agent a1: let me see
             - agent a1 + let me see
@@ -107,37 +107,37 @@ fn during_a_turn_all_that_is_finished_is_taken() {
         tool t1 done
             - tool t1 done
         fork end
-            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
+            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
         tool t2 done
             - tool t2 done
         fork end
-            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: Nameless
+            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: WithoutId
         chunk agent a2: so
             - agent a2 + so
         fork end
-            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}", "4 ToolCall(ToolCallId(\"t2\")) as {\"kind\":\"tool\",\"id\":\"t2\",\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: Nameless
+            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}", "4 ToolCall(ToolCallId(\"t2\")) as {\"kind\":\"tool\",\"id\":\"t2\",\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: WithoutId
         fork after a1
-            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] kept {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
+            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
     "#]]);
 }
 
 #[test]
-fn tool_calls_that_are_not_over_have_failed_in_the_fork() {
+fn unfinished_tool_calls_are_failed_in_the_fork() {
     check(&expect![[r#"
-        ready queue
+        ready queued
         starts t1
             - tool t1 open
         chunk agent a1: done
             - agent a1 + done
         fork after a1
-            ["1 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"failed\"}}", "2 Agent a1"] [] kept {}; agent: End
+            ["1 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"failed\"}}", "2 Agent a1"] [] side state {}; agent: End
     "#]]);
 }
 
 #[test]
-fn a_redaction_is_not_undone() {
+fn a_redacted_message_stays_redacted_in_the_fork() {
     check(&expect![[r#"
-        ready queue
+        ready queued
         whole agent a1: secret
             - agent a1 = secret
         whole agent a1: gone
@@ -145,14 +145,14 @@ fn a_redaction_is_not_undone() {
         chunk agent a2: more
             - agent a2 + more
         fork after a1
-            ["1 Agent a1 as {\"kind\":\"agent\",\"id\":\"a1\",\"fields\":{}}"] [] kept {}; agent: After(MessageId("a1"))
+            ["1 Agent a1 as {\"kind\":\"agent\",\"id\":\"a1\",\"fields\":{}}"] [] side state {}; agent: After(MessageId("a1"))
     "#]]);
 }
 
 #[test]
-fn a_prompt_is_left_out_with_all_that_came_of_it() {
+fn a_fork_before_a_prompt_leaves_out_the_prompt_and_all_that_follows() {
     check(&expect![[r#"
-        ready queue
+        ready queued
         whole user u1: one
             - user u1 = one
         chunk agent a1: first
@@ -164,20 +164,20 @@ fn a_prompt_is_left_out_with_all_that_came_of_it() {
         chunk agent a2: second
             - agent a2 + second
         fork before u1
-            [] [] kept {}; agent: Start; prompt u1 [{"type":"text","text":"one"}]
+            [] [] side state {}; agent: Start; prompt u1 [{"type":"text","text":"one"}]
         fork before u2
-            ["1 User u1", "2 Agent a1"] [] kept {}; agent: After(MessageId("a1")); prompt u2 [{"type":"text","text":"two"}]
+            ["1 User u1", "2 Agent a1"] [] side state {}; agent: After(MessageId("a1")); prompt u2 [{"type":"text","text":"two"}]
         fork before a2
-            ["1 User u1", "2 Agent a1"] [] kept {}; agent: After(MessageId("a1")); prompt u2 [{"type":"text","text":"two"}]
+            ["1 User u1", "2 Agent a1"] [] side state {}; agent: After(MessageId("a1")); prompt u2 [{"type":"text","text":"two"}]
         fork before a1
-            [] [] kept {}; agent: Start; prompt u1 [{"type":"text","text":"one"}]
+            [] [] side state {}; agent: Start; prompt u1 [{"type":"text","text":"one"}]
     "#]]);
 }
 
 #[test]
-fn before_a_message_that_nobody_asked_for_there_is_no_prompt() {
+fn a_fork_before_a_message_without_a_prompt_is_an_error() {
     check(&expect![[r#"
-        ready queue
+        ready queued
         chunk agent a1: hello
             - agent a1 + hello
         fork before a1
@@ -186,9 +186,9 @@ fn before_a_message_that_nobody_asked_for_there_is_no_prompt() {
 }
 
 #[test]
-fn the_agent_is_told_its_own_names() {
+fn ids_are_converted_back_to_the_agents() {
     check(&expect![[r#"
-        ready one
+        ready serial
         chunk thought m: hm
             - thought m + hm
         chunk agent m: yes
@@ -196,25 +196,25 @@ fn the_agent_is_told_its_own_names() {
         starts t
             - tool t open
         fork after new1
-            ["1 Thought m", "2 Agent new1"] [] kept {"names":{"upto":0,"renamed":[["agent","m","new1"]]}}; agent: After(MessageId("m"))
+            ["1 Thought m", "2 Agent new1"] [] side state {"names":{"upto":0,"renamed":[["agent","m","new1"]]}}; agent: After(MessageId("m"))
         tool t done
             - tool t done
         fork end
-            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"fields\":{\"status\":\"done\"}}"] [] kept {"names":{"upto":0,"renamed":[["agent","m","new1"]]}}; agent: End
-        ready one anew
+            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"fields\":{\"status\":\"done\"}}"] [] side state {"names":{"upto":0,"renamed":[["agent","m","new1"]]}}; agent: End
+        ready serial without-history
         chunk agent m: again
             - agent new2 + again
         fork after new1
-            ["1 Thought m", "2 Agent new1"] [] kept {"names":{"upto":2,"renamed":[]}}; agent: Nameless
+            ["1 Thought m", "2 Agent new1"] [] side state {"names":{"upto":2,"renamed":[]}}; agent: WithoutId
         fork after new2
-            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"fields\":{\"status\":\"done\"}}", "4 Agent new2"] [] kept {"names":{"upto":3,"renamed":[["agent","m","new2"]]}}; agent: End
+            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"fields\":{\"status\":\"done\"}}", "4 Agent new2"] [] side state {"names":{"upto":3,"renamed":[["agent","m","new2"]]}}; agent: End
     "#]]);
 }
 
 #[test]
-fn notices_are_numbered_anew() {
+fn notes_get_the_seqs_of_the_fork() {
     check(&expect![[r#"
-        ready queue
+        ready queued
         chunk agent a: hello
             - agent a + hello
         chunk agent a: you
@@ -222,6 +222,6 @@ fn notices_are_numbered_anew() {
         notice
             - note
         fork end
-            ["1 Agent a", "2 Note(3) as {\"kind\":\"note\",\"id\":2,\"fields\":{\"n\":1}}"] [] kept {}; agent: End
+            ["1 Agent a", "2 Note(3) as {\"kind\":\"note\",\"id\":2,\"fields\":{\"n\":1}}"] [] side state {}; agent: End
     "#]]);
 }

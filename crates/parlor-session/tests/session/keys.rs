@@ -1,188 +1,188 @@
-//! Prompts that are sent again under their key.
+//! Prompts that are sent again with the same key.
 
 use expect_test::expect;
 
-use crate::stage::check;
+use crate::scenario::check;
 
 #[test]
 fn the_same_key_is_the_same_prompt() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready one
+            attach 1
+            attach 2 waits
+            ready serial
             prompt 1 by 1 key=a one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             prompt 2 by 1 key=a one
-                settle 2 of 1: accepted as new1
+                respond 2 to 1: accepted as new1
             prompt 3 by 2 key=a one
             ended 1 end
                 - state idle (end)
-                settle 3 of 2: ended idle (end)
+                respond 3 to 2: ended idle (end)
             prompt 4 by 1 key=a one
-                settle 4 of 1: accepted as new1
+                respond 4 to 1: accepted as new1
             prompt 5 by 2 key=a one
-                settle 5 of 2: ended idle (end)
+                respond 5 to 2: ended idle (end)
         "#]]);
 }
 
 #[test]
-fn all_who_sent_a_held_prompt_are_answered() {
+fn all_senders_of_a_queued_prompt_are_answered() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready one
+            attach 1
+            attach 2 waits
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             prompt 2 by 1 key=a two
-                held: [2 two (1)]
-            left 1
+                queue: [2 two (1)]
+            detach 1
             prompt 3 by 2 key=a two
             ended 1 end
                 - state idle (end)
                 - user new2 = two
                 - state running
                 durable
-                settle 2 of 1: accepted as new2
+                respond 2 to 1: accepted as new2
                 send 2
-                held: []
+                queue: []
             ended 2 end
                 - state idle (end)
-                settle 3 of 2: ended idle (end)
+                respond 3 to 2: ended idle (end)
         "#]]);
 }
 
 #[test]
-fn all_who_sent_a_prompt_that_the_agent_has_are_answered() {
+fn all_senders_of_a_sent_prompt_are_answered() {
     check(&expect![[r#"
-            join 1
-            join 2
-            ready queue
+            attach 1
+            attach 2
+            ready queued
             prompt 1 by 1 key=a one
                 send 1
-                held: [1 one (1)]
+                queue: [1 one (1)]
             prompt 2 by 2 key=a one
             accepted 1 u1
                 - user u1 = one
                 - Info one {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as u1, with fields
-                settle 2 of 2: accepted as u1, with fields
-                held: []
+                respond 1 to 1: accepted as u1, with fields
+                respond 2 to 2: accepted as u1, with fields
+                queue: []
             prompt 3 by 2 key=a one
-                settle 3 of 2: accepted as u1, with fields
+                respond 3 to 2: accepted as u1, with fields
         "#]]);
 }
 
 #[test]
-fn a_prompt_is_taken_back_under_any_of_its_names() {
+fn a_prompt_can_be_withdrawn_by_any_of_its_ids() {
     check(&expect![[r#"
-        join 1
-        join 2
+        attach 1
+        attach 2
         prompt 1 by 1 key=a one
-            need agent
-            held: [1 one (1)]
+            start agent
+            queue: [1 one (1)]
         prompt 2 by 2 key=a one
-            need agent
-        back 2 by 2
-            settle 1 of 1: withdrawn by 2
-            settle 2 of 2: withdrawn by 2
-            held: []
+            start agent
+        withdraw 2 by 2
+            respond 1 to 1: withdrawn by 2
+            respond 2 to 2: withdrawn by 2
+            queue: []
         prompt 3 by 1 key=a one
-            settle 3 of 1: withdrawn
+            respond 3 to 1: withdrawn
     "#]]);
 }
 
 #[test]
-fn closing_leaves_what_another_sent_as_well() {
+fn closing_leaves_prompts_that_another_client_also_sent() {
     check(&expect![[r#"
-        join 1
-        join 2
+        attach 1
+        attach 2
         prompt 1 by 1 key=a one
-            need agent
-            held: [1 one (1)]
+            start agent
+            queue: [1 one (1)]
         prompt 2 by 2 key=a one
-            need agent
+            start agent
         close 1
-            settle 1 of 1: withdrawn by 1
-        ready one
+            respond 1 to 1: withdrawn by 1
+        ready serial
             - user new1 = one
             - Info one {"parlor/title":"made"}
             - state running
             durable
-            settle 2 of 2: accepted as new1
+            respond 2 to 2: accepted as new1
             send 1
-            held: []
+            queue: []
     "#]]);
 }
 
 #[test]
-fn a_key_that_was_rejected_may_be_tried_again() {
+fn the_key_of_a_rejected_prompt_can_be_used_again() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 key=a one
                 send 1
-                held: [1 one (1)]
+                queue: [1 one (1)]
             rejected 1
-                settle 1 of 1: rejected "no"
-                held: []
+                respond 1 to 1: rejected "no"
+                queue: []
             prompt 2 by 1 key=a one
                 send 2
-                held: [2 one (1)]
+                queue: [2 one (1)]
         "#]]);
 }
 
 #[test]
-fn keys_outlive_a_restart() {
+fn keys_survive_a_restart() {
     check(&expect![[r#"
-        join 1
-        join 2 waits
-        ready one
+        attach 1
+        attach 2 waits
+        ready serial
         prompt 1 by 1 key=a one
             - user new1 = one
             - Info one {"parlor/title":"made"}
             - state running
             durable
-            settle 1 of 1: accepted as new1
+            respond 1 to 1: accepted as new1
             send 1
         prompt 2 by 1 key=b two
-            held: [2 two (1)]
+            queue: [2 two (1)]
         prompt 3 by 1 key=c three
-            held: [2 two (1), 3 three (1)]
-        back 3
-            settle 3 of 1: withdrawn by 1
-            held: [2 two (1)]
+            queue: [2 two (1), 3 three (1)]
+        withdraw 3
+            respond 3 to 1: withdrawn by 1
+            queue: [2 two (1)]
         ended 1 end
             - state idle (end)
             - user new2 = two
             - state running
             durable
-            settle 2 of 1: accepted as new2
+            respond 2 to 1: accepted as new2
             send 2
-            held: []
+            queue: []
         restart
-        gone
+        lost
             - event new3 failed 9
             - state idle (error)
-        join 1
-        join 2 waits
+        attach 1
+        attach 2 waits
         prompt 4 by 1 key=a one
-            settle 4 of 1: accepted as new1
+            respond 4 to 1: accepted as new1
         prompt 5 by 2 key=a one
-            settle 5 of 2: ended idle (end)
+            respond 5 to 2: ended idle (end)
         prompt 6 by 2 key=b two
-            settle 6 of 2: ended idle (error)
+            respond 6 to 2: ended idle (error)
         prompt 7 by 1 key=c three
-            settle 7 of 1: withdrawn
+            respond 7 to 1: withdrawn
     "#]]);
 }

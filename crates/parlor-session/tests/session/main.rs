@@ -1,23 +1,23 @@
-//! A live session: what comes of what people and agents do.
+//! The live session as a state machine.
 //!
-//! Each test is a script of what happens, and after each line what came of it. [`stage`] says how to read them.
+//! Each test is a script of inputs, with the results after each line; see [`scenario`].
 
 mod agents;
+mod cancellation;
 mod echoes;
+mod echoes_with_id;
 mod envelopes;
 mod events;
 mod forks;
+mod id_map;
 mod keys;
 mod limits;
 mod matching;
-mod named_echoes;
-mod names;
-mod one_by_one;
 mod ownership;
 mod peer_requests;
 mod properties;
-mod queueing;
-mod stage;
-mod taking_back;
+mod queued;
+mod scenario;
+mod serial;
 mod titles;
 mod turn_ends;

@@ -1,23 +1,23 @@
-//! From its acceptance on, the message of a prompt belongs to the agent that assigned its id.
+//! After its acceptance, the message of a prompt belongs to the agent that assigned its id.
 
 use expect_test::expect;
 
-use crate::stage::check;
+use crate::scenario::check;
 
 #[test]
 fn an_update_of_an_accepted_prompt_replaces_its_content() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 asked
             send 1
-            held: [1 asked (1)]
+            queue: [1 asked (1)]
         accepted 1 u1
             - user u1 = asked
             - Info asked {"parlor/title":"made"}
             durable
-            settle 1 of 1: accepted as u1, with fields
-            held: []
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
         whole user u1: expanded
             - user u1 = expanded
             - Info expanded
@@ -29,50 +29,50 @@ fn an_update_of_an_accepted_prompt_replaces_its_content() {
 #[test]
 fn a_secret_can_be_redacted_at_acceptance() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 my password is x
             send 1
-            held: [1 my password is x (1)]
+            queue: [1 my password is x (1)]
         accepted 1 u1
             - user u1 = my password is x
             - Info my password is x {"parlor/title":"made"}
             durable
-            settle 1 of 1: accepted as u1, with fields
-            held: []
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
         null user u1
             - user u1 cleared
             - Info null {"parlor/title":null}
     "#]]);
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 my password is x
             send 1
-            held: [1 my password is x (1)]
+            queue: [1 my password is x (1)]
         null user u1
             - user u1 cleared
         accepted 1 u1
             durable
-            settle 1 of 1: accepted as u1, with fields
-            held: []
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
     "#]]);
 }
 
 #[test]
-fn content_that_is_there_already_is_not_told_again() {
+fn equal_content_is_not_broadcast_again() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 asked
             send 1
-            held: [1 asked (1)]
+            queue: [1 asked (1)]
         accepted 1 u1
             - user u1 = asked
             - Info asked {"parlor/title":"made"}
             durable
-            settle 1 of 1: accepted as u1, with fields
-            held: []
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
         whole user u1: asked
         chunk agent a: yes
             - agent a + yes
@@ -89,17 +89,17 @@ fn content_that_is_there_already_is_not_told_again() {
 #[test]
 fn chunks_that_only_begin_like_the_prompt_are_added_to_it() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 one two
             send 1
-            held: [1 one two (1)]
+            queue: [1 one two (1)]
         accepted 1 u1
             - user u1 = one two
             - Info one two {"parlor/title":"made"}
             durable
-            settle 1 of 1: accepted as u1, with fields
-            held: []
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
         chunk user u1: one
         state idle end
             - user u1 + one
@@ -112,17 +112,17 @@ fn chunks_that_only_begin_like_the_prompt_are_added_to_it() {
 #[test]
 fn an_echo_may_leave_out_what_is_not_text() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 one | image
             send 1
-            held: [1 one (1)]
+            queue: [1 one (1)]
         accepted 1 u1
             - user u1 = one
             - Info one {"parlor/title":"made"}
             durable
-            settle 1 of 1: accepted as u1, with fields
-            held: []
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
         chunk user u1: one
         state idle end
             - state idle (end)
@@ -130,19 +130,19 @@ fn an_echo_may_leave_out_what_is_not_text() {
 }
 
 #[test]
-fn a_character_may_be_cut_in_two_between_the_chunks_of_an_echo() {
+fn a_surrogate_pair_may_be_split_between_the_chunks_of_an_echo() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 a😀b
             send 1
-            held: [1 a😀b (1)]
+            queue: [1 a😀b (1)]
         accepted 1 u1
             - user u1 = a😀b
             - Info a😀b {"parlor/title":"made"}
             durable
-            settle 1 of 1: accepted as u1, with fields
-            held: []
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
         chunk user u1: a\ud83d
         chunk user u1: \ude00b
     "#]]);

@@ -1,350 +1,350 @@
-//! What agents ask people.
+//! Requests of agents to clients.
 
 use expect_test::expect;
 
-use crate::stage::check;
+use crate::scenario::check;
 
 #[test]
-fn all_drivers_are_asked_and_the_first_result_wins() {
+fn all_drivers_receive_a_request_and_the_first_result_wins() {
     check(&expect![[r#"
-            join 1
-            join 2
-            join 3 watches
-            ready one
+            attach 1
+            attach 2
+            attach 3 observer
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
-            ask 5
-                - state waits
-                ask 5 of 1
-                ask 5 of 2
+            request 5
+                - state requires_action
+                send request 5 to 1
+                send request 5 to 2
             answer 5 by 3
             answer 5 by 2
                 - state running
                 durable
-                decided 5 by 2: "answer of 2"
-                withdraw 5 from 1
-                reply 5: result "answer of 2"
+                decision 5 by 2: "answer of 2"
+                cancel request 5 at 1
+                respond to request 5: result "answer of 2"
             answer 5 by 1
         "#]]);
 }
 
 #[test]
-fn who_errs_is_out_and_the_last_error_is_the_answer() {
+fn the_error_of_the_last_client_is_the_response() {
     check(&expect![[r#"
-            join 1
-            join 2
-            ready one
+            attach 1
+            attach 2
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
-            ask 5
-                - state waits
-                ask 5 of 1
-                ask 5 of 2
+            request 5
+                - state requires_action
+                send request 5 to 1
+                send request 5 to 2
             err 5 by 1
             answer 5 by 1
             err 5 by 2
                 - state running
-                reply 5: error "err of 2"
-            ask 6
-                - state waits
-                ask 6 of 1
-                ask 6 of 2
+                respond to request 5: error "err of 2"
+            request 6
+                - state requires_action
+                send request 6 to 1
+                send request 6 to 2
             err 6 by 1
             answer 6 by 2
                 - state running
                 durable
-                decided 6 by 2: "answer of 2"
-                reply 6: result "answer of 2"
+                decision 6 by 2: "answer of 2"
+                respond to request 6: result "answer of 2"
         "#]]);
 }
 
 #[test]
-fn with_nobody_there_it_waits_for_who_joins() {
+fn a_request_without_drivers_waits_for_one() {
     check(&expect![[r#"
-            ready one
-            ask 5
-                - state waits
-            join 1 watches
-            join 2
-                ask 5 of 2
-            join 2
+            ready serial
+            request 5
+                - state requires_action
+            attach 1 observer
+            attach 2
+                send request 5 to 2
+            attach 2
             answer 5 by 2
                 - state idle
                 durable
-                decided 5 by 2: "answer of 2"
-                reply 5: result "answer of 2"
+                decision 5 by 2: "answer of 2"
+                respond to request 5: result "answer of 2"
         "#]]);
 }
 
 #[test]
-fn who_leaves_is_not_waited_for() {
+fn a_detached_client_is_not_waited_for() {
     check(&expect![[r#"
-            join 1
-            join 2
-            ready queue
-            ask 5
-                ask 5 of 1
-                ask 5 of 2
-            left 1
+            attach 1
+            attach 2
+            ready queued
+            request 5
+                send request 5 to 1
+                send request 5 to 2
+            detach 1
             answer 5 by 1
-            left 2
-            join 3
-                ask 5 of 3
+            detach 2
+            attach 3
+                send request 5 to 3
             answer 5 by 3
                 durable
-                decided 5 by 3: "answer of 3"
-                reply 5: result "answer of 3"
+                decision 5 by 3: "answer of 3"
+                respond to request 5: result "answer of 3"
         "#]]);
 }
 
 #[test]
-fn an_error_is_the_answer_when_all_others_have_left() {
+fn an_error_is_the_response_when_all_others_have_detached() {
     check(&expect![[r#"
-            join 1
-            join 2
-            ready one
+            attach 1
+            attach 2
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
-            ask 5
-                - state waits
-                ask 5 of 1
-                ask 5 of 2
+            request 5
+                - state requires_action
+                send request 5 to 1
+                send request 5 to 2
             err 5 by 1
-            left 2
+            detach 2
                 - state running
-                reply 5: error "err of 1"
+                respond to request 5: error "err of 1"
         "#]]);
 }
 
 #[test]
-fn an_error_of_somebody_who_left_is_no_answer() {
+fn an_error_of_a_detached_client_is_no_response() {
     check(&expect![[r#"
-            join 1
-            join 2
-            ready queue
-            ask 5
-                ask 5 of 1
-                ask 5 of 2
+            attach 1
+            attach 2
+            ready queued
+            request 5
+                send request 5 to 1
+                send request 5 to 2
             err 5 by 1
-            left 1
-            left 2
-            join 3
-                ask 5 of 3
+            detach 1
+            detach 2
+            attach 3
+                send request 5 to 3
         "#]]);
 }
 
 #[test]
-fn forms_go_to_those_who_can_show_them() {
+fn forms_are_sent_to_clients_that_can_show_them() {
     check(&expect![[r#"
-            join 1
-            join 2 forms
-            ready one
+            attach 1
+            attach 2 forms
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
-            ask 5 form
-                - state waits
-                ask 5 of 2
-            join 3
-            join 4 forms
-                ask 5 of 4
+            request 5 form
+                - state requires_action
+                send request 5 to 2
+            attach 3
+            attach 4 forms
+                send request 5 to 4
             answer 5 by 4
                 - state running
                 durable
-                decided 5 by 4: "answer of 4"
-                withdraw 5 from 2
-                reply 5: result "answer of 4"
+                decision 5 by 4: "answer of 4"
+                cancel request 5 at 2
+                respond to request 5: result "answer of 4"
         "#]]);
 }
 
 #[test]
-fn a_form_that_nobody_can_show_is_cancelled() {
+fn a_form_that_no_client_can_show_is_cancelled() {
     check(&expect![[r#"
-            join 1
-            join 2 forms watches
-            ready one
+            attach 1
+            attach 2 forms observer
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
-            ask 5 form
-                reply 5: cancelled
+            request 5 form
+                respond to request 5: cancelled
         "#]]);
 }
 
 #[test]
-fn the_session_waits_until_the_last_is_answered() {
+fn the_session_requires_action_until_the_last_request_is_answered() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
-            ask 5
-                - state waits
-                ask 5 of 1
-            ask 6
-                ask 6 of 1
+            request 5
+                - state requires_action
+                send request 5 to 1
+            request 6
+                send request 6 to 1
             answer 5 by 1
                 durable
-                decided 5 by 1: "answer of 1"
-                reply 5: result "answer of 1"
-            unask 6
+                decision 5 by 1: "answer of 1"
+                respond to request 5: result "answer of 1"
+            cancel-request 6
                 - state running
-                withdraw 6 from 1
-                reply 6: taken back
+                cancel request 6 at 1
+                respond to request 6: cancelled by agent
             ended 1 end
                 - state idle (end)
         "#]]);
 }
 
 #[test]
-fn outside_a_turn_the_session_rests_afterwards() {
+fn a_request_outside_a_turn_leaves_the_session_idle() {
     check(&expect![[r#"
-            join 1
-            ready one
-            ask 5
-                - state waits
-                ask 5 of 1
+            attach 1
+            ready serial
+            request 5
+                - state requires_action
+                send request 5 to 1
             answer 5 by 1
                 - state idle
                 durable
-                decided 5 by 1: "answer of 1"
-                reply 5: result "answer of 1"
+                decision 5 by 1: "answer of 1"
+                respond to request 5: result "answer of 1"
         "#]]);
 }
 
 #[test]
-fn a_turn_that_begins_while_a_question_is_open_waits_for_it() {
+fn a_turn_that_starts_with_an_open_request_requires_action() {
     check(&expect![[r#"
-            join 1
-            ready one
-            ask 5
-                - state waits
-                ask 5 of 1
+            attach 1
+            ready serial
+            request 5
+                - state requires_action
+                send request 5 to 1
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
-                - state waits
+                - state requires_action
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             answer 5 by 1
                 - state running
                 durable
-                decided 5 by 1: "answer of 1"
-                reply 5: result "answer of 1"
+                decision 5 by 1: "answer of 1"
+                respond to request 5: result "answer of 1"
         "#]]);
 }
 
 #[test]
-fn an_agent_that_reports_states_reports_these_too() {
+fn requests_do_not_change_the_state_of_an_agent_that_reports_states() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             state running
                 - state running
-            ask 5
-                ask 5 of 1
-            state waits
-                - state waits
+            request 5
+                send request 5 to 1
+            state requires_action
+                - state requires_action
             answer 5 by 1
                 durable
-                decided 5 by 1: "answer of 1"
-                reply 5: result "answer of 1"
+                decision 5 by 1: "answer of 1"
+                respond to request 5: result "answer of 1"
         "#]]);
 }
 
 #[test]
-fn the_end_of_a_turn_ends_its_questions() {
+fn the_end_of_a_turn_cancels_its_requests() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
-            ask 5
-                - state waits
-                ask 5 of 1
+            request 5
+                - state requires_action
+                send request 5 to 1
             ended 1 end
                 - state idle (end)
-                withdraw 5 from 1
-                reply 5: cancelled
+                cancel request 5 at 1
+                respond to request 5: cancelled
             answer 5 by 1
         "#]]);
 }
 
 #[test]
-fn questions_go_with_their_agent() {
+fn requests_are_cancelled_when_their_agent_is_lost() {
     check(&expect![[r#"
-            join 1
-            ready one
-            ask 5
-                - state waits
-                ask 5 of 1
-            gone
+            attach 1
+            ready serial
+            request 5
+                - state requires_action
+                send request 5 to 1
+            lost
                 - event new1 failed 4
                 - state idle (error)
-                withdraw 5 from 1
-                reply 5: gone
+                cancel request 5 at 1
+                respond to request 5: agent lost
             answer 5 by 1
         "#]]);
 }
 
 #[test]
-fn questions_go_with_an_agent_that_is_released() {
+fn requests_are_cancelled_when_their_agent_is_released() {
     check(&expect![[r#"
-            join 1
-            ready queue
-            ask 5
-                ask 5 of 1
+            attach 1
+            ready queued
+            request 5
+                send request 5 to 1
             released
-                withdraw 5 from 1
-                reply 5: gone
+                cancel request 5 at 1
+                respond to request 5: agent lost
         "#]]);
 }
 
 #[test]
-fn who_closes_is_not_asked_any_more() {
+fn requests_are_cancelled_at_a_client_that_closes() {
     check(&expect![[r#"
-            join 1
-            join 2
-            ready queue
-            ask 5
-                ask 5 of 1
-                ask 5 of 2
+            attach 1
+            attach 2
+            ready queued
+            request 5
+                send request 5 to 1
+                send request 5 to 2
             close 1
-                withdraw 5 from 1
+                cancel request 5 at 1
         "#]]);
 }

@@ -1,36 +1,36 @@
-//! Whatever happens in whatever order.
+//! Properties of a session under any order of inputs.
 
 use std::collections::BTreeMap;
 
 use parlor_session::session::{ClientId, Effect, Input, PromptMode, Step};
 use proptest::prelude::*;
 
-use crate::stage::Stage;
+use crate::scenario::Scenario;
 
-/// Something that happens. What it is about is chosen from what there is.
+/// An input; `which` selects from the prompts that the agent has.
 #[derive(Debug, Clone)]
-enum Happens {
+enum Action {
     Line(String),
     Prompt {
         by: u64,
         key: Option<u8>,
         text: &'static str,
     },
-    /// The agent says what came of one of the prompts that it has.
-    Accepts {
+    /// The agent accepts one of the prompts that it has.
+    Accept {
         which: usize,
         named: Option<u8>,
     },
-    Rejects {
+    Reject {
         which: usize,
     },
-    Drops {
+    Drop {
         which: usize,
     },
-    Ends {
+    End {
         which: usize,
     },
-    Asks {
+    Request {
         form: bool,
     },
 }
@@ -38,22 +38,22 @@ enum Happens {
 const TEXTS: [&str; 6] =
     ["a", "ab", "abc", "image", "<conver", "<conversation id='e'>a</conversation id='e'>ab"];
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn action() -> impl Strategy<Value = Action> {
     let client = 1..4_u64;
-    let line = |line: BoxedStrategy<String>| line.prop_map(Happens::Line);
+    let line = |line: BoxedStrategy<String>| line.prop_map(Action::Line);
     let fixed = prop::sample::select(vec![
         "cancel",
         "cancel by 2",
         "cancel turn",
         "cancel by 2 turn",
-        "gone",
-        "ready one",
-        "ready queue",
-        "ready one anew",
-        "ready queue anew",
-        "handed e",
+        "lost",
+        "ready serial",
+        "ready queued",
+        "ready serial without-history",
+        "ready queued without-history",
+        "context e",
         "state running",
-        "state waits",
+        "state requires_action",
         "state idle end",
         "state idle",
         "title x",
@@ -66,14 +66,14 @@ fn happens() -> impl Strategy<Value = Happens> {
         "tool t done",
         "meta user m0",
     ]);
-    let joins = (client.clone(), prop::sample::select(vec!["", "waits", "forms", "watches"]));
-    let says = (
+    let attaches = (client.clone(), prop::sample::select(vec!["", "waits", "forms", "watches"]));
+    let updates = (
         prop::sample::select(vec!["user", "agent", "thought"]),
         prop::option::of(0..4_u8),
         prop::sample::select(TEXTS.to_vec()),
         any::<bool>(),
     );
-    let says = says.prop_map(|(role, id, text, whole)| match id {
+    let updates = updates.prop_map(|(role, id, text, whole)| match id {
         Some(id) if whole => format!("whole {role} m{id}: {text}"),
         Some(id) => format!("chunk {role} m{id}: {text}"),
         None => format!("chunk {role}: {text}"),
@@ -81,92 +81,92 @@ fn happens() -> impl Strategy<Value = Happens> {
     let answers = (0..4_u64, client.clone(), prop::sample::select(vec!["answer", "err"]));
     prop_oneof![
         3 => line(fixed.prop_map(str::to_owned).boxed()),
-        2 => line(joins.prop_map(|(id, how)| format!("join {id} {how}")).boxed()),
-        1 => line(client.clone().prop_map(|id| format!("left {id}")).boxed()),
+        2 => line(attaches.prop_map(|(id, how)| format!("attach {id} {how}")).boxed()),
+        1 => line(client.clone().prop_map(|id| format!("detach {id}")).boxed()),
         1 => line(client.clone().prop_map(|id| format!("close {id}")).boxed()),
-        1 => line((0..12_u64).prop_map(|id| format!("back {id}")).boxed()),
-        1 => line((0..4_u64).prop_map(|id| format!("unask {id}")).boxed()),
+        1 => line((0..12_u64).prop_map(|id| format!("withdraw {id}")).boxed()),
+        1 => line((0..4_u64).prop_map(|id| format!("cancel-request {id}")).boxed()),
         2 => line(answers.prop_map(|(id, by, verb)| format!("{verb} {id} by {by}")).boxed()),
-        4 => line(says.boxed()),
+        4 => line(updates.boxed()),
         4 => (client, prop::option::of(0..2_u8), prop::sample::select(TEXTS.to_vec()))
-            .prop_map(|(by, key, text)| Happens::Prompt { by, key, text }),
-        3 => (0..3_usize, prop::option::of(0..4_u8)).prop_map(|(which, named)| Happens::Accepts { which, named }),
-        1 => (0..3_usize).prop_map(|which| Happens::Rejects { which }),
-        2 => (0..3_usize).prop_map(|which| Happens::Drops { which }),
-        2 => (0..2_usize).prop_map(|which| Happens::Ends { which }),
-        1 => any::<bool>().prop_map(|form| Happens::Asks { form }),
+            .prop_map(|(by, key, text)| Action::Prompt { by, key, text }),
+        3 => (0..3_usize, prop::option::of(0..4_u8)).prop_map(|(which, named)| Action::Accept { which, named }),
+        1 => (0..3_usize).prop_map(|which| Action::Reject { which }),
+        2 => (0..3_usize).prop_map(|which| Action::Drop { which }),
+        2 => (0..2_usize).prop_map(|which| Action::End { which }),
+        1 => any::<bool>().prop_map(|form| Action::Request { form }),
     ]
 }
 
-/// A session with the least of a server around it: it knows what the agent has, and counts the answers.
+/// A session with a minimal server, which tracks the prompts of the agent and counts responses.
 #[derive(Default)]
 struct World {
-    stage: Stage,
+    scenario: Scenario,
     agent: Option<PromptMode>,
-    /// What the agent has and did not answer.
+    /// The prompts that the agent has not answered.
     sent: Vec<u64>,
     prompts: u64,
     peer_requests: u64,
-    settled: BTreeMap<u64, u32>,
-    replied: BTreeMap<u64, u32>,
+    responses: BTreeMap<u64, u32>,
+    replies: BTreeMap<u64, u32>,
 }
 
 impl World {
-    fn happen(&mut self, happens: &Happens) {
-        match happens {
-            Happens::Line(line) => self.line(line),
-            Happens::Prompt { by, key, text } => {
+    fn act(&mut self, action: &Action) {
+        match action {
+            Action::Line(line) => self.line(line),
+            Action::Prompt { by, key, text } => {
                 let key = key.map_or_else(String::new, |key| format!(" key=k{key}"));
                 self.prompts += 1;
-                self.settled.insert(self.prompts, 0);
+                self.responses.insert(self.prompts, 0);
                 self.line(&format!("prompt {} by {by}{key} {text}", self.prompts));
             }
-            Happens::Accepts { which, named } => {
+            Action::Accept { which, named } => {
                 if let Some(prompt) = self.answered(*which, PromptMode::Queued) {
                     let named = named.map_or_else(String::new, |named| format!(" m{named}"));
                     self.line(&format!("accepted {prompt}{named}"));
                 }
             }
-            Happens::Rejects { which } => {
+            Action::Reject { which } => {
                 if let Some(prompt) = self.answered(*which, PromptMode::Queued) {
                     self.line(&format!("rejected {prompt}"));
                 }
             }
-            Happens::Drops { which } => {
+            Action::Drop { which } => {
                 if let Some(prompt) = self.answered(*which, PromptMode::Queued) {
-                    self.line(&format!("drops {prompt}"));
+                    self.line(&format!("dropped {prompt}"));
                 }
             }
-            Happens::Ends { which } => {
+            Action::End { which } => {
                 if let Some(prompt) = self.answered(*which, PromptMode::Serial) {
                     self.line(&format!("ended {prompt} end"));
                 }
             }
-            Happens::Asks { form } => {
+            Action::Request { form } => {
                 let peer_request = self.peer_requests;
                 self.peer_requests += 1;
-                self.replied.insert(peer_request, 0);
-                self.line(&format!("ask {peer_request}{} call=t", if *form { " form" } else { "" }));
+                self.replies.insert(peer_request, 0);
+                self.line(&format!("request {peer_request}{} call=t", if *form { " form" } else { "" }));
             }
         }
     }
 
-    /// One of the prompts that an agent of this kind has, which it has no longer.
+    /// Removes one of the prompts of an agent with this mode.
     fn answered(&mut self, which: usize, agent: PromptMode) -> Option<u64> {
         (self.agent == Some(agent) && which < self.sent.len()).then(|| self.sent.remove(which))
     }
 
     fn line(&mut self, line: &str) {
-        let input = self.stage.input(line);
+        let input = self.scenario.input(line);
         match &input {
-            Input::AgentReady { taking, .. } | Input::AgentRestored { taking, .. } => {
-                // An agent comes when there is none, and an agent that takes one prompt at a time reports no states.
+            Input::AgentReady { mode, .. } | Input::AgentRestored { mode, .. } => {
+                // There is one agent at a time, and a serial agent reports no states.
                 if self.agent.is_some() {
                     return;
                 }
-                self.agent = Some(*taking);
+                self.agent = Some(*mode);
             }
-            Input::AgentGone(_) => {
+            Input::AgentLost(_) => {
                 self.agent = None;
                 self.sent.clear();
             }
@@ -185,7 +185,7 @@ impl World {
             | Input::Cancelled { .. }
             | Input::Dropped { .. }
             | Input::AgentReleased
-            | Input::EarlyUpdatesTaken
+            | Input::EarlyUpdatesApplied
             | Input::ContextHandedOver(_)
             | Input::Accepted { .. }
             | Input::Rejected { .. }
@@ -194,10 +194,10 @@ impl World {
             | Input::RequestAnswered { .. }
             | Input::RequestCancelled(_)
             | Input::ServerUpdate(_)
-            | Input::Happened(_)
+            | Input::EventOccurred(_)
             | Input::Titled(_) => {}
         }
-        let step = self.stage.step(input);
+        let step = self.scenario.step(input);
         self.count(&step);
     }
 
@@ -205,15 +205,15 @@ impl World {
         for effect in &step.effects {
             match effect {
                 Effect::SendPrompt(prompt) => {
-                    assert!(self.agent.is_some(), "there is nobody to send a prompt to");
+                    assert!(self.agent.is_some(), "a prompt is sent without an agent");
                     self.sent.push(prompt.id.0);
                 }
-                // What nobody sent is only shown, and answers nobody.
+                // A failure without a waiting client is no response.
                 Effect::RespondPrompt { prompt, by, .. } if *by != ClientId::UNKNOWN => {
-                    *self.settled.get_mut(&prompt.0).expect("a prompt that there was") += 1;
+                    *self.responses.get_mut(&prompt.0).expect("the prompt is known") += 1;
                 }
                 Effect::RespondRequest(peer_request, _) => {
-                    *self.replied.get_mut(&peer_request.0).expect("a question that there was") += 1;
+                    *self.replies.get_mut(&peer_request.0).expect("the request is known") += 1;
                 }
                 Effect::RespondPrompt { .. }
                 | Effect::CancelPrompt(_)
@@ -225,26 +225,26 @@ impl World {
                 | Effect::StartAgent => {}
             }
         }
-        assert!(self.settled.values().all(|count| *count <= 1), "somebody was answered twice");
-        assert!(self.replied.values().all(|count| *count <= 1), "the agent was answered twice");
+        assert!(self.responses.values().all(|count| *count <= 1), "a client was answered twice");
+        assert!(self.replies.values().all(|count| *count <= 1), "the agent was answered twice");
     }
 
-    /// Goes on until nothing is left to do.
-    fn rest(&mut self) {
+    /// Continues until no prompt is left.
+    fn finish(&mut self) {
         if self.agent.is_none() {
-            self.line("ready one");
+            self.line("ready serial");
         }
         for _ in 0..1000 {
             match self.agent {
                 Some(PromptMode::Serial) if !self.sent.is_empty() => {
-                    self.happen(&Happens::Ends { which: 0 });
+                    self.act(&Action::End { which: 0 });
                 }
                 Some(PromptMode::Queued) if !self.sent.is_empty() => {
-                    self.happen(&Happens::Accepts { which: 0, named: None });
+                    self.act(&Action::Accept { which: 0, named: None });
                 }
                 Some(PromptMode::Queued) => {
                     self.line("state idle end");
-                    // A prompt that the agent dropped may wait for that.
+                    // A prompt that the agent dropped may be sent again now.
                     if self.sent.is_empty() {
                         return;
                     }
@@ -252,59 +252,58 @@ impl World {
                 Some(PromptMode::Serial) | None => return,
             }
         }
-        panic!("it never comes to rest");
+        panic!("prompts are left after 1000 steps");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// That the changes are all that changed is looked at by the stage after each step.
+    /// The scenario also checks after each step that the changes are all that changed.
     #[test]
-    fn everybody_is_answered_exactly_once(script in prop::collection::vec(happens(), 0..60)) {
+    fn every_prompt_and_request_is_answered_exactly_once(script in prop::collection::vec(action(), 0..60)) {
         let mut world = World::default();
-        script.iter().for_each(|happens| world.happen(happens));
-        world.rest();
-        let unanswered: Vec<_> = world.settled.iter().filter(|(_, count)| **count == 0).collect();
+        script.iter().for_each(|action| world.act(action));
+        world.finish();
+        let unanswered: Vec<_> = world.responses.iter().filter(|(_, count)| **count == 0).collect();
         prop_assert_eq!(unanswered, Vec::<(&u64, &u32)>::new());
-        prop_assert!(world.stage.session.queued_prompts().is_empty());
-        prop_assert!(!world.stage.session.is_busy() || world.agent == Some(PromptMode::Serial));
-        prop_assert!(!world.stage.session.is_cancelling());
-        world.line("gone");
-        prop_assert!(world.replied.values().all(|count| *count == 1));
-        prop_assert!(!world.stage.session.is_busy());
+        prop_assert!(world.scenario.session.queued_prompts().is_empty());
+        prop_assert!(!world.scenario.session.is_busy() || world.agent == Some(PromptMode::Serial));
+        prop_assert!(!world.scenario.session.is_cancelling());
+        world.line("lost");
+        prop_assert!(world.replies.values().all(|count| *count == 1));
+        prop_assert!(!world.scenario.session.is_busy());
     }
 
     #[test]
-    fn what_is_kept_is_enough_to_go_on(script in prop::collection::vec(happens(), 0..60)) {
+    fn the_queue_and_the_id_map_are_restored_from_the_side_state(script in prop::collection::vec(action(), 0..60)) {
         let mut world = World::default();
-        script.iter().for_each(|happens| world.happen(happens));
-        world.line("gone");
-        let held = |world: &World| -> Vec<_> {
-            world.stage.session.queued_prompts().into_iter().map(|held| (held.id, held.text)).collect()
+        script.iter().for_each(|action| world.act(action));
+        world.line("lost");
+        let queue = |world: &World| -> Vec<_> {
+            world.scenario.session.queued_prompts().into_iter().map(|queued| (queued.id, queued.text)).collect()
         };
-        let (before, names) = (held(&world), world.stage.session.id_map().clone());
-        world.stage.restart();
-        prop_assert_eq!(held(&world), before);
-        prop_assert_eq!(world.stage.session.id_map(), &names);
+        let (before, id_map) = (queue(&world), world.scenario.session.id_map().clone());
+        world.scenario.restart();
+        prop_assert_eq!(queue(&world), before);
+        prop_assert_eq!(world.scenario.session.id_map(), &id_map);
     }
 
-    /// Towards clients names are unique.
     #[test]
-    fn no_two_messages_have_one_name(script in prop::collection::vec(happens(), 0..60)) {
+    fn message_ids_are_unique(script in prop::collection::vec(action(), 0..60)) {
         let mut world = World::default();
-        script.iter().for_each(|happens| world.happen(happens));
+        script.iter().for_each(|action| world.act(action));
         let mut seen = std::collections::HashSet::new();
-        for entry in world.stage.session.transcript().entries() {
+        for entry in world.scenario.session.transcript().entries() {
             if let parlor_session::EntryId::Message(_, id) = entry.id() {
                 prop_assert!(seen.insert(id.clone()), "{id} twice");
             }
         }
     }
 
-    /// However an agent cuts what it says into chunks, and whatever else it says in between.
+    /// Holds for any split into chunks and any updates in between.
     #[test]
-    fn a_conversation_that_was_handed_over_shows_nowhere(
+    fn a_transcript_that_was_handed_over_is_cut_out_of_every_message(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 "<", "a", "<conversation id='e", "<conversation id='e'>SECRET</conversation id='e'>",
@@ -316,7 +315,7 @@ proptest! {
         role in prop::sample::select(vec!["user", "agent", "thought"]),
         is_named in any::<bool>(),
     ) {
-        // What is outside of envelopes is no secret.
+        // The secret occurs only inside of envelopes.
         let mut is_inside = false;
         let parts: Vec<_> = parts.into_iter().map(|part| {
             let is_secret = part == "SECRET" && !is_inside;
@@ -327,12 +326,12 @@ proptest! {
             };
             if is_secret { "b" } else { part }
         }).collect();
-        let said: String = parts.concat();
-        let mut rest: &str = &said;
+        let text: String = parts.concat();
+        let mut rest: &str = &text;
         let mut world = World::default();
-        world.line("ready queue anew");
+        world.line("ready queued without-history");
         world.line("tool t open");
-        world.line("handed e");
+        world.line("context e");
         let name = if is_named { " m" } else { "" };
         for (length, between) in cuts {
             let end = (length..rest.len()).find(|end| !rest[..*end].ends_with('\\')).unwrap_or(rest.len());
@@ -349,8 +348,8 @@ proptest! {
         }
         world.line(&format!("chunk {role}{name}: {rest}"));
         world.line("state idle end");
-        world.line(&format!("whole {role} w: {said}"));
-        for entry in world.stage.session.transcript().entries() {
+        world.line(&format!("whole {role} w: {text}"));
+        for entry in world.scenario.session.transcript().entries() {
             let text = entry.body().content.to_text();
             prop_assert!(!text.contains("SECRET"), "{:?}: {text}", entry.id());
         }

@@ -203,13 +203,13 @@ fn v1_differs(
 
 /// What a client of version 1 that loads a session is told of it.
 fn replayed(key: &SessionId, from: Dialect, stored: &Transcript, person: &Person) -> Transcript {
-    let mut listener = UpdateEncoder::new(Dialect::V1, &person.plan.initialize());
+    let mut encoder = UpdateEncoder::new(Dialect::V1, &person.plan.initialize());
     let mut fold = Fold::of_session(Dialect::V1, key.clone());
     let mut reading = ReplayCursor::new(0, stored.seq());
     let mut losses = Losses::default();
     while let Some(update) = reading.next(stored, usize::MAX >> 1) {
         let telling = EncodeContext { from, transcript: stored, meta_before: None };
-        for said in listener.tell(&update, telling, &mut || MessageId::from("unused"), &mut losses) {
+        for said in encoder.encode(&update, telling, &mut || MessageId::from("unused"), &mut losses) {
             let _ = fold.line(&said);
         }
     }

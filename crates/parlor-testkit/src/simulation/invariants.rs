@@ -146,7 +146,7 @@ impl World {
         };
         let problem = if stored.transcript == *machine.transcript() {
             let again = Session::new(stored.transcript.clone(), live::HOOKS, stored.kept.as_ref());
-            let (stored, live) = (again.kept(), machine.session().kept());
+            let (stored, live) = (again.side_state(), machine.session().side_state());
             (stored != live)
                 .then(|| format!("beside the transcript, {key} has\n{live:?}\nand stored\n{stored:?}"))
         } else {

@@ -53,7 +53,7 @@ impl World {
         let is_overdue = |shell: &Shell| {
             let session = shell.machine.session();
             // A prompt that was withdrawn may wait for a turn that is wanted.
-            let is_excused = session.cancelled().is_no_turn() && session.is_wanted_turn_running();
+            let is_excused = session.cancelled().has_no_turn() && session.is_wanted_turn_running();
             shell.machine.agent().is_some() && session.is_cancelling() && !is_excused
         };
         let overdue = self.shells.iter().find(|(_, shell)| is_overdue(shell)).map(|(key, _)| key.clone());

@@ -1,4 +1,4 @@
-//! Messages for a v1 peer, which can only be added to.
+//! Messages for a v1 peer, which can only be appended to.
 
 use parlor_json::{Json, MAX_DEPTH, Members, Unit, Units};
 use parlor_session::{Content, MessageId, MetaPatch, Patch, Role, Upsert, plain_text_in};
@@ -9,34 +9,34 @@ use crate::encode::{Context, chunk, message_kinds};
 use crate::values::blocks::{self, ForV1};
 use crate::{LossKind, json_ext};
 
-/// The metadata key that says which message a restated one stands for.
+/// The metadata key for the id of the message that a restated one replaces.
 const REPLACES: &str = "parlor/replaces";
 
-/// The block that stands for no content.
+/// The block for empty content.
 const EMPTY: &str = r#"{"type":"text","text":""}"#;
 
-/// What a v1 peer has heard of one message.
+/// The parts of one message that a v1 peer has received.
 #[derive(Debug, Clone)]
-pub(super) struct HeardMessage {
-    /// Whether any content of it was said.
+pub(super) struct ReceivedMessage {
+    /// Whether it has received any content.
     content: bool,
-    /// All of its content, however it was cut into blocks. Many agents stream a message and then send it as a
-    /// whole, which tells a v1 peer nothing new. `None` if chunks were passed on without a look.
-    said: Option<Fingerprint>,
-    /// Under which id its content is said since it was replaced.
+    /// All of its content, however it was split into blocks. Many agents stream a message and then send it as a
+    /// whole, which has nothing new for a v1 peer. `None` if chunks were forwarded without being read.
+    received: Option<Fingerprint>,
+    /// The id of its content since it was replaced.
     alias: Option<MessageId>,
-    /// What the agent has said so far of a message that the peer itself sent, until it has said all of it.
+    /// How much the agent has repeated of a message that the peer itself sent, until it has repeated all of it.
     echo: Option<Fingerprint>,
 }
 
-impl Default for HeardMessage {
+impl Default for ReceivedMessage {
     fn default() -> Self {
-        Self { content: false, said: Some(Fingerprint::default()), alias: None, echo: None }
+        Self { content: false, received: Some(Fingerprint::default()), alias: None, echo: None }
     }
 }
 
-/// A short stand-in for the content of a message. Neighbouring plain texts count as one, and it does not matter how
-/// JSON is written: what a client sends and what an agent repeats of it differ in escapes, spaces and key order.
+/// A hash of the content of a message. Neighbouring plain texts count as one, and the spelling of the JSON does not
+/// matter: a client's prompt and an agent's repetition differ in escapes, spaces and key order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fingerprint {
     hash: u64,
@@ -44,21 +44,21 @@ struct Fingerprint {
 }
 
 impl V1PeerState {
-    /// A message is what the peer itself sent: it has the content already, and the agent will say it again.
+    /// Marks a message that the peer itself sent: it has the content, and the agent will repeat it.
     pub(crate) fn sent(&mut self, id: &MessageId, content: &Json) {
         let content = Content::parse(content.raw()).unwrap_or_default();
         let peer = self.messages.entry((Role::User, id.clone())).or_default();
         if !peer.content {
-            *peer = HeardMessage {
+            *peer = ReceivedMessage {
                 content: true,
-                said: Some(Fingerprint::of(&content)),
+                received: Some(Fingerprint::of(&content)),
                 echo: Some(Fingerprint::default()),
                 alias: None,
             };
         }
     }
 
-    /// Notes that a chunk is passed on as the agent wrote it; `false` if it has to be said otherwise.
+    /// Tracks a chunk that is forwarded as the agent wrote it; `false` if it must be encoded.
     pub(crate) fn passed(&mut self, role: Role, id: &MessageId) -> bool {
         if self.passed.as_ref().is_some_and(|(last, message)| *last == role && message == id) {
             return true;
@@ -68,12 +68,12 @@ impl V1PeerState {
             return false;
         }
         peer.content = true;
-        peer.said = None;
+        peer.received = None;
         self.passed = Some((role, id.clone()));
         true
     }
 
-    /// One more block of a message.
+    /// Encodes one more block of a message.
     pub(super) fn message_chunk(
         &mut self,
         role: Role,
@@ -83,7 +83,7 @@ impl V1PeerState {
         cx: &mut Context<'_>,
     ) -> Vec<String> {
         let block = Members::of(item.raw()).unwrap_or_default();
-        let said = match blocks::for_v1(&block, cx.losses) {
+        let block_json = match blocks::for_v1(&block, cx.losses) {
             ForV1::Same => item.clone(),
             ForV1::Changed(block) => block,
             ForV1::Unknown => {
@@ -103,14 +103,14 @@ impl V1PeerState {
             Echo::No => {}
         }
         peer.content = true;
-        if let Some(all) = &mut peer.said {
+        if let Some(all) = &mut peer.received {
             all.add(item.as_str(), &block);
         }
         let id = peer.alias.as_ref().unwrap_or(id).as_json();
-        vec![chunk(message_kinds(role).1, "messageId", id, said.as_str(), extra)]
+        vec![chunk(message_kinds(role).1, "messageId", id, block_json.as_str(), extra)]
     }
 
-    /// A message as a whole: its content if the peer has none of it, else what v1 can say of the change.
+    /// Encodes a whole message: its content if the peer has none of it, else what v1 can express of the change.
     pub(super) fn message(
         &mut self,
         role: Role,
@@ -120,7 +120,7 @@ impl V1PeerState {
     ) -> Vec<String> {
         self.passed = None;
         let peer = self.messages.entry((role, id.clone())).or_default();
-        // Whatever a message says besides its content can at most go with the first chunk.
+        // The other fields of a message can only go with the first chunk.
         let mut extra = upsert.fields.clone();
         if !extra.is_empty() {
             cx.losses.add_for(LossKind::MessageFields, id);
@@ -146,12 +146,12 @@ impl V1PeerState {
         }
         let blocks = match &upsert.content {
             Patch::Omitted => return Vec::new(),
-            Patch::Clear if !peer.content || peer.said == Some(Fingerprint::default()) => {
+            Patch::Clear if !peer.content || peer.received == Some(Fingerprint::default()) => {
                 return Vec::new();
             }
-            // Some agents clear a message before they say it.
+            // Some agents clear a message before they send it.
             Patch::Clear if echo == Some(Fingerprint::default()) => return Vec::new(),
-            Patch::Value(content) if peer.content && peer.said == Some(Fingerprint::of(content)) => {
+            Patch::Value(content) if peer.content && peer.received == Some(Fingerprint::of(content)) => {
                 return Vec::new();
             }
             Patch::Clear => {
@@ -168,7 +168,7 @@ impl V1PeerState {
         let is_replaced = peer.content;
         if is_replaced {
             peer.alias = Some((cx.new_id)());
-            peer.said = Some(Fingerprint::default());
+            peer.received = Some(Fingerprint::default());
             peer.echo = None;
             json_ext::note(&mut extra, REPLACES, Json::from(id.as_json()));
         }
@@ -184,43 +184,43 @@ impl V1PeerState {
                 }
             };
             peer.content = true;
-            if let Some(all) = &mut peer.said {
+            if let Some(all) = &mut peer.received {
                 all.add(&block, &members);
             }
-            let said = std::mem::take(&mut extra);
-            let said = (!said.is_empty()).then(|| said.to_json());
+            let first_extra = std::mem::take(&mut extra);
+            let first_extra = (!first_extra.is_empty()).then(|| first_extra.to_json());
             let id = peer.alias.as_ref().unwrap_or(id).as_json();
-            chunks.push(chunk(message_kinds(role).1, "messageId", id, known.as_str(), said.as_ref()));
+            chunks.push(chunk(message_kinds(role).1, "messageId", id, known.as_str(), first_extra.as_ref()));
         }
         if is_replaced && chunks.is_empty() {
-            // What it said before does not stand any more, although nothing of what it says now can be said.
+            // The previous content is obsolete, although none of the new content can be expressed.
             let id = peer.alias.as_ref().unwrap_or(id).as_json();
-            let said = extra.to_json();
-            chunks.push(chunk(message_kinds(role).1, "messageId", id, EMPTY, Some(&said)));
+            let first_extra = extra.to_json();
+            chunks.push(chunk(message_kinds(role).1, "messageId", id, EMPTY, Some(&first_extra)));
         }
         chunks
     }
 }
 
-/// What a chunk of a message is that the peer itself sent.
+/// The relation of a chunk to the message that the peer itself sent.
 enum Echo {
-    /// It says again what the peer sent.
+    /// It repeats the message.
     Yes,
-    /// It is something else: the agent took another message than the peer sent.
+    /// It differs: the agent has another message than the peer sent.
     Differs,
-    /// There is nothing to be said again.
+    /// There is no message to repeat.
     No,
 }
 
-impl HeardMessage {
-    /// Looks at a chunk while the agent may be repeating what the peer sent.
+impl ReceivedMessage {
+    /// Compares a chunk while the agent may be repeating the peer's message.
     fn echo(&mut self, block: &str, members: &Members<'_>) -> Echo {
-        let (Some(echo), Some(said)) = (&mut self.echo, self.said) else { return Echo::No };
+        let (Some(echo), Some(received)) = (&mut self.echo, self.received) else { return Echo::No };
         echo.add(block, members);
-        if *echo != said && echo.length < said.length {
+        if *echo != received && echo.length < received.length {
             return Echo::Yes;
         }
-        let differs = *echo != said;
+        let differs = *echo != received;
         self.echo = None;
         if differs { Echo::Differs } else { Echo::Yes }
     }
@@ -233,7 +233,7 @@ impl Default for Fingerprint {
 }
 
 impl Fingerprint {
-    /// Stands before and after what is no text; no code unit has this value.
+    /// Separates values that are not text; no code unit has this value.
     const MARK: u32 = 0x1_0000;
 
     fn of(content: &Content) -> Self {
@@ -252,7 +252,7 @@ impl Fingerprint {
         }
     }
 
-    /// A value that is no plain text, by what it says.
+    /// Hashes a value that is not plain text.
     fn value(&mut self, value: &RawValue, depth: usize) {
         self.unit(Self::MARK);
         match (Members::of(value), parlor_json::elements(value)) {
@@ -280,7 +280,7 @@ impl Fingerprint {
         self.unit(Self::MARK);
     }
 
-    /// The text of a literal without its quotes, code unit by code unit, so that it does not matter how it is cut or escaped.
+    /// Hashes the text of a literal without its quotes, by code units, so that splits and escapes do not matter.
     fn text(&mut self, literal: &str) {
         if !literal.contains('\\') {
             return literal.encode_utf16().for_each(|unit| self.unit(unit.into()));
@@ -344,8 +344,8 @@ mod tests {
             r#"[{"type":"image","data":"a"},{"type":"text","text":"a"}]"#,
             r#"[{"type":"text","text":"a"},{"type":"image","data":"a"}]"#,
         ];
-        for (place, one) in all.iter().enumerate() {
-            assert!(all[place + 1..].iter().all(|other| fingerprint(one) != fingerprint(other)), "{one}");
+        for (index, one) in all.iter().enumerate() {
+            assert!(all[index + 1..].iter().all(|other| fingerprint(one) != fingerprint(other)), "{one}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Updates for a peer that speaks v1, by what it has heard so far.
+//! Updates for a v1 peer, depending on what it has received.
 //!
-//! v1 can only add: chunks to messages, tool calls that are made and then updated. What changes something
-//! that was said before in a way v1 has no words for is a loss, and where a person would miss it, it is
-//! restated under another id.
+//! v1 can only append to messages, and create and update tool calls. A change that v1 cannot express is a loss; a
+//! replaced message is restated under another id.
 
 mod message;
 mod slot;
@@ -15,7 +14,7 @@ use parlor_session::{
     Content, EntryId, MessageId, MetaPatch, Patch, Role, Target, TerminalId, ToolCallId, Update, Upsert,
 };
 
-use self::message::HeardMessage;
+use self::message::ReceivedMessage;
 pub(crate) use self::slot::split_modes;
 pub(crate) use self::tool::tool_call;
 use super::{Context, v2};
@@ -25,21 +24,21 @@ use crate::values::blocks::{self, ForV1};
 use crate::values::plan;
 use crate::{Dialect, LossKind, json_ext};
 
-/// What a v1 peer has heard of one session.
+/// The parts of one session that a v1 peer has received.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct V1PeerState {
-    messages: HashMap<(Role, MessageId), HeardMessage>,
+    messages: HashMap<(Role, MessageId), ReceivedMessage>,
     tool_calls: HashSet<ToolCallId>,
-    /// Which tool calls show a terminal.
+    /// The tool calls that show each terminal.
     terminals: HashMap<TerminalId, Vec<ToolCallId>>,
     mode: Option<JsonStr>,
     /// The plan that is shown.
     plan: Option<String>,
-    /// The message whose chunks were last passed on as the agent wrote them.
+    /// The message whose chunks were last forwarded as the agent wrote them.
     passed: Option<(Role, MessageId)>,
 }
 
-/// What a v1 client asked for beyond what every client takes.
+/// The optional features that a v1 client advertised.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "a client asks for each of them by itself")]
 pub(crate) struct Features {
@@ -70,7 +69,7 @@ impl Features {
 }
 
 impl V1PeerState {
-    /// The updates that say `update`, as far as v1 can.
+    /// Encodes an update, as far as v1 can express it.
     pub(crate) fn updates(
         &mut self,
         update: &Update,
@@ -96,17 +95,17 @@ impl V1PeerState {
             Update::Remove { .. } if features.plans => v2::updates(update, Dialect::V1, cx),
             Update::Remove { .. } => lost(LossKind::PlanRemoved, cx),
             Update::Note { fields } => note(fields, features, cx),
-            // v1 has no states: a turn is a prompt that has no answer yet.
+            // v1 has no states: a turn is a prompt without a response.
             Update::State(_) => Vec::new(),
         }
     }
 
-    /// The peer loads the session: it forgets what it has heard and is told all of it again.
-    pub(crate) fn forget(&mut self) {
+    /// Resets the state when the peer loads the session again.
+    pub(crate) fn reset(&mut self) {
         *self = Self { mode: self.mode.take(), ..Self::default() };
     }
 
-    /// Which mode a v1 peer was told of with the session itself.
+    /// Sets the mode that the peer received in a response.
     pub(crate) fn set_mode(&mut self, mode: Option<JsonStr>) {
         self.mode = mode;
     }
@@ -153,7 +152,7 @@ impl V1PeerState {
             EntryId::ToolCall(id) => vec![self.tool_call(id, upsert, cx)],
             EntryId::Plan(_) => self.plan_update(upsert, features, cx),
             EntryId::Terminal(id) if !upsert.output.is_omitted() => self.terminal(id, cx),
-            // Nothing but its output is shown of a terminal.
+            // Only the output of a terminal is shown.
             EntryId::Terminal(id) if self.terminals.contains_key(id) => lost(LossKind::TerminalAsText, cx),
             EntryId::Terminal(_) => lost(LossKind::TerminalAlone, cx),
             EntryId::Compaction(_) if features.compactions => with_known_blocks(update, cx),
@@ -189,7 +188,7 @@ impl V1PeerState {
                     cx.losses.add(LossKind::PlanReplaced);
                 }
                 self.plan = id;
-                // The id is kept as a field that v1 does not know, so that it is not lost on the way back.
+                // The id is kept as a field that v1 does not know, so that it can be converted back.
                 let mut plan = plan::entries_to_v1(&plan, cx.losses);
                 plan.remove("type");
                 if json_ext::text(&plan, "planId").as_deref() == Some(ONLY_PLAN) {
@@ -203,7 +202,7 @@ impl V1PeerState {
     }
 }
 
-/// An update that both versions spell alike, with the blocks that v1 can parse.
+/// An update that both versions have, with the blocks that v1 can parse.
 fn with_known_blocks(update: &Update, cx: &mut Context<'_>) -> Vec<String> {
     let mut update = update.clone();
     match &mut update {

@@ -1,4 +1,4 @@
-//! What a session has once, for a v1 peer: its title, its commands, its options and, by itself, its mode.
+//! Slots for a v1 peer: title, commands, options and, separately, the mode.
 
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Slot, Target, Upsert};
@@ -9,8 +9,8 @@ use crate::object_writer::ObjectText;
 use crate::values::{commands, options};
 use crate::{Dialect, Losses, json_ext};
 
-/// A list of v2 options as v1 has it, and the modes that one of them stands for. An option that was made of
-/// v1 modes is left out of the list: a v1 peer has the modes.
+/// A list of v2 options as v1 has it, and the modes from one of them. An option that was generated from v1 modes is
+/// left out of the list: a v1 peer has the modes.
 pub(crate) fn split_modes(list: &Json, features: Features, losses: &mut Losses) -> (Json, Option<Object>) {
     let modes = options::mode_option(list).and_then(|option| options::option_to_modes(&option));
     let own = json_ext::each(list, |option| {
@@ -46,10 +46,11 @@ impl V1PeerState {
             Slot::Info => "session_info_update",
             Slot::Usage => "usage_update",
             Slot::Mode => {
-                // Which modes there are is said with the session; v1 hears only which one it is in.
+                // The available modes are part of the response that created the session; v1 updates have only the
+                // current one.
                 fields.remove("availableModes");
                 let current = fields.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw()));
-                // v1 has no word for a session that has no mode any more.
+                // v1 cannot express that a session has no mode.
                 if current.is_none() || (current == self.mode && meta.is_none()) {
                     self.mode = current;
                     return Vec::new();
@@ -63,7 +64,7 @@ impl V1PeerState {
                 }
                 "available_commands_update"
             }
-            // v1 has no word for another model; where the agent has no option for it, one was made.
+            // v1 cannot express a change of the model; if the agent has no option for it, one was generated.
             Slot::Model => {
                 let list = cx.slot_field(Slot::Options, "configOptions").cloned().unwrap_or_else(empty_list);
                 return self.options(&with_models(&list, cx), &mut Object::default(), None, features, cx);
@@ -79,7 +80,7 @@ impl V1PeerState {
         vec![ObjectText::update(kind).members(&fields).maybe("_meta", meta.as_deref()).finish()]
     }
 
-    /// Options, and the mode among them, which v1 hears of by itself.
+    /// Options, and the mode among them, which v1 receives separately.
     fn options(
         &mut self,
         list: &Json,
@@ -89,20 +90,21 @@ impl V1PeerState {
         cx: &mut Context<'_>,
     ) -> Vec<String> {
         let (own, modes) = split_modes(list, features, cx.losses);
-        // A session that has modes and no options hears of its mode alone.
+        // A session with modes and no options gets only its mode.
         let only_modes = own.as_str() == "[]" && list.as_str() != "[]" && modes.is_some();
-        let mut said = Vec::new();
+        let mut encoded = Vec::new();
         if !only_modes {
             fields.set("configOptions", own);
-            said.push(
+            encoded.push(
                 ObjectText::update("config_option_update").members(fields).maybe("_meta", meta).finish(),
             );
         }
         let current = modes.and_then(|modes| JsonStr::from_raw(modes.get("currentModeId")?.raw()));
         if let Some(current) = current.filter(|current| self.mode.as_ref() != Some(current)) {
-            said.push(ObjectText::update("current_mode_update").string("currentModeId", &current).finish());
+            encoded
+                .push(ObjectText::update("current_mode_update").string("currentModeId", &current).finish());
             self.mode = Some(current);
         }
-        said
+        encoded
     }
 }

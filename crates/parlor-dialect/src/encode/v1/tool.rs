@@ -1,4 +1,4 @@
-//! Tool calls for a v1 peer, which are made once and then updated, and the terminals that they show.
+//! Tool calls for a v1 peer, which are created once and then updated, and the terminals that they show.
 
 use parlor_json::{Json, Object};
 use parlor_session::{Content, EntryId, Patch, Target, TerminalId, ToolCallId, Transcript, Upsert};
@@ -9,7 +9,7 @@ use crate::object_writer::ObjectText;
 use crate::values::tool_content;
 use crate::{Dialect, LossKind, Losses, json_ext};
 
-/// A tool call as it stands in a request, in the words of v1. The session it belongs to may be unknown.
+/// Converts a tool call in a request to v1. Its session may be unknown.
 pub(crate) fn tool_call(call: &Object, transcript: Option<&Transcript>, losses: &mut Losses) -> Object {
     let mut call = tool_fields(call, false, losses);
     let empty = Transcript::default();
@@ -27,7 +27,7 @@ pub(crate) fn tool_call(call: &Object, transcript: Option<&Transcript>, losses: 
 }
 
 impl V1PeerState {
-    /// A tool call that is made or updated.
+    /// Encodes the creation or update of a tool call.
     pub(super) fn tool_call(&mut self, id: &ToolCallId, upsert: &Upsert, cx: &mut Context<'_>) -> String {
         let target = Target::Entry(EntryId::ToolCall(id.clone()));
         let is_new = self.tool_calls.insert(id.clone());
@@ -62,13 +62,13 @@ impl V1PeerState {
             .finish()
     }
 
-    /// All content of a tool call so far: v1 cannot add to it.
+    /// Encodes all content of a tool call so far: v1 cannot append to it.
     pub(super) fn tool_content(&mut self, id: &ToolCallId, cx: &mut Context<'_>) -> Option<String> {
         let transcript = cx.transcript;
         let content = &transcript.get(&EntryId::ToolCall(id.clone()))?.body().content;
-        // Only the two ends are looked at: a stream of chunks must not cost the square of its length.
+        // Only the two ends are read: a stream of chunks must not take quadratic time.
         let (head, tail) = edges(content, tool_content::CAP / 2);
-        let items = |places: std::ops::Range<usize>| places.filter_map(|place| content.get(place));
+        let items = |indexes: std::ops::Range<usize>| indexes.filter_map(|index| content.get(index));
         let shown: usize = items(0..head).chain(items(tail..content.len())).map(str::len).sum();
         let gap = format!(
             r#"{{"type":"content","content":{{"type":"text","text":"\n[... {} bytes left out ...]\n"}}}}"#,
@@ -98,10 +98,10 @@ impl V1PeerState {
     ) -> Vec<Object> {
         let transcript = cx.transcript;
         let terminal_text = |terminal: &str| Some(terminal_text(transcript, terminal));
-        let mut said = Vec::new();
+        let mut encoded = Vec::new();
         for mut item in items.filter_map(|item| serde_json::from_str::<Object>(item).ok()) {
             if json_ext::take_note(&mut item, CLIENT_TERMINAL).is_some() {
-                said.push(item);
+                encoded.push(item);
                 continue;
             }
             if let Some(terminal) = json_ext::text(&item, "terminalId") {
@@ -110,12 +110,12 @@ impl V1PeerState {
                     shown_by.push(id.clone());
                 }
             }
-            said.extend(tool_content::item_to_v1(&item, cx.losses, &terminal_text));
+            encoded.extend(tool_content::item_to_v1(&item, cx.losses, &terminal_text));
         }
-        said
+        encoded
     }
 
-    /// A terminal wrote something: the tool calls that show it are said again.
+    /// Encodes terminal output: the tool calls that show the terminal are updated.
     pub(super) fn terminal(&mut self, id: &TerminalId, cx: &mut Context<'_>) -> Vec<String> {
         let tool_calls = self.terminals.get(id).cloned().unwrap_or_default();
         if tool_calls.is_empty() {
@@ -125,27 +125,27 @@ impl V1PeerState {
     }
 }
 
-/// The fields of a tool call, with nulls said as v1 can say them.
+/// The fields of a tool call, with nulls as v1 can express them.
 fn tool_fields(fields: &Object, is_new: bool, losses: &mut Losses) -> Object {
-    let mut said = Object::default();
+    let mut converted = Object::default();
     for (name, value) in fields.iter() {
         if !value.is_null() {
-            said.set(name.clone(), value.clone());
+            converted.set(name.clone(), value.clone());
             continue;
         }
         match name.inner() {
-            "status" => said.set("status", json_ext::string("pending")),
-            "kind" => said.set("kind", json_ext::string("other")),
-            "locations" => said.set("locations", json_ext::json("[]")),
+            "status" => converted.set("status", json_ext::string("pending")),
+            "kind" => converted.set("kind", json_ext::string("other")),
+            "locations" => converted.set("locations", json_ext::json("[]")),
             _ if is_new => {}
             _ => losses.add(LossKind::ToolCallFieldCleared),
         }
     }
-    known_words(said, losses)
+    with_v1_names(converted, losses)
 }
 
-/// Status and kind by words that v1 knows.
-fn known_words(mut fields: Object, losses: &mut Losses) -> Object {
+/// Replaces a status and a kind that v1 does not know.
+fn with_v1_names(mut fields: Object, losses: &mut Losses) -> Object {
     if let Some(status) = json_ext::text(&fields, "status") {
         let (known, lossy) = tool_content::status_to_v1(&status);
         if lossy {
@@ -168,28 +168,28 @@ fn tool_call_text(id: &ToolCallId, is_new: bool) -> ObjectText {
     ObjectText::update(kind).string("toolCallId", id.as_json())
 }
 
-/// Where the first and the last items end and begin that together fill about `bytes` at each end.
+/// The indexes where the first items end and the last items begin that fill about `bytes` at each end.
 fn edges(content: &Content, bytes: usize) -> (usize, usize) {
     let count = content.len();
     if content.size() <= 2 * bytes {
         return (count, count);
     }
-    let size = |place: usize| content.get(place).map_or(0, str::len);
-    let fill = |places: &mut dyn Iterator<Item = usize>| {
+    let size = |index: usize| content.get(index).map_or(0, str::len);
+    let fill = |indexes: &mut dyn Iterator<Item = usize>| {
         let mut filled = 0;
-        let fits = |place: &usize| {
+        let fits = |index: &usize| {
             let room = filled < bytes;
-            filled += size(*place);
+            filled += size(*index);
             room
         };
-        places.take_while(fits).count()
+        indexes.take_while(fits).count()
     };
     let head = fill(&mut (0..count));
     let tail = fill(&mut (head..count).rev());
     (head, count - tail)
 }
 
-/// What a terminal shows: all of it, or both ends of what is too long to be repeated with every chunk.
+/// The text of a terminal: all of it, or both ends of what is too long to be repeated with every chunk.
 fn terminal_text(transcript: &Transcript, id: &str) -> String {
     let entry = transcript.get(&EntryId::Terminal(id.into()));
     let output = entry.map_or(&[][..], |entry| &entry.body().output);

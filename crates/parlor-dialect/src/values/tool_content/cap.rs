@@ -1,4 +1,4 @@
-//! Tool content that grows chunk by chunk in v2 and is repeated with every update in v1, kept short.
+//! Limits tool content that grows by chunks in v2 and is repeated with every update in v1.
 
 use parlor_json::{JsonStr, Object, Type, Unit, Units, type_of};
 use serde_json::value::RawValue;
@@ -6,19 +6,19 @@ use serde_json::value::RawValue;
 use super::{text_block, text_item};
 use crate::{LossKind, Losses};
 
-/// How many bytes of content, as JSON, are repeated with every update.
+/// Maximum bytes of content, as JSON, that are repeated with every update.
 pub(crate) const CAP: usize = 64 * 1024;
 
-/// More than the item that tells how much was left out takes.
+/// An upper bound for the item that reports how much was left out.
 const NOTE_ROOM: usize = 128;
 
-/// Makes content fit into `limit` bytes of JSON by leaving out its middle.
+/// Fits content into `limit` bytes of JSON by leaving out its middle.
 ///
-/// Content that fits comes out as it went in. Otherwise neighbouring texts without other fields become one;
-/// what is then still too long keeps about half of `limit` from its beginning and half from its end. A text is
-/// cut between two characters; anything else is kept or left out as a whole.
+/// Content that fits is unchanged. Otherwise neighbouring texts without other fields are merged; if they are still
+/// too long, about half of `limit` is kept from the start and half from the end. A text is cut between two
+/// characters; other items are kept or left out as a whole.
 ///
-/// The result is never longer than `limit`, if the note that something was left out fits into that at all.
+/// The result is never longer than `limit`, unless the note that something was left out does not fit.
 pub(crate) fn cap(items: Vec<Object>, limit: usize, losses: &mut Losses) -> Vec<Object> {
     if text_len(&items) <= limit {
         return items;
@@ -42,12 +42,12 @@ pub(crate) fn cap(items: Vec<Object>, limit: usize, losses: &mut Losses) -> Vec<
     joined(&capped)
 }
 
-/// How long the items are as an array.
+/// The length of the items as an array.
 fn text_len(items: &[Object]) -> usize {
     items.iter().map(|item| item.text_len() + 1).sum::<usize>() + 1
 }
 
-/// Takes room for an item, if there is enough.
+/// Reserves space for an item; returns whether there is enough.
 fn takes(room: &mut usize, item: &Object) -> bool {
     match room.checked_sub(item.text_len() + 1) {
         Some(left) => {
@@ -58,7 +58,7 @@ fn takes(room: &mut usize, item: &Object) -> bool {
     }
 }
 
-/// The beginning of the first item and the end of the last one, as far as they are texts, and a note between.
+/// The start of the first item and the end of the last one, if they are texts, with a note between them.
 fn cut_middle(items: &[Object], head_room: usize, tail_room: usize) -> Vec<Object> {
     let bytes: usize = items.iter().map(content_bytes).sum();
     let note = |head: &str, tail: &str| note(bytes - utf8_len(head) - utf8_len(tail));
@@ -82,16 +82,16 @@ fn cut_middle(items: &[Object], head_room: usize, tail_room: usize) -> Vec<Objec
     parts
 }
 
-/// What tells that something was left out, as the inside of a literal.
+/// The note that something was left out, as the inside of a literal.
 fn note(bytes: usize) -> String {
     format!("\\n[... {bytes} bytes left out ...]\\n")
 }
 
-/// A content item that is a text, whatever other fields it has.
+/// A text item with any other fields.
 struct TextItem<'a> {
     item: &'a Object,
     text: JsonStr,
-    /// How many bytes the item takes besides its text.
+    /// Bytes of the item without its text.
     overhead: usize,
 }
 
@@ -106,20 +106,20 @@ impl<'a> TextItem<'a> {
         self.text.inner()
     }
 
-    /// The longest beginning that takes no more than `room`.
+    /// The longest prefix that takes no more than `room`.
     fn head(&self, room: usize) -> &str {
-        let end = boundaries(self.inner()).take_while(|&place| place <= room).last().unwrap_or(0);
+        let end = boundaries(self.inner()).take_while(|&offset| offset <= room).last().unwrap_or(0);
         &self.inner()[..end]
     }
 
-    /// The longest end that takes no more than `room`.
+    /// The longest suffix that takes no more than `room`.
     fn tail(&self, room: usize) -> &str {
         let start = self.inner().len().saturating_sub(room);
-        let start = boundaries(self.inner()).find(|&place| place >= start).unwrap_or(self.inner().len());
+        let start = boundaries(self.inner()).find(|&offset| offset >= start).unwrap_or(self.inner().len());
         &self.inner()[start..]
     }
 
-    /// The item with another text.
+    /// The item with its text replaced.
     fn with<const N: usize>(&self, parts: [&str; N]) -> Object {
         let mut item = self.item.clone();
         let mut block =
@@ -130,8 +130,8 @@ impl<'a> TextItem<'a> {
     }
 }
 
-/// Where the inside of a canonical literal may be cut: between its characters, none of which is an escaped
-/// pair of surrogates.
+/// The positions where the inside of a canonical literal may be cut: between characters, none of which is an escaped
+/// surrogate pair.
 fn boundaries(inner: &str) -> impl Iterator<Item = usize> {
     let mut ahead = inner;
     std::iter::once(0).chain(std::iter::from_fn(move || {
@@ -145,7 +145,7 @@ fn boundaries(inner: &str) -> impl Iterator<Item = usize> {
     }))
 }
 
-/// How long a part of a literal is as UTF-8. Half a surrogate pair counts as what would be shown for it.
+/// The length of a part of a literal as UTF-8. An unpaired surrogate counts as its replacement character.
 fn utf8_len(inner: &str) -> usize {
     let length = |unit| match unit {
         Unit::Char(c) => c.len_utf8(),
@@ -154,12 +154,12 @@ fn utf8_len(inner: &str) -> usize {
     Units::of_literal(inner).map(length).sum()
 }
 
-/// How much there is to read in an item.
+/// Bytes of the readable content of an item.
 fn content_bytes(item: &Object) -> usize {
     TextItem::of(item).map_or_else(|| item.text_len(), |text| utf8_len(text.inner()))
 }
 
-/// The items with neighbouring plain texts in one, and every text as its canonical literal.
+/// Merges neighbouring plain texts, and makes every text a canonical literal.
 fn joined(items: &[Object]) -> Vec<Object> {
     let mut joined = Vec::with_capacity(items.len());
     for run in items.chunk_by(|one, next| is_plain_text(one) && is_plain_text(next)) {
@@ -176,18 +176,18 @@ fn joined(items: &[Object]) -> Vec<Object> {
     joined
 }
 
-/// A literal of parts of literals. Two halves of a surrogate pair that meet become one character.
+/// Concatenates parts of literals. Two halves of a surrogate pair become one character.
 fn literal<'a>(parts: impl IntoIterator<Item = &'a str>) -> JsonStr {
     let inner: String = parts.into_iter().collect();
     JsonStr::from_literal(&format!("\"{inner}\"")).expect("parts of literals are a literal")
 }
 
-/// The literal of the text of an item that is one.
+/// The literal of the text of a text item.
 fn text_in(item: &Object) -> Option<&RawValue> {
     text_block(item)?.get("text").filter(|raw| type_of(raw) == Type::String)
 }
 
-/// Whether the item is a text and nothing else, so that a neighbour's text can go on where it ends.
+/// Whether the item has only a text, so that it can be merged with a neighbour.
 fn is_plain_text(item: &Object) -> bool {
     item.iter().count() == 2
         && text_block(item).is_some_and(|block| block.len() == 2)
@@ -213,7 +213,7 @@ mod tests {
         ))
     }
 
-    /// What the items become, each shown by the text it has or by its type.
+    /// Caps the items and shows each by its text or its type.
     fn capped(items: Vec<Object>, limit: usize) -> (Vec<String>, usize) {
         let mut losses = Losses::default();
         let items = cap(items, limit, &mut losses);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays_and_texts_are_joined_only_to_make_room() {
+    fn content_that_fits_is_unchanged_and_texts_are_merged_only_to_fit() {
         let items = vec![plain("one "), plain("two"), image(4), plain("three")];
         let all = text_len(&items);
         let array = serde_json::to_string(&items).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_left_out_as_a_whole() {
+    fn items_that_are_not_text_are_left_out_as_a_whole() {
         let note = "\n[... 269 bytes left out ...]\n";
         let (items, cuts) = capped(vec![plain("a"), image(200), plain("z")], 280);
         assert_eq!((items, cuts), (vec![format!("a{note}z")], 1));
@@ -277,12 +277,12 @@ mod tests {
         assert_eq!(items[1].get("_meta"), long.get("_meta"));
         assert!(items[1].get("content").unwrap().as_str().ends_with(r#","annotations":{}}"#));
 
-        // Two of them are cut and the note stands between.
+        // Two of them are cut, with the note between them.
         let (items, _) = capped(vec![long.clone(), image(10), long.clone()], 500);
         assert_eq!(items.len(), 3, "{items:?}");
         assert!(items[0].starts_with("xx") && items[1].starts_with("\n[... ") && items[2].ends_with("xx"));
 
-        // The other fields alone are too much.
+        // The other fields alone exceed the limit.
         let mut huge = plain("text");
         huge.set("_meta", &JsonStr::new(&"m".repeat(1_000)));
         assert_eq!(capped(vec![huge], 300).0, ["\n[... 4 bytes left out ...]\n"]);
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn no_character_is_split() {
-        // One pair of surrogates, cut in two by the stream; then escapes of all lengths.
+        // One surrogate pair, split by the stream; then escapes of all lengths.
         let halves =
             [r#""\ud83d""#, r#""\ude00""#].map(|half| text_item(&JsonStr::from_literal(half).unwrap()));
         let odd = [r#""\ud83d\n\u0001é\u00e9\ud83d\ude00\"\\\ude00""#; 60];
@@ -324,13 +324,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_limit_holds_and_nothing_is_made_up(
+        fn the_limit_holds_and_no_text_is_invented(
             sizes in prop::collection::vec((0..3_u8, 0..400_usize), 0..12),
             limit in 256..3_000_usize,
         ) {
-            let items: Vec<Object> = sizes.iter().enumerate().map(|(place, &(kind, size))| match kind {
+            let items: Vec<Object> = sizes.iter().enumerate().map(|(offset, &(kind, size))| match kind {
                 0 => image(size),
-                1 => plain(&format!("<{place}>é\n").repeat(size / 6)),
+                1 => plain(&format!("<{offset}>é\n").repeat(size / 6)),
                 _ => {
                     let mut item = plain(&"\u{1}\\😀".repeat(size / 4));
                     item.set("x", Json::null());

@@ -1,7 +1,7 @@
-//! Git patches: made from two texts, and read back into them.
+//! Writes git patches from two texts, and reads them back.
 //!
-//! v2 wants git's `--patch` text with one change: every path is the absolute path of the file, without git's
-//! `a/` and `b/`. `git apply` takes that too, because the one component it strips is then the root.
+//! v2 requires git's `--patch` text with one change: every path is the absolute path of the file, without git's
+//! `a/` and `b/`. `git apply` accepts that too, because the one component it strips is then the root.
 //!
 //! The lines are compared by `similar`, which has no dependencies and whose Myers gives up on the shortest
 //! script where git does. Its `std` feature is off, and with it the clock and the random hash keys. It gives
@@ -14,35 +14,35 @@ use std::fmt::{self, Write};
 
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 
-/// Texts longer than this are not compared.
+/// Longer texts are not compared.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
 
-/// Where more lines than this lie between the first and the last change, all of them are said to be replaced.
-/// Comparing two texts of a mebibyte took `similar` up to 8 seconds, this at most a fifth of one.
+/// With more lines than this between the first and the last change, all of them count as replaced. Comparing two
+/// texts of a mebibyte took `similar` up to 8 seconds, this at most a fifth of one.
 const MAX_COMPARED: usize = 1 << 16;
 
 const CONTEXT: usize = 3;
 const NOWHERE: &str = "/dev/null";
 const NO_NEWLINE: &str = "\\ No newline at end of file\n";
 
-/// What a patch says about one file.
+/// The part of a patch for one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Section {
-    /// The file before, as the patch spells it.
+    /// The path before the change, as in the patch.
     pub(crate) old_path: Option<String>,
-    /// The file after, as the patch spells it.
+    /// The path after the change, as in the patch.
     pub(crate) new_path: Option<String>,
-    /// The old side of all hunks, one after the other.
+    /// The old side of all hunks, concatenated.
     pub(crate) old: String,
-    /// The new side of all hunks, one after the other.
+    /// The new side of all hunks, concatenated.
     pub(crate) new: String,
     /// Whether there is a hunk.
     pub(crate) has_hunks: bool,
-    /// Whether there is more that is not shown here: binary content, or a hunk that cannot be read.
+    /// Whether a part cannot be shown: binary content, or an invalid hunk.
     pub(crate) is_opaque: bool,
 }
 
-/// The patch that makes `new` of `old`, or that adds the file if there is no `old`.
+/// The patch from `old` to `new`, or that adds the file if there is no `old`.
 ///
 /// `None` if nothing changes or if a text is longer than [`MAX_TEXT`].
 pub(crate) fn make(path: &str, old: Option<&str>, new: &str) -> Option<String> {
@@ -56,7 +56,7 @@ pub(crate) fn make(path: &str, old: Option<&str>, new: &str) -> Option<String> {
 
 fn write_patch(patch: &mut String, path: &str, old: Option<&str>, new: &str) -> fmt::Result {
     let name = quoted(path);
-    // Git marks the end of a name with spaces, which other readers would take for a date.
+    // Git ends a name with spaces by a tab, because readers expect a date after it.
     let end = if path.contains(' ') { "\t" } else { "" };
     writeln!(patch, "diff --git {name} {name}")?;
     match old {
@@ -113,7 +113,7 @@ fn write_lines(patch: &mut String, mark: char, lines: &[&str]) {
     }
 }
 
-/// A range of lines, shown as hunk headers do: counted from one, but an empty range by the line before it.
+/// A range of lines in the form of hunk headers: counted from one, an empty range by the line before it.
 struct Range {
     start: usize,
     end: usize,
@@ -129,7 +129,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// The path as git writes it: in quotes where a byte of it is unusual.
+/// The path as git writes it: quoted if it has an unusual byte.
 fn quoted(path: &str) -> String {
     let is_plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
     if path.bytes().all(is_plain) {
@@ -155,7 +155,7 @@ fn quoted(path: &str) -> String {
     quoted
 }
 
-/// Reads a patch of any number of files. What it does not understand it passes over.
+/// Reads a patch of any number of files and skips what it does not understand.
 pub(crate) fn parse(patch: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     // Whether the last section has its `---` line, so that the next one starts another section.
@@ -191,7 +191,7 @@ pub(crate) fn parse(patch: &str) -> Vec<Section> {
 }
 
 impl Section {
-    /// The file that this is about: where it is now, or where it was.
+    /// The path of the file after the change, or before it.
     pub(crate) fn path(&self) -> Option<&str> {
         self.new_path.as_deref().or(self.old_path.as_deref())
     }
@@ -211,7 +211,7 @@ impl Section {
         }
     }
 
-    /// Reads as many lines as the header counted, or fewer where something else begins.
+    /// Reads as many lines as the header counted, or fewer if another section begins.
     fn read_hunk(&mut self, (mut old, mut new): (u64, u64), lines: &mut Lines<'_>) {
         self.has_hunks = true;
         let mut last = None;
@@ -222,7 +222,7 @@ impl Section {
                 self.end_without_newline(last.take());
                 continue;
             }
-            // Editors cut the space off an empty line of context.
+            // Editors strip the space of an empty context line.
             let is_bare = matches!(ahead, Some(b'\n')) || lines.0.starts_with("\r\n");
             let side = match ahead {
                 Some(b' ') if old > 0 && new > 0 => Side::Both,
@@ -267,7 +267,7 @@ enum Side {
     Both,
 }
 
-/// The lines that are still to be read, each with its newline.
+/// The lines that are not read yet, each with its line break.
 struct Lines<'a>(&'a str);
 
 impl<'a> Iterator for Lines<'a> {
@@ -280,7 +280,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// The counts of `1,2 +3,4 @@`; a count that is not there is one.
+/// The counts of `1,2 +3,4 @@`; a missing count is one.
 fn hunk_counts(header: &str) -> Option<(u64, u64)> {
     let (old, rest) = header.split_once(" +")?;
     let (new, _) = rest.split_once(" @@")?;
@@ -291,7 +291,7 @@ fn hunk_counts(header: &str) -> Option<(u64, u64)> {
     Some((count(old)?, count(new)?))
 }
 
-/// A name at the end of a header line, or `None` if it says that there is no file.
+/// A name at the end of a header line; `None` if there is no file.
 fn unquoted(name: &str) -> Option<String> {
     let name = match name.strip_prefix('"') {
         Some(rest) => unescaped(rest).0,
@@ -300,7 +300,7 @@ fn unquoted(name: &str) -> Option<String> {
     (name != NOWHERE).then_some(name)
 }
 
-/// The names in a `diff --git` line. Unquoted names with spaces can be told apart only if they are the same.
+/// The names in a `diff --git` line. Unquoted names with spaces can be separated only if they are equal.
 fn both_names(names: &str) -> Option<(String, String)> {
     if let Some(rest) = names.strip_prefix('"') {
         let (old, rest) = unescaped(rest);
@@ -314,7 +314,7 @@ fn both_names(names: &str) -> Option<(String, String)> {
     (old == new || bare(old).is_some() && bare(old) == bare(new)).then(|| (old.to_owned(), new.to_owned()))
 }
 
-/// What stands before the closing quote, and what after it.
+/// The text before the closing quote, and the rest after it.
 fn unescaped(quoted: &str) -> (String, &str) {
     let mut bytes = Vec::with_capacity(quoted.len());
     let mut rest = quoted.as_bytes();
@@ -349,7 +349,7 @@ fn unescaped(quoted: &str) -> (String, &str) {
             other => other,
         });
     }
-    // The rest starts right after an ASCII quote or is empty, so it is text.
+    // The rest starts right after an ASCII quote or is empty, so it is valid UTF-8.
     let rest = quoted.get(quoted.len() - rest.len()..).unwrap_or_default();
     (String::from_utf8_lossy(&bytes).into_owned(), rest)
 }
@@ -428,7 +428,7 @@ mod tests {
         check_patch("/w/long", Some("one\n"), &"x".repeat(MAX_TEXT + 1), &expect![[""]]);
     }
 
-    /// Applies a patch where the root of the absolute paths is `root`.
+    /// Applies a patch with `root` as the root of the absolute paths.
     fn git_apply(root: &Path, patch: &str) -> Result<(), String> {
         let mut git = Command::new("git")
             .args(["-c", "core.autocrlf=false", "apply", "-"])
@@ -541,7 +541,7 @@ mod tests {
 
     #[test]
     fn patches_that_git_did_not_write_are_read_as_far_as_they_go() {
-        // Without git's headers, with dates, and without the space of an empty line or the last newline.
+        // Without git's headers, with dates, and without the space of an empty line or the last line break.
         check_parse(
             "--- x\t2026-01-01\n+++ x\t2026-01-02\n@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n--- y\n+++ y\n@@ -1 +1 @@\n-d\n+e",
             &expect![[r#"
@@ -549,7 +549,7 @@ mod tests {
                 y => y [hunks] "d\n" "e\n"
             "#]],
         );
-        // Only hunks; a count that is too high; one that is too low; one that is no number.
+        // Only hunks; a count that is too high; one that is too low; one that is not a number.
         check_parse(
             "@@ -1,9 +1,9 @@\n-a\n+b\n@@ -5 +5 @@\n-c\n-d\n+e\n@@ ... @@\n-f\n",
             &expect![[r#"
@@ -573,13 +573,13 @@ mod tests {
     }
 
     #[test]
-    fn patches_of_the_longest_texts_are_made_and_read_in_linear_time() {
+    fn patches_of_the_longest_texts_are_written_and_read_in_linear_time() {
         let (old, new) = ("\n".repeat(MAX_TEXT), "a\n".repeat(MAX_TEXT / 2));
         let sections = parse(&make("/a", Some(&old), &new).unwrap());
         assert!(sections[0].old == old && sections[0].new == new);
     }
 
-    /// Lines that look like parts of a patch, a few of them the same.
+    /// Lines that look like parts of a patch, some of them equal.
     fn some_text(max_lines: usize) -> impl Strategy<Value = String> {
         let line = prop::sample::select(vec![
             "a",

@@ -1,13 +1,13 @@
-//! What agents call things, and what sessions call them.
+//! Ids of the agent that differ from those of the session.
 
 use expect_test::expect;
 
-use crate::stage::check;
+use crate::scenario::check;
 
 #[test]
-fn a_thought_and_a_message_may_have_one_name() {
+fn a_thought_and_a_message_may_have_the_same_id() {
     check(&expect![[r#"
-            ready one
+            ready serial
             chunk thought m: hm
                 - thought m + hm
             chunk agent m: yes
@@ -22,21 +22,21 @@ fn a_thought_and_a_message_may_have_one_name() {
 }
 
 #[test]
-fn a_prompt_may_have_the_name_of_a_message() {
+fn a_prompt_may_have_the_id_of_a_message() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             chunk agent m: yes
                 - agent m + yes
             prompt 1 by 1 hi
                 send 1
-                held: [1 hi (1)]
+                queue: [1 hi (1)]
             accepted 1 m
                 - user new1 = hi
                 - Info hi {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as new1, with fields
-                held: []
+                respond 1 to 1: accepted as new1, with fields
+                queue: []
             whole user m: hi
             chunk agent m: no
                 - agent m + no
@@ -46,9 +46,9 @@ fn a_prompt_may_have_the_name_of_a_message() {
 }
 
 #[test]
-fn a_tool_call_that_is_over_may_start_again() {
+fn a_finished_tool_call_may_start_again() {
     check(&expect![[r#"
-            ready one
+            ready serial
             starts t
                 - tool t open
             tool t done
@@ -65,14 +65,14 @@ fn a_tool_call_that_is_over_may_start_again() {
 #[test]
 fn a_tool_call_of_an_earlier_turn_may_start_again() {
     check(&expect![[r#"
-            join 1
-            ready one
+            attach 1
+            ready serial
             prompt 1 by 1 one
                 - user new1 = one
                 - Info one {"parlor/title":"made"}
                 - state running
                 durable
-                settle 1 of 1: accepted as new1
+                respond 1 to 1: accepted as new1
                 send 1
             starts t
                 - tool t open
@@ -86,7 +86,7 @@ fn a_tool_call_of_an_earlier_turn_may_start_again() {
                 - user new2 = two
                 - state running
                 durable
-                settle 2 of 1: accepted as new2
+                respond 2 to 1: accepted as new2
                 send 2
             tool t late
                 - tool t late
@@ -98,9 +98,9 @@ fn a_tool_call_of_an_earlier_turn_may_start_again() {
 }
 
 #[test]
-fn an_update_before_its_tool_call_is_the_same_one() {
+fn an_update_before_its_tool_call_is_the_same_tool_call() {
     check(&expect![[r#"
-            ready one
+            ready serial
             tool t open
                 - tool t open
             starts t
@@ -109,35 +109,35 @@ fn an_update_before_its_tool_call_is_the_same_one() {
 }
 
 #[test]
-fn an_agent_that_begins_anew_has_names_of_its_own() {
+fn ids_of_an_agent_without_history_are_new() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 one
                 send 1
-                held: [1 one (1)]
+                queue: [1 one (1)]
             accepted 1 m
                 - user m = one
                 - Info one {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as m, with fields
-                held: []
+                respond 1 to 1: accepted as m, with fields
+                queue: []
             chunk agent n: yes
                 - agent n + yes
             tool t open
                 - tool t open
             state idle end
                 - state idle (end)
-            gone
-            ready queue anew
+            lost
+            ready queued without-history
             prompt 2 by 1 two
                 send 2
-                held: [2 two (1)]
+                queue: [2 two (1)]
             whole user m: two
                 - user new1 = two
                 durable
-                settle 2 of 1: accepted as new1
-                held: []
+                respond 2 to 1: accepted as new1
+                queue: []
             accepted 2 m
             chunk agent n: well
                 - agent new2 + well
@@ -151,16 +151,16 @@ fn an_agent_that_begins_anew_has_names_of_its_own() {
 }
 
 #[test]
-fn an_agent_that_goes_on_keeps_its_names() {
+fn ids_of_a_restored_agent_are_kept() {
     check(&expect![[r#"
-            ready queue
+            ready queued
             chunk thought m: hm
                 - thought m + hm
             chunk agent m: yes
                 - agent new1 + yes
-            gone
+            lost
             restart
-            ready queue
+            ready queued
             chunk agent m: again
                 - agent new1 + again
             chunk thought m: again

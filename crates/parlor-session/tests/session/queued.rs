@@ -1,57 +1,57 @@
-//! Prompts to an agent that takes any number, names them and says what it does.
+//! Prompts to an agent that accepts any number, assigns their ids and reports its state.
 
 use expect_test::expect;
 
-use crate::stage::check;
+use crate::scenario::check;
 
 #[test]
-fn it_gets_each_at_once_and_the_answer_of_the_agent_inserts_it() {
+fn each_prompt_is_sent_at_once_and_inserted_by_the_agents_response() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready queue
+            attach 1
+            attach 2 waits
+            ready queued
             prompt 1 by 1 one
                 send 1
-                held: [1 one (1)]
+                queue: [1 one (1)]
             prompt 2 by 2 two
                 send 2
-                held: [1 one (1), 2 two (2)]
+                queue: [1 one (1), 2 two (2)]
             accepted 1 u1
                 - user u1 = one
                 - Info one {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as u1, with fields
-                held: [2 two (2)]
+                respond 1 to 1: accepted as u1, with fields
+                queue: [2 two (2)]
             state running
                 - state running
             accepted 2 u2
                 - user u2 = two
                 durable
-                held: []
+                queue: []
             chunk agent a: hello
                 - agent a + hello
             state idle end
                 - state idle (end)
-                settle 2 of 2: ended idle (end), with fields
+                respond 2 to 2: ended idle (end), with fields
         "#]]);
 }
 
 #[test]
-fn its_first_new_user_message_inserts_it_too() {
+fn an_equal_user_message_inserts_the_prompt() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 hello there
                 send 1
-                held: [1 hello there (1)]
+                queue: [1 hello there (1)]
             state running
                 - state running
             whole user u1: hello there
                 - user u1 = hello there
                 - Info hello there {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as u1
-                held: []
+                respond 1 to 1: accepted as u1
+                queue: []
             accepted 1 u1
             chunk agent a: hi
                 - agent a + hi
@@ -61,131 +61,131 @@ fn its_first_new_user_message_inserts_it_too() {
 }
 
 #[test]
-fn what_the_agent_says_besides_the_prompt_is_kept() {
+fn the_other_fields_of_a_repeated_prompt_are_applied() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 hi
                 send 1
-                held: [1 hi (1)]
+                queue: [1 hi (1)]
             accepted 1 u1
                 - user u1 = hi
                 - Info hi {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as u1, with fields
-                held: []
+                respond 1 to 1: accepted as u1, with fields
+                queue: []
             meta user u1
                 - user u1 meta
         "#]]);
 }
 
 #[test]
-fn a_user_message_is_that_of_the_prompt_it_sounds_like() {
+fn a_user_message_is_matched_with_the_equal_prompt() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 first
                 send 1
-                held: [1 first (1)]
+                queue: [1 first (1)]
             prompt 2 by 1 second
                 send 2
-                held: [1 first (1), 2 second (1)]
+                queue: [1 first (1), 2 second (1)]
             whole user u2: second
                 - user u2 = second
                 - Info second {"parlor/title":"made"}
                 durable
-                settle 2 of 1: accepted as u2
-                held: [1 first (1)]
+                respond 2 to 1: accepted as u2
+                queue: [1 first (1)]
             whole user u1: first
                 - user u1 = first
                 durable
-                settle 1 of 1: accepted as u1
-                held: []
+                respond 1 to 1: accepted as u1
+                queue: []
             accepted 1 u1
             accepted 2 u2
         "#]]);
 }
 
 #[test]
-fn the_error_of_the_agent_is_that_of_the_client_and_nothing_is_stored() {
+fn a_rejected_prompt_returns_the_agents_error_and_is_not_inserted() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 hi
                 send 1
-                held: [1 hi (1)]
+                queue: [1 hi (1)]
             rejected 1
-                settle 1 of 1: rejected "no"
-                held: []
+                respond 1 to 1: rejected "no"
+                queue: []
             state idle
                 - state idle
         "#]]);
 }
 
 #[test]
-fn an_error_after_the_message_comes_too_late_for_who_has_an_answer() {
+fn an_error_after_insertion_does_not_answer_again() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready queue
+            attach 1
+            attach 2 waits
+            ready queued
             prompt 1 by 1 one
                 send 1
-                held: [1 one (1)]
+                queue: [1 one (1)]
             prompt 2 by 2 two
                 send 2
-                held: [1 one (1), 2 two (2)]
+                queue: [1 one (1), 2 two (2)]
             whole user u1: one
                 - user u1 = one
                 - Info one {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as u1
-                held: [2 two (2)]
+                respond 1 to 1: accepted as u1
+                queue: [2 two (2)]
             whole user u2: two
                 - user u2 = two
                 durable
-                held: []
+                queue: []
             rejected 1
             rejected 2
-                settle 2 of 2: rejected "no"
+                respond 2 to 2: rejected "no"
         "#]]);
 }
 
 #[test]
-fn who_waits_is_answered_by_the_first_rest_after_insertion() {
+fn a_client_that_waits_is_answered_by_the_first_idle_after_insertion() {
     check(&expect![[r#"
-            join 1 waits
-            ready queue
+            attach 1 waits
+            ready queued
             state running
                 - state running
             prompt 1 by 1 hi
                 send 1
-                held: [1 hi (1)]
+                queue: [1 hi (1)]
             state idle end
                 - state idle (end)
             accepted 1 u1
                 - user u1 = hi
                 - Info hi {"parlor/title":"made"}
                 durable
-                held: []
+                queue: []
             state running
                 - state running
-            state waits
-                - state waits
+            state requires_action
+                - state requires_action
             state idle refusal
                 - event new1 refused 9 u1
                 - state idle (refusal)
-                settle 1 of 1: ended idle (refusal), with fields
+                respond 1 to 1: ended idle (refusal), with fields
         "#]]);
 }
 
 #[test]
-fn an_answer_without_a_name_waits_for_the_message() {
+fn a_response_without_an_id_waits_for_the_message() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 hi
                 send 1
-                held: [1 hi (1)]
+                queue: [1 hi (1)]
             accepted 1
             state running
                 - state running
@@ -193,8 +193,8 @@ fn an_answer_without_a_name_waits_for_the_message() {
                 - user u1 = hi
                 - Info hi {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as u1, with fields
-                held: []
+                respond 1 to 1: accepted as u1, with fields
+                queue: []
             chunk agent a: hello
                 - agent a + hello
             state idle end
@@ -203,14 +203,14 @@ fn an_answer_without_a_name_waits_for_the_message() {
 }
 
 #[test]
-fn a_prompt_that_is_never_named_comes_before_its_answer() {
+fn a_prompt_without_an_id_is_inserted_before_the_output() {
     check(&expect![[r#"
-            join 1
-            join 2 waits
-            ready queue
+            attach 1
+            attach 2 waits
+            ready queued
             prompt 1 by 2 hi
                 send 1
-                held: [1 hi (2)]
+                queue: [1 hi (2)]
             accepted 1
             state running
                 - state running
@@ -219,24 +219,24 @@ fn a_prompt_that_is_never_named_comes_before_its_answer() {
                 - Info hi {"parlor/title":"made"}
                 - agent a + hello
                 durable
-                held: []
+                queue: []
             whole user u1: hi
             state idle end
                 - state idle (end)
-                settle 1 of 2: ended idle (end), with fields
+                respond 1 to 2: ended idle (end), with fields
             chunk user u1: and more
                 - user new1 + and more
         "#]]);
 }
 
 #[test]
-fn a_prompt_that_is_never_named_and_never_answered_is_there_in_the_end() {
+fn a_prompt_without_an_id_and_output_is_inserted_at_the_end_of_the_turn() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 hi
                 send 1
-                held: [1 hi (1)]
+                queue: [1 hi (1)]
             accepted 1
             state running
                 - state running
@@ -245,53 +245,53 @@ fn a_prompt_that_is_never_named_and_never_answered_is_there_in_the_end() {
                 - Info hi {"parlor/title":"made"}
                 - state idle (end)
                 durable
-                settle 1 of 1: accepted as new1, with fields
-                held: []
+                respond 1 to 1: accepted as new1, with fields
+                queue: []
         "#]]);
 }
 
 #[test]
-fn a_name_that_the_agent_has_used_is_not_the_same_message() {
+fn a_reused_id_is_another_message() {
     check(&expect![[r#"
-        join 1
-        ready queue
+        attach 1
+        ready queued
         prompt 1 by 1 one
             send 1
-            held: [1 one (1)]
+            queue: [1 one (1)]
         accepted 1 u
             - user u = one
             - Info one {"parlor/title":"made"}
             durable
-            settle 1 of 1: accepted as u, with fields
-            held: []
+            respond 1 to 1: accepted as u, with fields
+            queue: []
         state idle
             - state idle
         prompt 2 by 1 two
             send 2
-            held: [2 two (1)]
+            queue: [2 two (1)]
         accepted 2 u
             - user new1 = two
             durable
-            settle 2 of 1: accepted as new1, with fields
-            held: []
+            respond 2 to 1: accepted as new1, with fields
+            queue: []
         chunk user u: two
     "#]]);
 }
 
 #[test]
-fn a_message_that_equals_the_prompt_and_the_one_that_the_answer_names_are_the_same() {
+fn an_equal_message_and_the_one_in_the_response_are_the_same() {
     check(&expect![[r#"
-            join 1
-            ready queue
+            attach 1
+            ready queued
             prompt 1 by 1 hi
                 send 1
-                held: [1 hi (1)]
+                queue: [1 hi (1)]
             whole user x: hi
                 - user x = hi
                 - Info hi {"parlor/title":"made"}
                 durable
-                settle 1 of 1: accepted as x
-                held: []
+                respond 1 to 1: accepted as x
+                queue: []
             accepted 1 u1
             whole user u1: hi
             chunk user u1: h
@@ -303,9 +303,9 @@ fn a_message_that_equals_the_prompt_and_the_one_that_the_answer_names_are_the_sa
 }
 
 #[test]
-fn the_agent_may_speak_and_work_without_a_prompt() {
+fn the_agent_may_run_a_turn_without_a_prompt() {
     check(&expect![[r#"
-            ready queue
+            ready queued
             state running
                 - state running
             whole user u: from another place

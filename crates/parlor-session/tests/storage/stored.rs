@@ -1,38 +1,38 @@
-//! What was kept says the same and numbers it the same.
+//! A transcript that is restored from its rows is equal to the original, with the same seqs.
 
 use std::collections::BTreeMap;
 
 use parlor_session::session::{DialectHooks, Point, Session, TurnEnd};
 use parlor_session::{
-    BadRow, Change, EntryId, ReplayCursor, Role, Row, Slot, Transcript, Unsaved, Update, Upsert,
+    Change, DirtyParts, EntryId, InvalidRow, ReplayCursor, Role, Row, Slot, Transcript, Update, Upsert,
 };
 use proptest::prelude::*;
 
-use crate::conversations::{message, object, said, text, update, whole};
+use crate::updates::{message, object, text, text_of, update, whole};
 
-/// What a store has of a session.
+/// The rows of a session in a store.
 #[derive(Debug, Default, Clone)]
-struct Kept {
-    /// By the change that made the entry: the last change, head and content.
+struct StoredRows {
+    /// By the seq that created the entry: seq, head and content.
     entries: BTreeMap<u64, (u64, String, String)>,
     slots: BTreeMap<&'static str, (u64, String)>,
 }
 
-impl Kept {
+impl StoredRows {
     fn write(&mut self, rows: Vec<Row>) {
         for row in rows {
             match row {
                 Row::Entry { created, seq, head, content } => {
-                    let kept = self.entries.entry(created).or_default();
-                    (kept.0, kept.1) = (seq, head);
+                    let rows = self.entries.entry(created).or_default();
+                    (rows.0, rows.1) = (seq, head);
                     if let Some(content) = content {
-                        kept.2 = content;
+                        rows.2 = content;
                     }
                 }
                 Row::Append { created, seq, content } => {
-                    let kept = self.entries.get_mut(&created).expect("it has a head");
-                    kept.0 = seq;
-                    kept.2.push_str(&content);
+                    let rows = self.entries.get_mut(&created).expect("it has a head");
+                    rows.0 = seq;
+                    rows.2.push_str(&content);
                 }
                 Row::Slot { name, seq, body } => {
                     self.slots.insert(name, (seq, body));
@@ -53,41 +53,41 @@ impl Kept {
     }
 }
 
-fn push(transcript: &mut Transcript, unsaved: &mut Unsaved, update: Update) -> Change {
+fn push(transcript: &mut Transcript, dirty: &mut DirtyParts, update: Update) -> Change {
     let change = transcript.push(update).unwrap();
-    unsaved.note(&change);
+    dirty.on_applied(&change);
     change
 }
 
 /// The rows of a session.
-fn kept(updates: impl IntoIterator<Item = Update>) -> (Transcript, Kept) {
-    let (mut transcript, mut unsaved, mut kept) = <(Transcript, Unsaved, Kept)>::default();
+fn stored_rows(updates: impl IntoIterator<Item = Update>) -> (Transcript, StoredRows) {
+    let (mut transcript, mut dirty, mut rows) = <(Transcript, DirtyParts, StoredRows)>::default();
     updates.into_iter().for_each(|update| {
-        push(&mut transcript, &mut unsaved, update);
+        push(&mut transcript, &mut dirty, update);
     });
-    assert!(!unsaved.is_empty());
-    kept.write(unsaved.take(&transcript));
-    assert!(unsaved.is_empty());
-    (transcript, kept)
+    assert!(!dirty.is_empty());
+    rows.write(dirty.take_rows(&transcript));
+    assert!(dirty.is_empty());
+    (transcript, rows)
 }
 
 #[test]
 fn rows_are_short() {
-    let (_, kept) = kept([
+    let (_, rows) = stored_rows([
         text(message("m"), "a"),
         text(message("m"), "b"),
         text(EntryId::ToolCall("t".into()), "c"),
         text(message("m"), "d"),
         Update::Output { terminal: "x".into(), bytes: b"out".to_vec(), extra: None },
     ]);
-    let contents: Vec<_> = kept.entries.values().map(|(_, _, content)| content.as_str()).collect();
+    let contents: Vec<_> = rows.entries.values().map(|(_, _, content)| content.as_str()).collect();
     assert_eq!(contents, ["@1\n\"a\"\n\"b\"\n@4\n\"d\"\n", "@3\n\"c\"\n", "=5\n~b3V0\n"]);
-    assert_eq!(kept.entries[&1].1, r#"{"kind":"agent","id":"m","fields":{}}"#);
+    assert_eq!(rows.entries[&1].1, r#"{"kind":"agent","id":"m","fields":{}}"#);
 }
 
 #[test]
-fn line_ends_between_tokens_are_no_line_ends_of_rows() {
-    let (transcript, kept) = kept([
+fn line_breaks_between_tokens_are_removed_from_rows() {
+    let (transcript, rows) = stored_rows([
         whole(message("m"), "[{\"type\":\r\n\"text\",\n \"text\":\"a\\nb\"\n}, [\n1\r\n], \n\"s\"]"),
         Update::Append {
             entry: message("m"),
@@ -95,7 +95,7 @@ fn line_ends_between_tokens_are_no_line_ends_of_rows() {
             extra: Some(parlor_json::Json::parse("{\"k\":\n\"\\u001e\"}").unwrap()),
         },
     ]);
-    let read = kept.read();
+    let read = rows.read();
     let joined = |transcript: &Transcript| {
         let body = transcript.get(&message("m")).unwrap().body().clone();
         let extras: Vec<_> = body.content.iter().map(|item| item.extra.cloned()).collect();
@@ -109,7 +109,7 @@ fn line_ends_between_tokens_are_no_line_ends_of_rows() {
 }
 
 #[test]
-fn a_row_that_makes_no_sense_is_an_error() {
+fn an_invalid_row_is_an_error() {
     let head = r#"{"kind":"agent","id":"m","fields":{},"seqs":[0,0,0,0]}"#;
     for (head, content) in [
         ("", ""),
@@ -153,57 +153,57 @@ fn a_row_that_makes_no_sense_is_an_error() {
         ("state", r#"{"activity":"idle"}"#),
     ] {
         let bad = Transcript::default().restore_slot(name, 1, body);
-        assert_eq!(bad, Err(BadRow(format!("slot {name}"))), "{body}");
+        assert_eq!(bad, Err(InvalidRow(format!("slot {name}"))), "{body}");
     }
-    // A later version may keep more.
+    // A later version may store more.
     for body in ["{}", "[]", "no JSON"] {
         assert_eq!(Transcript::default().restore_slot("weather", 1, body), Ok(()));
     }
 }
 
 #[test]
-fn inherited_content_counts_as_having_come_with_the_entry() {
-    let (_, kept) = kept([text(message("z"), "-"), text(message("m"), "a"), text(message("m"), "b")]);
-    let (_, head, inherited) = &kept.entries[&2];
-    // In the new session the entry is the first, and goes on with change 7.
+fn inherited_content_has_the_seq_of_the_entry() {
+    let (_, rows) = stored_rows([text(message("z"), "-"), text(message("m"), "a"), text(message("m"), "b")]);
+    let (_, head, inherited) = &rows.entries[&2];
+    // In the fork the entry is the first, and continues with seq 7.
     let content = format!("{inherited}@7\n\"c\"\n\"d\"\n");
     let mut fork = Transcript::default();
     fork.restore_entry(1, 8, head, &content, inherited.len()).unwrap();
-    let told = |since| {
-        let mut reading = ReplayCursor::new(since, 8);
-        let updates: Vec<_> = std::iter::from_fn(|| reading.next(&fork, 1 << 20)).collect();
+    let replay = |since| {
+        let mut cursor = ReplayCursor::new(since, 8);
+        let updates: Vec<_> = std::iter::from_fn(|| cursor.next(&fork, 1 << 20)).collect();
         updates
     };
-    assert_eq!(told(1), [text(message("m"), "cd")]);
-    assert_eq!(told(7), [text(message("m"), "d")]);
-    assert_eq!(told(8), []);
+    assert_eq!(replay(1), [text(message("m"), "cd")]);
+    assert_eq!(replay(7), [text(message("m"), "d")]);
+    assert_eq!(replay(8), []);
     assert_eq!(fork.get(&message("m")).unwrap().body().content.to_text(), "abcd");
 }
 
 #[test]
-fn inherited_output_counts_as_having_come_with_the_entry() {
+fn inherited_output_has_the_seq_of_the_entry() {
     let output = |bytes: &[u8]| Update::Output { terminal: "x".into(), bytes: bytes.to_vec(), extra: None };
-    let (_, kept) = kept([output(b"a"), output(b"b")]);
-    let (_, head, inherited) = &kept.entries[&1];
+    let (_, rows) = stored_rows([output(b"a"), output(b"b")]);
+    let (_, head, inherited) = &rows.entries[&1];
     let mut fork = Transcript::default();
     fork.restore_entry(1, 9, head, &format!("{inherited}=9\n~Yw==\n"), inherited.len()).unwrap();
-    let mut reading = ReplayCursor::new(1, 9);
-    assert_eq!(reading.next(&fork, 100), Some(output(b"c")));
-    assert_eq!(reading.next(&fork, 100), None);
+    let mut cursor = ReplayCursor::new(1, 9);
+    assert_eq!(cursor.next(&fork, 100), Some(output(b"c")));
+    assert_eq!(cursor.next(&fork, 100), None);
 }
 
-/// Nothing is ever over, and what is not over fails.
-const WORDS: DialectHooks = DialectHooks {
+/// Hooks for which tool calls never end.
+const HOOKS: DialectHooks = DialectHooks {
     is_final: |_| false,
-    failed: |_| Some(Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() }),
-    ended: |_| TurnEnd::Completed,
-    event: |_| Upsert::default(),
-    cancelled: |_| Some(Upsert { fields: object(r#"{"status":"cancelled"}"#), ..Upsert::default() }),
-    same_setting: |_, _| Vec::new(),
+    mark_failed: |_| Some(Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() }),
+    turn_end: |_| TurnEnd::Completed,
+    event_entry: |_| Upsert::default(),
+    mark_cancelled: |_| Some(Upsert { fields: object(r#"{"status":"cancelled"}"#), ..Upsert::default() }),
+    linked_settings: |_, _| Vec::new(),
 };
 
-/// What a store has of a session that goes on from a point of another.
-fn fork_of(parent: &Kept, session: &Session, point: &Point) -> Transcript {
+/// The transcript of a fork as the store has it.
+fn fork_of(parent: &StoredRows, session: &Session, point: &Point) -> Transcript {
     let fork = session.fork(point).unwrap();
     let mut transcript = Transcript::default();
     for moved in fork.entries {
@@ -221,47 +221,46 @@ fn fork_of(parent: &Kept, session: &Session, point: &Point) -> Transcript {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Written at any time, in any number of parts, it is read back as it was; and who reads on is told the same.
+    /// Holds for rows that are written at any time, in any number of parts; replays are equal too.
     #[test]
-    fn a_session_is_read_back_as_it_was(
+    fn a_restored_transcript_equals_the_original(
         steps in prop::collection::vec((update(), any::<bool>()), 1..60),
         since in 0..60_u64,
     ) {
-        let (mut transcript, mut unsaved, mut kept) = <(Transcript, Unsaved, Kept)>::default();
+        let (mut transcript, mut dirty, mut rows) = <(Transcript, DirtyParts, StoredRows)>::default();
         for (update, is_saved) in steps {
-            push(&mut transcript, &mut unsaved, update);
+            push(&mut transcript, &mut dirty, update);
             if is_saved {
-                kept.write(unsaved.take(&transcript));
-                prop_assert_eq!(said(&kept.read()), said(&transcript));
+                rows.write(dirty.take_rows(&transcript));
+                prop_assert_eq!(text_of(&rows.read()), text_of(&transcript));
             }
         }
-        kept.write(unsaved.take(&transcript));
-        let read = kept.read();
+        rows.write(dirty.take_rows(&transcript));
+        let read = rows.read();
         prop_assert_eq!(&read, &transcript);
-        let told = |transcript: &Transcript| {
-            let mut reading = ReplayCursor::new(since, transcript.seq());
-            let updates: Vec<_> = std::iter::from_fn(|| reading.next(transcript, 20)).collect();
+        let replay = |transcript: &Transcript| {
+            let mut cursor = ReplayCursor::new(since, transcript.seq());
+            let updates: Vec<_> = std::iter::from_fn(|| cursor.next(transcript, 20)).collect();
             updates
         };
-        prop_assert_eq!(told(&read), told(&transcript));
-        // Who goes on from what was read writes what the other would have written.
+        prop_assert_eq!(replay(&read), replay(&transcript));
+        // A restored transcript writes the same rows as the original.
         let mut again = read;
-        let mut more = Unsaved::default();
+        let mut more = DirtyParts::default();
         for update in [text(message("a"), "more"), text(message("b"), "more"), text(message("a"), "more")] {
             push(&mut again, &mut more, update);
         }
-        kept.write(more.take(&again));
-        prop_assert_eq!(&kept.read(), &again);
+        rows.write(more.take_rows(&again));
+        prop_assert_eq!(&rows.read(), &again);
     }
 
-    /// A fork at any message is what the session says up to there, numbered from 1, and nothing of it is news to who has
-    /// been told all of it.
+    /// A fork at any message equals the session up to there, with seqs from 1, and a replay from its end is empty.
     #[test]
-    fn a_fork_is_the_beginning_of_its_session(
+    fn a_fork_equals_the_start_of_its_session(
         steps in prop::collection::vec(update(), 1..60),
         place in any::<prop::sample::Index>(),
     ) {
-        let (parent, kept) = kept(steps);
+        let (parent, rows) = stored_rows(steps);
         let mut messages = Vec::new();
         for (place, entry) in parent.entries().iter().enumerate() {
             if let EntryId::Message(_, id) = entry.id()
@@ -270,9 +269,9 @@ proptest! {
                 messages.push((place, id.clone()));
             }
         }
-        let session = Session::new(parent.clone(), WORDS, None);
+        let session = Session::new(parent.clone(), HOOKS, None);
         let (end, point) = match messages.get(place.index(messages.len() + 1)) {
-            // A person and the agent use one id here, and the person's is looked for first.
+            // A user message and an agent message have the same id here; the user message is found first.
             Some((_, id)) => {
                 let (place, _) = messages.iter().find(|(place, other)| other == id
                     && matches!(parent.entries()[*place].id(), EntryId::Message(Role::User, _))
@@ -283,7 +282,7 @@ proptest! {
         };
         let busy = parent.state().is_some_and(|state| state.activity.is_busy());
         prop_assume!(!busy);
-        let fork = fork_of(&kept, &session, &point);
+        let fork = fork_of(&rows, &session, &point);
         prop_assert_eq!(fork.entries().len(), end);
         for ((number, entry), original) in (1..).zip(fork.entries()).zip(parent.entries()) {
             prop_assert_eq!((entry.created(), entry.seq()), (number, number));
@@ -305,7 +304,7 @@ proptest! {
         }
         prop_assert!(fork.slot(Slot::Usage).is_none());
         prop_assert!(fork.state().is_none());
-        let mut reading = ReplayCursor::new(fork.seq(), fork.seq());
-        prop_assert_eq!(reading.next(&fork, 1000), None);
+        let mut cursor = ReplayCursor::new(fork.seq(), fork.seq());
+        prop_assert_eq!(cursor.next(&fork, 1000), None);
     }
 }

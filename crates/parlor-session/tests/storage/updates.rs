@@ -1,4 +1,4 @@
-//! Conversations as random updates.
+//! Random updates of a transcript.
 
 use std::collections::BTreeMap;
 
@@ -30,12 +30,12 @@ pub(crate) fn whole(entry: EntryId, blocks: &str) -> Update {
     Update::Upsert { target: Target::Entry(entry), upsert }
 }
 
-/// A letter that comes once in a conversation, so that what is told twice is seen.
+/// A letter that occurs once in a transcript, so that repeated text is detected.
 pub(crate) fn chunk(entry: EntryId, number: usize) -> Update {
     text(entry, &format!("[{number}]"))
 }
 
-/// Updates of any kind, of few entries.
+/// Updates of all kinds for few entries.
 pub(crate) fn update() -> impl Strategy<Value = Update> {
     let entry = || {
         prop::sample::select(vec![
@@ -118,8 +118,8 @@ pub(crate) fn update() -> impl Strategy<Value = Update> {
     ]
 }
 
-/// What a transcript says, however it is numbered and cut into blocks. Metadata without members says nothing.
-pub(crate) fn said(transcript: &Transcript) -> Vec<String> {
+/// A transcript as text, without its seqs and block boundaries. Empty metadata counts as none.
+pub(crate) fn text_of(transcript: &Transcript) -> Vec<String> {
     let body = |body: &Body| {
         let meta = body.meta.as_ref().filter(|meta| !meta.is_empty()).map(sorted);
         format!(
@@ -148,7 +148,7 @@ pub(crate) fn said(transcript: &Transcript) -> Vec<String> {
     entries.chain(slots).chain(transcript.state().map(|state| format!("{state:?}"))).collect()
 }
 
-/// The members in the order of their names. A null is kept in what was said as a whole, and says nothing.
+/// The members sorted by name, without nulls, which a whole upsert keeps.
 fn sorted(object: &Object) -> String {
     let members: BTreeMap<String, serde_json::Value> =
         serde_json::from_str(object.to_json().as_str()).unwrap();

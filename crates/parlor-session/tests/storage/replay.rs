@@ -1,16 +1,16 @@
-//! A reading tells what somebody lacks: all of it, and nothing that they have.
+//! A replay returns everything that a subscriber lacks, and nothing that it has.
 
 use parlor_session::{EntryId, MetaPatch, Patch, ReplayCursor, Slot, Target, Transcript, Update, Upsert};
 use proptest::prelude::*;
 
-use crate::conversations::{chunk, message, object, said, text, update, whole};
+use crate::updates::{chunk, message, object, text, text_of, update, whole};
 
 const MANY: usize = 1 << 20;
 
-/// All that a reading tells of a transcript that does not change.
-fn told(transcript: &Transcript, since: u64, bytes: usize) -> Vec<Update> {
-    let mut reading = ReplayCursor::new(since, transcript.seq());
-    std::iter::from_fn(|| reading.next(transcript, bytes)).collect()
+/// All updates of a replay of a transcript that does not change.
+fn replay(transcript: &Transcript, since: u64, bytes: usize) -> Vec<Update> {
+    let mut cursor = ReplayCursor::new(since, transcript.seq());
+    std::iter::from_fn(|| cursor.next(transcript, bytes)).collect()
 }
 
 fn push(transcript: &mut Transcript, updates: impl IntoIterator<Item = Update>) -> u64 {
@@ -36,37 +36,37 @@ fn text_in(update: &Update) -> String {
 }
 
 #[test]
-fn what_is_new_comes_as_a_whole_and_what_is_known_as_chunks() {
+fn new_messages_are_replayed_as_a_whole_and_known_ones_as_chunks() {
     let mut transcript = Transcript::default();
     let seen = push(&mut transcript, [text(message("m"), "a"), text(message("m"), "b")]);
     push(&mut transcript, [text(message("m"), "c"), text(message("n"), "x"), text(message("m"), "d")]);
     assert_eq!(
-        told(&transcript, seen, MANY),
+        replay(&transcript, seen, MANY),
         [
             text(message("m"), "cd"),
             Update::Upsert {
                 target: Target::Entry(message("n")),
                 upsert: Upsert {
                     whole: true,
-                    content: Patch::Value(crate::conversations::content(r#"[{"type":"text","text":"x"}]"#)),
+                    content: Patch::Value(crate::updates::content(r#"[{"type":"text","text":"x"}]"#)),
                     ..Upsert::default()
                 },
             },
         ]
     );
-    assert_eq!(told(&transcript, transcript.seq(), MANY), []);
+    assert_eq!(replay(&transcript, transcript.seq(), MANY), []);
 }
 
 #[test]
-fn what_was_replaced_comes_as_a_whole() {
+fn replaced_content_is_replayed_as_a_whole() {
     let mut transcript = Transcript::default();
     let seen = push(&mut transcript, [text(message("m"), "a")]);
     push(&mut transcript, [whole(message("m"), r#"[{"type":"text","text":"b"}]"#), text(message("m"), "c")]);
-    assert_eq!(told(&transcript, seen, MANY), [whole(message("m"), r#"[{"type":"text","text":"bc"}]"#)]);
+    assert_eq!(replay(&transcript, seen, MANY), [whole(message("m"), r#"[{"type":"text","text":"bc"}]"#)]);
 }
 
 #[test]
-fn what_was_cleared_is_told_as_cleared() {
+fn cleared_fields_are_replayed_as_null() {
     let mut transcript = Transcript::default();
     let fields = |text: &str| Update::Upsert {
         target: Target::Entry(EntryId::ToolCall("t".into())),
@@ -74,11 +74,11 @@ fn what_was_cleared_is_told_as_cleared() {
     };
     let seen = push(&mut transcript, [fields(r#"{"title":"a"}"#)]);
     push(&mut transcript, [fields(r#"{"title":null,"status":"open"}"#)]);
-    assert_eq!(told(&transcript, seen, MANY), [fields(r#"{"status":"open","title":null}"#)]);
+    assert_eq!(replay(&transcript, seen, MANY), [fields(r#"{"status":"open","title":null}"#)]);
 }
 
 #[test]
-fn what_comes_back_after_it_was_removed_has_nothing_of_what_it_was() {
+fn an_entry_created_again_after_its_removal_has_no_old_parts() {
     let mut transcript = Transcript::default();
     let named = Update::Upsert {
         target: Target::Entry(message("m")),
@@ -87,64 +87,64 @@ fn what_comes_back_after_it_was_removed_has_nothing_of_what_it_was() {
     let seen = push(&mut transcript, [text(message("m"), "old"), named]);
     let mut reader = transcript.clone();
     push(&mut transcript, [Update::Remove { entry: message("m"), extra: None }, text(message("m"), "new")]);
-    push(&mut reader, told(&transcript, seen, MANY));
-    assert_eq!(said(&reader), said(&transcript));
+    push(&mut reader, replay(&transcript, seen, MANY));
+    assert_eq!(text_of(&reader), text_of(&transcript));
 }
 
 #[test]
-fn what_comes_back_without_a_word_is_back() {
+fn an_entry_created_again_by_an_empty_upsert_is_replayed() {
     let mut transcript = Transcript::default();
     let remove = Update::Remove { entry: message("m"), extra: None };
     let seen = push(&mut transcript, [text(message("m"), "old"), remove]);
     let mut reader = transcript.clone();
     let target = Target::Entry(message("m"));
     push(&mut transcript, [Update::Upsert { target, upsert: Upsert::default() }]);
-    push(&mut reader, told(&transcript, seen, MANY));
-    assert_eq!(said(&reader), said(&transcript));
+    push(&mut reader, replay(&transcript, seen, MANY));
+    assert_eq!(text_of(&reader), text_of(&transcript));
 }
 
 #[test]
-fn pieces_are_no_longer_than_asked_for() {
+fn replayed_pieces_respect_the_size_limit() {
     let mut transcript = Transcript::default();
     let line = "x".repeat(1000);
     push(&mut transcript, (0..3000).map(|_| text(message("m"), &line)));
-    let pieces = told(&transcript, 0, MANY);
+    let pieces = replay(&transcript, 0, MANY);
     assert!(matches!(pieces[0], Update::Upsert { .. }));
     assert!(pieces[1..].iter().all(|piece| matches!(piece, Update::Append { .. })));
     assert_eq!(pieces.len(), 3);
     assert!(pieces.iter().all(|piece| text_in(piece).len() <= MANY));
     assert_eq!(pieces.iter().map(text_in).collect::<String>(), line.repeat(3000));
     // An item is not cut.
-    assert_eq!(told(&transcript, 0, 10).len(), 3000);
+    assert_eq!(replay(&transcript, 0, 10).len(), 3000);
 }
 
 #[test]
-fn output_comes_in_pieces_too() {
+fn output_is_replayed_in_pieces() {
     let mut transcript = Transcript::default();
     let output =
         |bytes: usize| Update::Output { terminal: "t".into(), bytes: vec![b'x'; bytes], extra: None };
     let seen = push(&mut transcript, [output(10)]);
     push(&mut transcript, [output(25)]);
-    assert_eq!(told(&transcript, seen, 10), [output(10), output(10), output(5)]);
-    assert_eq!(told(&transcript, 0, 20).len(), 2);
+    assert_eq!(replay(&transcript, seen, 10), [output(10), output(10), output(5)]);
+    assert_eq!(replay(&transcript, 0, 20).len(), 2);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Each letter of a conversation in which nothing is replaced is told once, however readings and changes interleave.
+    /// Each letter of a transcript without replacements is replayed once, however replays and changes interleave.
     #[test]
-    fn no_text_is_told_twice(
+    fn no_text_is_replayed_twice(
         steps in prop::collection::vec((0..3_usize, 0..4_usize, 1..200_usize), 1..60)
     ) {
         let (mut transcript, mut number, mut heard) = (Transcript::default(), 0, String::new());
-        let mut reading = ReplayCursor::new(0, 0);
+        let mut cursor = ReplayCursor::new(0, 0);
         let mut read = |transcript: &Transcript, bytes: usize, heard: &mut String| {
-            match reading.next(transcript, bytes) {
+            match cursor.next(transcript, bytes) {
                 Some(update) => heard.push_str(&text_in(&update)),
-                None => reading = ReplayCursor::new(reading.upto(), transcript.seq()),
+                None => cursor = ReplayCursor::new(cursor.through(), transcript.seq()),
             }
-            reading == ReplayCursor::new(transcript.seq(), transcript.seq())
+            cursor == ReplayCursor::new(transcript.seq(), transcript.seq())
         };
         for (entry, reads, bytes) in steps {
             number += 1;
@@ -161,21 +161,21 @@ proptest! {
         prop_assert_eq!(letters, all);
     }
 
-    /// Who reads at any pace ends with what there is.
+    /// A replay in pieces of any size ends with an equal transcript.
     #[test]
-    fn a_reader_ends_with_the_same(
+    fn a_replay_ends_with_an_equal_transcript(
         steps in prop::collection::vec((update(), 0..4_usize, 1..60_usize), 1..60)
     ) {
         let (mut transcript, mut reader) = (Transcript::default(), Transcript::default());
-        let mut reading = ReplayCursor::new(0, 0);
+        let mut cursor = ReplayCursor::new(0, 0);
         let mut read = |transcript: &Transcript, bytes: usize, reader: &mut Transcript| {
-            match reading.next(transcript, bytes) {
+            match cursor.next(transcript, bytes) {
                 Some(update) => {
                     push(reader, [update]);
                 }
-                None => reading = ReplayCursor::new(reading.upto(), transcript.seq()),
+                None => cursor = ReplayCursor::new(cursor.through(), transcript.seq()),
             }
-            reading == ReplayCursor::new(transcript.seq(), transcript.seq())
+            cursor == ReplayCursor::new(transcript.seq(), transcript.seq())
         };
         for (update, reads, bytes) in steps {
             push(&mut transcript, [update]);
@@ -184,12 +184,12 @@ proptest! {
             }
         }
         while !read(&transcript, 100, &mut reader) {}
-        prop_assert_eq!(said(&reader), said(&transcript));
+        prop_assert_eq!(text_of(&reader), text_of(&transcript));
     }
 }
 
 #[test]
-fn a_plan_that_is_known_is_told_as_a_whole() {
+fn a_changed_plan_is_replayed_as_a_whole() {
     let plan = || Target::Entry(EntryId::Plan("p".into()));
     let whole = |fields: &str, meta: MetaPatch| Update::Upsert {
         target: plan(),
@@ -199,13 +199,13 @@ fn a_plan_that_is_known_is_told_as_a_whole() {
     let seen = push(&mut transcript, [whole(r#"{"plan":1}"#, MetaPatch::Clear)]);
     push(&mut transcript, [whole(r#"{"plan":2}"#, MetaPatch::Replace(object(r#"{"a":1}"#)))]);
     assert_eq!(
-        told(&transcript, seen, MANY),
+        replay(&transcript, seen, MANY),
         [whole(r#"{"plan":2}"#, MetaPatch::Replace(object(r#"{"a":1}"#)))]
     );
 }
 
 #[test]
-fn a_report_that_is_known_is_told_in_one_update_with_its_metadata() {
+fn a_changed_report_is_replayed_in_one_update_with_its_metadata() {
     let commands = |fields: &str, meta: MetaPatch| Update::Upsert {
         target: Target::Slot(Slot::Commands),
         upsert: Upsert { whole: true, fields: object(fields), meta, ..Upsert::default() },
@@ -214,7 +214,7 @@ fn a_report_that_is_known_is_told_in_one_update_with_its_metadata() {
     let seen = push(&mut transcript, [commands(r#"{"availableCommands":[]}"#, MetaPatch::Clear)]);
     let meta = || MetaPatch::Replace(object(r#"{"a":1}"#));
     push(&mut transcript, [commands(r#"{"availableCommands":[1]}"#, meta())]);
-    let told = told(&transcript, seen, MANY);
+    let told = replay(&transcript, seen, MANY);
     let [Update::Upsert { upsert, .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!((&upsert.fields, &upsert.meta), (&object(r#"{"availableCommands":[1]}"#), &meta()));
 }

@@ -1,13 +1,18 @@
-//! Scripts of what happens to a session, and what comes of it as short text.
+//! Scripts of inputs to a session, with the changes and effects of each as short text.
 //!
-//! What happens: `join 1 [waits] [forms] [watches]`, `left 1`, `close 1`, `prompt 7 by 1 [key=K] some text`, `back 7 [by 1]`,
-//! `cancel [by 1] [turn]`, `drops 7`, `ready one|queue [anew]`, `restored one|queue [anew]`,
-//! `taken`, `handed ENVELOPE`, `gone`, `released`, `accepted 7 [ID]`, `rejected 7`, `ended 7 REASON`,
-//! `ask 5 [form] [call=T]`, `answer 5 by 1`, `err 5 by 1`, `unask 5`, `rebuilt`, `person [TITLE]`, `restart`; and what the agent says: `chunk ROLE [ID]: text`
-//! and `whole ROLE ID: text` with `image` for a block that is no text and ` | ` between blocks, `null ROLE ID`, `meta ROLE ID`, `tool ID STATUS`, `starts ID`,
-//! `title T`, `notice`, `event ID`, `state ACTIVITY [REASON]`; and `fork end`, `fork after ID`, `fork before ID`. A chunk without an id gets one that begins with `~`.
+//! Inputs: `attach 1 [waits] [forms] [observer]`, `detach 1`, `close 1`, `prompt 7 by 1 [key=K] some text`,
+//! `withdraw 7 [by 1]`, `cancel [by 1] [turn]`, `dropped 7`, `ready serial|queued [without-history]`,
+//! `restored serial|queued [without-history]`, `applied` (early updates), `context ENVELOPE` (handed over), `lost`,
+//! `released`, `accepted 7 [ID]`, `rejected 7`, `ended 7 REASON`, `request 5 [form] [call=T]`, `answer 5 by 1`,
+//! `err 5 by 1`, `cancel-request 5`, `rebuilt`, `person [TITLE]`, `restart`.
 //!
-//! What comes of it is indented: changes begin with `-`, the rest are effects and flags.
+//! Updates of the agent: `chunk ROLE [ID]: text` and `whole ROLE ID: text` with `image` for a block that is not text and
+//! ` | ` between blocks, `null ROLE ID`, `meta ROLE ID`, `tool ID STATUS`, `starts ID`, `title T`, `notice`, `event ID`,
+//! `state ACTIVITY [REASON]`. A chunk without an id is assigned one that begins with `~`.
+//!
+//! `fork end`, `fork after ID` and `fork before ID` show the plan of a fork.
+//!
+//! Results are indented: changes begin with `-`, the rest are effects and flags.
 
 use std::fmt::Write as _;
 
@@ -22,191 +27,193 @@ use parlor_session::{
     Role, Slot, State, Target, Transcript, UnixMillis, Update, Upsert,
 };
 
-/// Plays what happens in a script, the lines that are not indented, and compares what comes of it.
+/// Runs the inputs of a script, which are the lines that are not indented, and compares the results.
 #[track_caller]
 pub(crate) fn check(script: &Expect) {
     let lines = || script.data().lines().filter(|line| !line.trim().is_empty());
     let indent = |line: &str| line.len() - line.trim_start().len();
     let least = lines().map(indent).min().unwrap_or_default();
-    let happens: Vec<_> = lines().filter(|line| indent(line) == least).collect();
-    script.assert_eq(&Stage::default().play(&happens.join("\n")));
+    let inputs: Vec<_> = lines().filter(|line| indent(line) == least).collect();
+    script.assert_eq(&Scenario::default().run(&inputs.join("\n")));
 }
 
-/// A session, and a second one that hears of its changes only.
-pub(crate) struct Stage {
+/// A session, and a replica that its changes are applied to.
+pub(crate) struct Scenario {
     pub(crate) session: Session,
-    folded: Transcript,
-    minted: u32,
-    namer: ImplicitMessageIds,
-    unnamed: u32,
-    /// The time goes on by one with each step.
+    replica: Transcript,
+    new_ids: u32,
+    implicit_ids: ImplicitMessageIds,
+    assigned_ids: u32,
+    /// The time, which increases by one with each step.
     now: i64,
 }
 
-impl Default for Stage {
+impl Default for Scenario {
     fn default() -> Self {
         Self::with(Transcript::default())
     }
 }
 
-impl Stage {
+impl Scenario {
     pub(crate) fn with(transcript: Transcript) -> Self {
-        Self::kept(transcript, None)
+        Self::restored(transcript, None)
     }
 
-    /// A session that goes on from what was kept of one.
-    pub(crate) fn kept(transcript: Transcript, kept: Option<&Object>) -> Self {
-        let folded = transcript.clone();
+    /// A session with this transcript and side state.
+    pub(crate) fn restored(transcript: Transcript, side_state: Option<&Object>) -> Self {
+        let replica = transcript.clone();
         Self {
-            session: Session::new(transcript, WORDS, kept),
-            folded,
-            minted: 0,
-            namer: ImplicitMessageIds::default(),
-            unnamed: 0,
+            session: Session::new(transcript, HOOKS, side_state),
+            replica,
+            new_ids: 0,
+            implicit_ids: ImplicitMessageIds::default(),
+            assigned_ids: 0,
             now: 0,
         }
     }
 
-    pub(crate) fn play(&mut self, script: &str) -> String {
-        let mut told = String::new();
+    pub(crate) fn run(&mut self, script: &str) -> String {
+        let mut results = String::new();
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let _ = writeln!(told, "{line}");
+            let _ = writeln!(results, "{line}");
             if line == "restart" {
                 self.restart();
                 continue;
             }
             if let Some(point) = line.strip_prefix("fork ") {
-                let _ = writeln!(told, "    {}", forked(&self.session, point));
+                let _ = writeln!(results, "    {}", forked(&self.session, point));
                 continue;
             }
             let input = self.input(line);
             let step = self.step(input);
-            tell(&step, &self.session, &mut told);
+            show(&step, &self.session, &mut results);
         }
-        told
+        results
     }
 
-    /// Takes one input and looks whether its changes are all that changed.
+    /// Handles one input and checks that its changes are all that changed.
     pub(crate) fn step(&mut self, input: Input) -> Step {
         let mut step = Step::default();
-        let naming = if let Input::AgentUpdate(_, naming) = &input { *naming } else { IdSource::Given };
-        let minted = &mut self.minted;
+        let id_source =
+            if let Input::AgentUpdate(_, id_source) = &input { *id_source } else { IdSource::Given };
+        let new_ids = &mut self.new_ids;
         let mut new_id = || {
-            *minted += 1;
-            MessageId::from(format!("new{minted}").as_str())
+            *new_ids += 1;
+            MessageId::from(format!("new{new_ids}").as_str())
         };
         self.now += 1;
         self.session.step(input, UnixMillis(self.now), &mut new_id, &mut step);
         for change in &step.changes {
-            self.namer.on_applied(change, naming);
-            self.folded.apply(change).expect("it was taken before");
+            self.implicit_ids.on_applied(change, id_source);
+            self.replica.apply(change).expect("the session has applied it");
         }
-        assert_eq!(&self.folded, self.session.transcript());
+        assert_eq!(&self.replica, self.session.transcript());
         step
     }
 
-    /// The session goes on from what was kept of it.
+    /// Restores the session from its transcript and side state.
     pub(crate) fn restart(&mut self) {
-        let kept = self.session.kept();
-        self.session = Session::new(self.session.transcript().clone(), WORDS, Some(&kept));
-        assert_eq!(self.session.kept(), kept);
+        let side_state = self.session.side_state();
+        self.session = Session::new(self.session.transcript().clone(), HOOKS, Some(&side_state));
+        assert_eq!(self.session.side_state(), side_state);
     }
 
     pub(crate) fn input(&mut self, line: &str) -> Input {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<_> = rest.split(' ').filter(|word| !word.is_empty()).collect();
-        let number = |place: usize| words[place].parse::<u64>().expect("a number");
+        let number = |index: usize| words[index].parse::<u64>().expect("a number");
         let has = |word: &str| words.contains(&word);
         let by =
-            || ClientId(words.iter().position(|word| *word == "by").map_or(1, |place| number(place + 1)));
+            || ClientId(words.iter().position(|word| *word == "by").map_or(1, |index| number(index + 1)));
         match verb {
-            "join" => {
+            "attach" => {
                 let id = number(0);
-                let (drives, waits, elicits) = (!has("watches"), has("waits"), has("forms"));
+                let (is_driver, waits_for_turn_end, can_elicit) =
+                    (!has("observer"), has("waits"), has("forms"));
                 let name = words.iter().find_map(|word| word.strip_prefix("name=")).map(JsonStr::new);
-                Input::Attached(ClientId(id), Client { name, drives, waits, elicits })
+                Input::Attached(ClientId(id), Client { name, is_driver, waits_for_turn_end, can_elicit })
             }
-            "left" => Input::Detached(ClientId(number(0))),
+            "detach" => Input::Detached(ClientId(number(0))),
             "close" => Input::Closed(ClientId(number(0))),
             "prompt" => {
                 let key = words[3].strip_prefix("key=").map(JsonStr::new);
                 let text = words[3 + usize::from(key.is_some())..].join(" ");
                 let content = Json::parse(blocks(&text)).unwrap();
                 let (id, by) = (PromptId(number(0)), ClientId(number(2)));
-                Input::Prompted(Prompt { id, by, content, more: Object::default(), key })
+                Input::Prompted(Prompt { id, by, content, extra: Object::default(), key })
             }
-            "back" => Input::Withdrawn { prompt: PromptId(number(0)), by: by() },
+            "withdraw" => Input::Withdrawn { prompt: PromptId(number(0)), by: by() },
             "cancel" => {
                 Input::Cancelled { by: by(), scope: if has("turn") { Scope::Turn } else { Scope::Session } }
             }
-            "drops" => {
+            "dropped" => {
                 Input::Dropped { prompt: PromptId(number(0)), error: Json::parse(r#""dropped""#).unwrap() }
             }
             "ready" => {
-                let taking = if has("one") { PromptMode::Serial } else { PromptMode::Queued };
-                Input::AgentReady { taking, anew: has("anew") }
+                let mode = if has("serial") { PromptMode::Serial } else { PromptMode::Queued };
+                Input::AgentReady { mode, without_history: has("without-history") }
             }
             "restored" => {
-                let taking = if has("one") { PromptMode::Serial } else { PromptMode::Queued };
-                Input::AgentRestored { taking, anew: has("anew") }
+                let mode = if has("serial") { PromptMode::Serial } else { PromptMode::Queued };
+                Input::AgentRestored { mode, without_history: has("without-history") }
             }
-            "taken" => Input::EarlyUpdatesTaken,
-            "handed" => Input::ContextHandedOver(Envelope::new(words[0])),
-            "gone" => Input::AgentGone(state("idle", Some(words.first().copied().unwrap_or("error")))),
+            "applied" => Input::EarlyUpdatesApplied,
+            "context" => Input::ContextHandedOver(Envelope::new(words[0])),
+            "lost" => Input::AgentLost(state("idle", Some(words.first().copied().unwrap_or("error")))),
             "released" => Input::AgentReleased,
             "accepted" => {
                 let message = words.get(1).map(|id| MessageId::from(*id));
-                Input::Accepted { prompt: PromptId(number(0)), message, fields: object(r#"{"said":1}"#) }
+                Input::Accepted { prompt: PromptId(number(0)), message, fields: object(r#"{"field":1}"#) }
             }
             "rejected" => {
                 Input::Rejected { prompt: PromptId(number(0)), error: Json::parse(r#""no""#).unwrap() }
             }
             "ended" => Input::Ended { prompt: PromptId(number(0)), state: state("idle", Some(words[1])) },
-            "ask" => {
+            "request" => {
                 let call = words.iter().find_map(|word| word.strip_prefix("call=")).map(Into::into);
                 Input::RequestOpened { peer_request: PeerRequestId(number(0)), form: has("form"), call }
             }
             "answer" | "err" => {
-                let said = Json::parse(format!(r#""{verb} of {}""#, words[2])).unwrap();
-                let answer = if verb == "answer" { Answer::Result(said) } else { Answer::Error(said) };
+                let value = Json::parse(format!(r#""{verb} of {}""#, words[2])).unwrap();
+                let answer = if verb == "answer" { Answer::Result(value) } else { Answer::Error(value) };
                 Input::RequestAnswered {
                     peer_request: PeerRequestId(number(0)),
                     by: ClientId(number(2)),
                     answer,
                 }
             }
-            "unask" => Input::RequestCancelled(PeerRequestId(number(0))),
-            "rebuilt" => Input::Happened(EventKind::MemoryRebuilt { reason: String::new() }),
+            "cancel-request" => Input::RequestCancelled(PeerRequestId(number(0))),
+            "rebuilt" => Input::EventOccurred(EventKind::MemoryRebuilt { reason: String::new() }),
             "person" => Input::Titled((!rest.is_empty()).then(|| JsonStr::new(rest))),
             _ => {
-                let (update, naming) = self.said(verb, rest, &words);
-                Input::AgentUpdate(update, naming)
+                let (update, id_source) = self.update(verb, rest, &words);
+                Input::AgentUpdate(update, id_source)
             }
         }
     }
 
     /// The message that a chunk without an id belongs to.
-    fn unnamed(&mut self, role: &str) -> EntryId {
+    fn assigned(&mut self, role: &str) -> EntryId {
         let EntryId::Message(role, _) = message(role, "") else { unreachable!("it is a message") };
-        let unnamed = &mut self.unnamed;
-        let id = self.namer.name(role, &mut || {
-            *unnamed += 1;
-            MessageId::from(format!("~{unnamed}").as_str())
+        let assigned_ids = &mut self.assigned_ids;
+        let id = self.implicit_ids.assign(role, &mut || {
+            *assigned_ids += 1;
+            MessageId::from(format!("~{assigned_ids}").as_str())
         });
         EntryId::Message(role, id)
     }
 
-    fn said(&mut self, verb: &str, rest: &str, words: &[&str]) -> (Update, IdSource) {
+    fn update(&mut self, verb: &str, rest: &str, words: &[&str]) -> (Update, IdSource) {
         match verb {
             "chunk" => {
                 let (head, text) = rest.split_once(": ").expect("a text");
                 let (role, id) = head.split_once(' ').map_or((head, None), |(role, id)| (role, Some(id)));
-                let (entry, naming) = match id {
+                let (entry, id_source) = match id {
                     Some(id) => (message(role, id), IdSource::Given),
-                    None => (self.unnamed(role), IdSource::Assigned),
+                    None => (self.assigned(role), IdSource::Assigned),
                 };
                 let item = Json::parse(block(text)).unwrap();
-                (Update::Append { entry, item, extra: None }, naming)
+                (Update::Append { entry, item, extra: None }, id_source)
             }
             "whole" => {
                 let (head, text) = rest.split_once(": ").expect("a text");
@@ -234,13 +241,12 @@ impl Stage {
             }
             "notice" => (Update::Note { fields: object(r#"{"n":1}"#) }, IdSource::Given),
             "state" => (Update::State(state(words[0], words.get(1).copied())), IdSource::Given),
-            _ => panic!("nobody knows what `{verb}` is"),
+            _ => panic!("unknown input `{verb}`"),
         }
     }
 }
 
-/// How these tests say that a tool call is over.
-/// What a session that goes on from a point begins with.
+/// The plan of a fork as text.
 fn forked(session: &Session, point: &str) -> String {
     let point = match point.split_once(' ') {
         Some(("after", id)) => Point::After(id.into()),
@@ -252,41 +258,41 @@ fn forked(session: &Session, point: &str) -> String {
         Err(why) => return format!("{why:?}"),
     };
     let entries = session.transcript().entries();
-    let taken = fork.entries.iter().zip(entries).map(|(moved, entry)| {
-        assert_eq!(moved.from, entry.created());
+    let copied = fork.entries.iter().zip(entries).map(|(copy, entry)| {
+        assert_eq!(copy.from, entry.created());
         let name = if let EntryId::Message(role, id) = entry.id() {
             format!("{role:?} {id}")
         } else {
             format!("{:?}", entry.id())
         };
-        let head = moved.head.as_ref().map_or(String::new(), |head| format!(" as {head}"));
-        format!("{} {name}{head}", moved.to)
+        let head = copy.head.as_ref().map_or(String::new(), |head| format!(" as {head}"));
+        format!("{} {name}{head}", copy.to)
     });
-    let taken: Vec<_> = taken.collect();
+    let copied: Vec<_> = copied.collect();
     let slots: Vec<_> = fork.slots.iter().map(|slot| format!("{slot:?}")).collect();
     let prompt =
         fork.prompt.map_or(String::new(), |(id, content)| format!("; prompt {id} {}", content.as_str()));
-    let kept = fork.kept.to_json();
-    format!("{taken:?} {slots:?} kept {}; agent: {:?}{prompt}", kept.as_str(), fork.agents)
+    let side_state = fork.side_state.to_json();
+    format!("{copied:?} {slots:?} side state {}; agent: {:?}{prompt}", side_state.as_str(), fork.agent_point)
 }
 
-const WORDS: DialectHooks = DialectHooks {
+const HOOKS: DialectHooks = DialectHooks {
     is_final: |body| body.fields.get("status").is_some_and(|status| status.as_str() != r#""open""#),
-    failed: |body| {
+    mark_failed: |body| {
         let is_open = body.fields.get("status").is_some_and(|status| status.as_str() == r#""open""#);
         is_open.then(|| Upsert { fields: object(r#"{"status":"failed"}"#), ..Upsert::default() })
     },
-    cancelled: |body| {
+    mark_cancelled: |body| {
         let is_open = body.fields.get("status").is_some_and(|status| status.as_str() == r#""open""#);
         is_open.then(|| Upsert { fields: object(r#"{"status":"cancelled"}"#), ..Upsert::default() })
     },
-    ended: |state| match state.stop_reason.as_ref().map(JsonStr::inner) {
+    turn_end: |state| match state.stop_reason.as_ref().map(JsonStr::inner) {
         Some("cancelled") => TurnEnd::Cancelled,
         Some("refusal") => TurnEnd::Refused,
         Some("error") => TurnEnd::Failed(None),
         Some(_) | None => TurnEnd::Completed,
     },
-    event: |event| {
+    event_entry: |event| {
         let mut fields = Object::default();
         let mut by = None;
         let (kind, prompt) = match &event.kind {
@@ -310,7 +316,7 @@ const WORDS: DialectHooks = DialectHooks {
         }
         Upsert { whole: true, fields, ..Upsert::default() }
     },
-    same_setting: |_, _| Vec::new(),
+    linked_settings: |_, _| Vec::new(),
 };
 
 pub(crate) fn object(text: &str) -> Object {
@@ -321,12 +327,12 @@ pub(crate) fn block(text: &str) -> String {
     if text == "image" {
         r#"{"type":"image"}"#.to_owned()
     } else {
-        // In a script it is enough to write a quotation mark as an apostrophe.
+        // A script writes a quotation mark as an apostrophe.
         format!(r#"{{"type":"text","text":"{}"}}"#, text.replace('\'', "\\\""))
     }
 }
 
-/// The blocks of a text in which ` | ` separates them.
+/// The blocks of a text, separated by ` | `.
 fn blocks(text: &str) -> String {
     let blocks: Vec<_> = text.split(" | ").map(block).collect();
     format!("[{}]", blocks.join(","))
@@ -337,7 +343,7 @@ pub(crate) fn message(role: &str, id: &str) -> EntryId {
         "user" => Role::User,
         "agent" => Role::Agent,
         "thought" => Role::Thought,
-        _ => panic!("nobody is `{role}`"),
+        _ => panic!("unknown role `{role}`"),
     };
     EntryId::Message(role, id.into())
 }
@@ -364,24 +370,24 @@ pub(crate) fn state(activity: &str, reason: Option<&str>) -> State {
     let activity = match activity {
         "running" => Activity::Running,
         "idle" => Activity::Idle,
-        "waits" => Activity::RequiresAction,
+        "requires_action" => Activity::RequiresAction,
         other => Activity::Other(JsonStr::new(other)),
     };
     State { activity, stop_reason: reason.map(JsonStr::new), fields: Object::default(), meta: None }
 }
 
-fn tell(step: &Step, session: &Session, told: &mut String) {
+fn show(step: &Step, session: &Session, results: &mut String) {
     for change in &step.changes {
-        let _ = writeln!(told, "    - {}", change_text(change));
+        let _ = writeln!(results, "    - {}", change_text(change));
     }
-    for refused in &step.refused {
-        let _ = writeln!(told, "    refused: {refused}");
+    for error in &step.rejected {
+        let _ = writeln!(results, "    rejected: {error}");
     }
     if step.durable {
-        told.push_str("    durable\n");
+        results.push_str("    durable\n");
     }
     for effect in &step.effects {
-        let _ = writeln!(told, "    {}", effect_text(effect, session));
+        let _ = writeln!(results, "    {}", effect_text(effect, session));
     }
 }
 
@@ -449,7 +455,7 @@ fn state_text(state: &State) -> String {
     let activity = match &state.activity {
         Activity::Running => "running",
         Activity::Idle => "idle",
-        Activity::RequiresAction => "waits",
+        Activity::RequiresAction => "requires_action",
         Activity::Other(other) => other.inner(),
     };
     state.stop_reason.as_ref().map_or(activity.to_owned(), |reason| format!("{activity} ({reason})"))
@@ -458,8 +464,8 @@ fn state_text(state: &State) -> String {
 fn effect_text(effect: &Effect, session: &Session) -> String {
     match effect {
         Effect::SendPrompt(prompt) => format!("send {}", prompt.id.0),
-        Effect::CancelPrompt(prompt) => format!("recall {}", prompt.0),
-        Effect::CancelTurn => "interrupt".to_owned(),
+        Effect::CancelPrompt(prompt) => format!("cancel prompt {}", prompt.0),
+        Effect::CancelTurn => "cancel turn".to_owned(),
         Effect::RespondPrompt { prompt, by, outcome } => {
             let with = |fields: &Object| if fields.is_empty() { "" } else { ", with fields" };
             let outcome = match outcome {
@@ -475,34 +481,38 @@ fn effect_text(effect: &Effect, session: &Session) -> String {
                 }
                 PromptOutcome::Failed(state) => format!("failed {}", state_text(state)),
                 PromptOutcome::TooMany { limit } => format!("more than {limit}"),
-                PromptOutcome::NoRoom(refused) => format!("no room: {refused}"),
+                PromptOutcome::NoRoom(error) => format!("no room: {error}"),
             };
-            format!("settle {} of {}: {outcome}", prompt.0, by.0)
+            format!("respond {} to {}: {outcome}", prompt.0, by.0)
         }
-        Effect::SendRequest(peer_request, client) => format!("ask {} of {}", peer_request.0, client.0),
+        Effect::SendRequest(peer_request, client) => {
+            format!("send request {} to {}", peer_request.0, client.0)
+        }
         Effect::CancelClientRequest(peer_request, client) => {
-            format!("withdraw {} from {}", peer_request.0, client.0)
+            format!("cancel request {} at {}", peer_request.0, client.0)
         }
         Effect::RespondRequest(peer_request, reply) => {
             let reply = match reply {
                 Reply::Result(result) => format!("result {}", result.as_str()),
                 Reply::Error(error) => format!("error {}", error.as_str()),
                 Reply::Cancelled => "cancelled".to_owned(),
-                Reply::TakenBack => "taken back".to_owned(),
-                Reply::Gone => "gone".to_owned(),
+                Reply::CancelledByAgent => "cancelled by agent".to_owned(),
+                Reply::AgentLost => "agent lost".to_owned(),
             };
-            format!("reply {}: {reply}", peer_request.0)
+            format!("respond to request {}: {reply}", peer_request.0)
         }
         Effect::RecordDecision { peer_request, by, result } => {
-            format!("decided {} by {}: {}", peer_request.0, by.0, result.as_str())
+            format!("decision {} by {}: {}", peer_request.0, by.0, result.as_str())
         }
         Effect::QueueChanged => {
-            let held = session.queued_prompts();
-            let held: Vec<_> =
-                held.iter().map(|held| format!("{} {} ({})", held.id.0, held.text, held.by.0)).collect();
-            format!("held: [{}]", held.join(", "))
+            let queue = session.queued_prompts();
+            let queue: Vec<_> = queue
+                .iter()
+                .map(|prompt| format!("{} {} ({})", prompt.id.0, prompt.text, prompt.by.0))
+                .collect();
+            format!("queue: [{}]", queue.join(", "))
         }
-        Effect::StartAgent => "need agent".to_owned(),
+        Effect::StartAgent => "start agent".to_owned(),
     }
 }
 

@@ -1,0 +1,149 @@
+//! Interprets the state, settings and tool calls of a session for the server.
+
+use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_session::session::{DialectHooks, TITLE_MARK};
+use parlor_session::{Activity, Body, MetaPatch, Slot, State, TITLE, Target, Transcript, Update, Upsert};
+use parlor_wire::{Outcome, RequestId, RpcError};
+use serde_json::value::RawValue;
+
+use crate::encode::v2;
+use crate::values::tool_content::item_to_v2;
+use crate::values::turn_end;
+use crate::view::activity_name;
+use crate::{Dialect, Losses, event, json_ext};
+
+/// The hooks of sessions, for all dialects.
+pub const HOOKS: DialectHooks = DialectHooks {
+    is_final: |body| !is_open(body),
+    mark_failed: |body| closed(body, "failed"),
+    mark_cancelled: |body| closed(body, "cancelled"),
+    turn_end: event::turn_end,
+    event_entry: event::upsert,
+    linked_settings: crate::settings::linked_settings,
+};
+
+fn is_open(body: &Body) -> bool {
+    !matches!(json_ext::text(&body.fields, "status").as_deref(), Some("completed" | "failed" | "cancelled"))
+}
+
+fn closed(body: &Body, status: &str) -> Option<Upsert> {
+    is_open(body).then(|| {
+        let mut fields = Object::default();
+        fields.set("status", json_ext::string(status));
+        Upsert { fields, ..Upsert::default() }
+    })
+}
+
+/// The name of a session's activity.
+pub fn state_name(transcript: &Transcript) -> JsonStr {
+    transcript.state().map_or_else(|| JsonStr::new("idle"), |state| activity_name(&state.activity))
+}
+
+/// Whether a session is idle.
+pub fn is_idle(transcript: &Transcript) -> bool {
+    transcript.state().is_none_or(|state| state.activity == Activity::Idle)
+}
+
+/// The state of a session for a response to a client. A session without a turn is idle.
+pub fn state_snapshot(transcript: &Transcript, dialect: Dialect) -> Object {
+    let state = transcript.state().map(|state| json_ext::json(v2::state_text(state, dialect)));
+    let mut snapshot = state.and_then(|state| json_ext::object(&state)).unwrap_or_else(|| {
+        let mut idle = Object::default();
+        idle.set("state", json_ext::string("idle"));
+        idle
+    });
+    snapshot.remove("sessionUpdate");
+    snapshot
+}
+
+/// The updates of slots for the settings and commands in a response of the agent.
+pub fn updates_from_response(result: &Object) -> Vec<Update> {
+    let slot = |slot: Slot, fields: Object, whole: bool| {
+        let upsert = Upsert { whole, fields, meta: MetaPatch::Keep, ..Upsert::default() };
+        Update::Upsert { target: Target::Slot(slot), upsert }
+    };
+    let mut updates = Vec::new();
+    if let Some(modes) = json_ext::member(result, "modes") {
+        updates.push(slot(Slot::Mode, modes, true));
+    }
+    if let Some(models) = json_ext::member(result, "models") {
+        updates.push(slot(Slot::Model, models, true));
+    }
+    for (name, kind) in [("configOptions", Slot::Options), ("availableCommands", Slot::Commands)] {
+        if let Some(list) = result.get(name).filter(|list| list.type_of() == Type::Array) {
+            let mut fields = Object::default();
+            fields.set(name, list.clone());
+            updates.push(slot(kind, fields, true));
+        }
+    }
+    updates
+}
+
+/// The state of the session after the response to a v1 prompt.
+pub fn state_after(outcome: Outcome<'_>) -> State {
+    turn_end::idle(outcome)
+}
+
+/// The state of a session whose turn ended with an error.
+pub fn failed_state(error: &RpcError) -> State {
+    let line = parlor_wire::write::error_response(&RequestId::null(), error);
+    let error = serde_json::from_str::<&RawValue>(&line).ok().and_then(|line| Object::parse(line).ok());
+    let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(json_ext::empty);
+    turn_end::idle(Outcome::Error(error.raw()))
+}
+
+/// The metadata key for the message id in the response to a v1 prompt.
+pub const MESSAGE: &str = turn_end::MESSAGE;
+
+/// The result of a v1 client's prompt whose turn ended with this state. The members of a v1 agent's response are
+/// unchanged; those of other agents, such as usage, go into the metadata.
+pub fn turn_result(
+    state: &State,
+    accepted: &Object,
+    agent: Dialect,
+    losses: &mut Losses,
+) -> Result<Object, RpcError> {
+    let result = turn_end::v1_result(state, Some(accepted), losses)?;
+    if agent == Dialect::V1 {
+        return Ok(result);
+    }
+    let (mut known, mut rest) = (Object::default(), Object::default());
+    for (name, value) in result.iter() {
+        let is_known = matches!(name.inner(), "stopReason" | "_meta");
+        if is_known { &mut known } else { &mut rest }.set(name.clone(), value.clone());
+    }
+    json_ext::take_note(&mut known, turn_end::USAGE);
+    if !rest.is_empty() {
+        json_ext::note(&mut known, TURN, rest.to_json());
+    }
+    Ok(known)
+}
+
+/// The metadata key for members of a turn's end that v1 does not have.
+const TURN: &str = "parlor/turn";
+
+/// Removes a generated title and its mark from an update of an agent that is itself a parlor server: this server
+/// generates its own. Returns whether there was one.
+pub fn drop_generated_title(update: &mut Update) -> bool {
+    let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = update else { return false };
+    let (MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta)) =
+        &mut upsert.meta
+    else {
+        return false;
+    };
+    if json_ext::text(meta, TITLE_MARK).as_deref() != Some("made") {
+        return false;
+    }
+    meta.remove(TITLE_MARK);
+    upsert.fields.remove(TITLE).is_some()
+}
+
+/// The v2 tool content for a changed file. Without `old` the file is new.
+pub fn diff(path: &str, old: Option<&str>, new: &str) -> Json {
+    let mut item = Object::default();
+    item.set("type", json_ext::string("diff"));
+    item.set("path", json_ext::string(path));
+    item.set("oldText", old.map_or_else(Json::null, json_ext::string));
+    item.set("newText", json_ext::string(new));
+    item_to_v2(&item).to_json()
+}

@@ -1,0 +1,5 @@
+//! Replay and stored rows of transcripts.
+
+mod replay;
+mod stored;
+mod updates;
