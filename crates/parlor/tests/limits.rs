@@ -4,12 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Sizes of reads and writes, which limit nothing for users.
-const NOT_LISTED: [&str; 4] = [
-    "parlor_dialect::hot::MAX_REST",
+/// Sizes of reads and writes, which limit nothing for users, and constants that are defined by a listed one.
+const NOT_LISTED: [&str; 6] = [
+    "parlor_client::transport::MAX_LINES_PER_READ",
+    "parlor_dialect::fast_path::MAX_REST",
     "parlor_server::send_queue::socket::MAX_DIRECT",
     "parlor_server::send_queue::socket::MAX_PARTS",
     "parlor_server::send_queue::socket::MAX_WRITE",
+    "parlor_store::sqlite::shared::MAX_JOURNALED",
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
