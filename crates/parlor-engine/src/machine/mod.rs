@@ -585,15 +585,15 @@ impl SessionMachine {
         for effect in step.effects.drain(..) {
             match effect {
                 Effect::RespondPrompt { prompt, by, outcome } => {
-                    self.respond_prompt(prompt, by, &outcome, offsets)
+                    self.respond_prompt(prompt, by, &outcome, offsets);
                 }
                 Effect::SendRequest(peer_request, client) => self.send_request(peer_request, client),
                 Effect::CancelClientRequest(peer_request, client) => {
-                    self.cancel_request(peer_request, client)
+                    self.cancel_request(peer_request, client);
                 }
                 Effect::QueueChanged => self.queue_changed = true,
                 Effect::RecordDecision { peer_request, by, result } => {
-                    self.record_decision(peer_request, by, &result)
+                    self.record_decision(peer_request, by, &result);
                 }
                 Effect::SendPrompt(_)
                 | Effect::CancelPrompt(_)

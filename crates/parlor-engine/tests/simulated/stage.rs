@@ -107,7 +107,7 @@ impl Stage {
                     self.sent.push((to, format!("request {} {method}", peer_request.0)));
                 }
                 Outgoing::CancelRequest(peer_request) => {
-                    self.sent.push((to, format!("cancel {}", peer_request.0)))
+                    self.sent.push((to, format!("cancel {}", peer_request.0)));
                 }
                 Outgoing::AwaitDrain => {}
                 Outgoing::Disconnect => self.sent.push((to, "disconnect".to_owned())),

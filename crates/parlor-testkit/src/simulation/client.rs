@@ -38,7 +38,7 @@ pub(super) struct Person {
 pub(super) struct PeerRequest {
     pub(super) session: SessionId,
     pub(super) incarnation: u64,
-    pub(super) peer_request: PeerRequestId,
+    pub(super) id: PeerRequestId,
     pub(super) method: String,
 }
 
@@ -245,10 +245,13 @@ impl World {
         if connection.asked.len() >= MAX_ASKED {
             return None;
         }
-        let request =
-            PeerRequest { session: session.clone(), incarnation, peer_request, method: method.to_owned() };
-        let is_open =
-            |open: &&PeerRequest| open.incarnation == incarnation && open.peer_request == peer_request;
+        let request = PeerRequest {
+            session: session.clone(),
+            incarnation,
+            id: peer_request,
+            method: method.to_owned(),
+        };
+        let is_open = |open: &&PeerRequest| open.incarnation == incarnation && open.id == peer_request;
         if connection.asked.values().find(is_open).is_some() {
             self.fail(
                 Invariant::PeerRequests,
@@ -272,7 +275,7 @@ impl World {
             return;
         };
         self.note(|| format!("client {} answers request {id}: {answer:?}", client.0));
-        let answered = Event::Answered { peer_request: request.peer_request, by: client, answer };
+        let answered = Event::Answered { peer_request: request.id, by: client, answer };
         let _ = self.send_to(&request.session, request.incarnation, Message::Event(answered));
     }
 

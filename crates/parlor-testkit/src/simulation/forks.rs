@@ -40,9 +40,8 @@ impl World {
     pub(super) fn check_expected_fork(&mut self, key: &SessionId, expected: &ExpectedFork, output: &Output) {
         match expected {
             ExpectedFork::Whole(count) => {
-                let copied = output.batch.writes.iter().find_map(|write| match write {
-                    Write::Copy { entries, .. } => Some(entries.len()),
-                    _ => None,
+                let copied = output.batch.writes.iter().find_map(|write| {
+                    if let Write::Copy { entries, .. } = write { Some(entries.len()) } else { None }
                 });
                 if let Some(copied) = copied.filter(|copied| copied != count) {
                     let message = format!("a fork of {key} at its end has {copied} of {count} entries");

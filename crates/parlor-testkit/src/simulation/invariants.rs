@@ -240,15 +240,13 @@ impl World {
             for (id, request) in &connection.asked {
                 let shell = self.shells.get(&request.session);
                 let shell = shell.filter(|shell| shell.incarnation == request.incarnation);
-                let is_known =
-                    shell.is_some_and(|shell| shell.requests.contains_key(&(*client, request.peer_request)));
-                let is_wanted =
-                    shell.is_some_and(|shell| shell.machine.is_asking(request.peer_request, *client));
+                let is_known = shell.is_some_and(|shell| shell.requests.contains_key(&(*client, request.id)));
+                let is_wanted = shell.is_some_and(|shell| shell.machine.is_asking(request.id, *client));
                 // The session is gone: nobody is left who could cancel it.
                 if shell.is_some() && !(is_known && is_wanted) {
                     problem = Some(format!(
                         "client {} still has request {id} ({}, {:?}) of {}, which is over",
-                        client.0, request.method, request.peer_request, request.session
+                        client.0, request.method, request.id, request.session
                     ));
                 }
             }

@@ -85,7 +85,7 @@ fn sessions_of_an_earlier_version_are_found_after_an_upgrade() {
 
     for command in [&["ls"][..], &["search", "ancient"]] {
         let said = scenario.run(command).exit_code(1);
-        assert!(said.stderr.contains("earlier version") && said.stderr.contains("parlor serve"), "{said:#?}");
+        assert!(said.stderr.contains("earlier format") && said.stderr.contains("parlor serve"), "{said:#?}");
     }
 
     scenario.serve(&[]);
