@@ -8,11 +8,11 @@ use parlor_dialect::Dialect;
 use parlor_dialect::settings::Settings;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::MessageId;
-use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId, Scope};
+use parlor_session::session::{Answer, ClientId, PromptId, Scope};
 use parlor_wire::{RequestId, RpcError};
 
 use crate::opening::RefusedSettings;
-use crate::{AgentCall, AgentEpoch, AgentLink, ClientInfo, Frame, Timer};
+use crate::{AgentCall, AgentEpoch, AgentLink, ClientInfo, ClientRequestId, Frame, Timer};
 
 /// Something that happens to a session.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub enum Event {
     /// A client answered a peer request.
     Answered {
         /// The request.
-        peer_request: PeerRequestId,
+        request: ClientRequestId,
         /// The client.
         by: ClientId,
         /// Its answer.

@@ -31,6 +31,6 @@ pub use machine::{
     FORK, ForkAgent, ForkStart, SessionEnd, SessionMachine, cannot_ask, deleted_agent_session, deleted_key,
     no_session,
 };
-pub use output::{Delivery, Outgoing, Output};
+pub use output::{ClientRequestId, Delivery, Outgoing, Output};
 pub use session_data::{SessionData, title};
 pub use throttle::InfoThrottle;

@@ -70,6 +70,18 @@ impl Delivery {
     }
 }
 
+/// A peer request as one client was sent it.
+///
+/// A client that attaches again is sent the open peer requests again, with other ids: its answer to the first sending, which was
+/// cancelled, does not answer the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientRequestId {
+    /// The request of the agent.
+    pub peer_request: PeerRequestId,
+    /// The number of this sending in the session.
+    pub sending: u64,
+}
+
 /// Something for one client.
 #[derive(Debug, Clone)]
 pub enum Outgoing {
@@ -77,15 +89,15 @@ pub enum Outgoing {
     Frame(Frame),
     /// A request to the client. Its id is chosen where it is sent, because a connection has requests of many sessions.
     Request {
-        /// What the client is asked, by which it is cancelled and answered.
-        peer_request: PeerRequestId,
+        /// The id by which the request is cancelled and answered.
+        request: ClientRequestId,
         /// The method.
         method: String,
         /// The params, in the client's dialect.
         params: Object,
     },
     /// Cancels a request that the client was sent.
-    CancelRequest(PeerRequestId),
+    CancelRequest(ClientRequestId),
     /// The session is to be told when the client has read what it was sent.
     AwaitDrain,
     /// Too much waits for the client: it is disconnected.

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
-use parlor_engine::ClientInfo;
+use parlor_engine::{ClientInfo, ClientRequestId};
 use parlor_json::{JsonStr, Object};
 use parlor_session::SessionId;
-use parlor_session::session::{ClientId, PeerRequestId};
+use parlor_session::session::ClientId;
 use parlor_wire::{Asked, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
@@ -41,7 +41,7 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct SessionRequest {
     pub(crate) session: Inbox,
-    pub(crate) peer_request: PeerRequestId,
+    pub(crate) request: ClientRequestId,
 }
 
 /// The sender of a request to a client, which gets the response.
@@ -120,8 +120,8 @@ impl Client {
     }
 
     /// Registers a request of a session and returns its id; `None` if too many are in flight.
-    pub(crate) fn add_session_request(&self, peer_request: SessionRequest) -> Option<RequestId> {
-        lock(&self.requests).ask(Requester::Session(peer_request)).ok()
+    pub(crate) fn add_session_request(&self, request: SessionRequest) -> Option<RequestId> {
+        lock(&self.requests).ask(Requester::Session(request)).ok()
     }
 
     /// Registers a request of an agent and returns its id, or the request if too many are in flight.

@@ -28,7 +28,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use self::agent_call::AgentCall;
 use crate::agent::{CancelToken, register_mcp_servers};
-use crate::client::{Client, Requester};
+use crate::client::{Client, Requester, SessionRequest};
 use crate::hub::Shared;
 use crate::json;
 use crate::lock;
@@ -195,12 +195,8 @@ impl Connection {
                 match requester {
                     Requester::Session(request) => {
                         let by = self.client.id;
-                        let answered = Message::Event(Event::Answered {
-                            peer_request: request.peer_request,
-                            by,
-                            answer,
-                        });
-                        let _ = request.session.send(answered).await;
+                        let SessionRequest { session, request } = request;
+                        let _ = session.send(Message::Event(Event::Answered { request, by, answer })).await;
                     }
                     Requester::Agent(request) => request.respond(&self.client, answer),
                 }

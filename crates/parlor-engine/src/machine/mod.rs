@@ -46,8 +46,8 @@ use crate::rows::SessionRow;
 use crate::session_data::SessionData;
 use crate::stored::StoredSession;
 use crate::{
-    AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, Event, Frame, IdGen,
-    InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer, json,
+    AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, ClientRequestId, Event, Frame,
+    IdGen, InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer, json,
 };
 
 /// One live session.
@@ -59,7 +59,6 @@ pub struct SessionMachine {
     /// The row as it was last written, unless it has to be written in any case.
     row_stored: Option<SessionRow>,
     row_written: Duration,
-    /// The time that the agent gave as the last activity, while lists show it.
     /// The typed form of `row.data`.
     data: SessionData,
     decoder: Decoder,
@@ -100,6 +99,8 @@ pub struct SessionMachine {
     held_wanted: Vec<(ClientId, bool)>,
     requests: BTreeMap<PeerRequestId, PeerRequest>,
     next_peer_request: u64,
+    /// The number of the next sending of a peer request to a client.
+    next_sending: u64,
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
     waiting_calls: Vec<WaitingCall>,
@@ -205,6 +206,7 @@ impl SessionMachine {
             held_wanted: Vec::new(),
             requests: BTreeMap::new(),
             next_peer_request: 0,
+            next_sending: 0,
             forks: fork::Forks::default(),
             waiting_calls: Vec::new(),
             settled_requests: Vec::new(),
@@ -293,8 +295,9 @@ impl SessionMachine {
     }
 
     /// Whether a client was sent a request of the agent that is still open.
-    pub fn is_asking(&self, peer_request: PeerRequestId, client: ClientId) -> bool {
-        self.requests.get(&peer_request).is_some_and(|asked| asked.clients.contains(&client))
+    pub fn is_asking(&self, request: ClientRequestId, client: ClientId) -> bool {
+        let asked = self.requests.get(&request.peer_request);
+        asked.is_some_and(|asked| asked.clients.get(&client) == Some(&request))
     }
 
     /// Why the session is not live any more, once it is not.
@@ -418,7 +421,7 @@ impl SessionMachine {
             Event::Disconnected(client) => self.on_disconnected(client),
             Event::CancelRequest { client, id } => self.cancel_client_request(client, &id),
             Event::CancelTurn { by, scope } => self.step(Input::Cancelled { by, scope }),
-            Event::Answered { peer_request, by, answer } => self.on_answer(peer_request, by, answer),
+            Event::Answered { request, by, answer } => self.on_answer(request, by, answer),
             Event::Relay { id, frame, clients } => self.on_relay(id, &frame, &clients),
             Event::Agent(epoch, event) if epoch < self.epoch => {
                 let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");

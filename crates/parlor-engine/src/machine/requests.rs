@@ -1,6 +1,6 @@
 //! Requests between clients and the agent: permission requests, elicitations and others, and what ends a session.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parlor_dialect::live::EncodeContext;
@@ -11,7 +11,7 @@ use parlor_session::{Activity, State, ToolCallId, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::{SessionEnd, SessionMachine};
-use crate::{AgentCommand, ClientInfo, Delivery, Frame, FrameKind, Outgoing, json};
+use crate::{AgentCommand, ClientInfo, ClientRequestId, Delivery, Frame, FrameKind, Outgoing, json};
 
 /// A request of the agent to people or to one client.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct PeerRequest {
     pub(super) method: String,
     pub(super) params: Object,
     /// The clients that were sent it and have not answered.
-    pub(super) clients: BTreeSet<ClientId>,
+    pub(super) clients: BTreeMap<ClientId, ClientRequestId>,
     /// Whether it is put to one client and its answer is passed on whatever it is.
     pub(super) forwarded: bool,
 }
@@ -108,7 +108,7 @@ impl SessionMachine {
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let asked = PeerRequest { id, method, params, clients: BTreeSet::new(), forwarded: false };
+        let asked = PeerRequest { id, method, params, clients: BTreeMap::new(), forwarded: false };
         let peer_request = self.add_request(asked);
         self.step(Input::RequestOpened { peer_request, form, call });
     }
@@ -141,7 +141,7 @@ impl SessionMachine {
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let asked = PeerRequest { id, method, params, clients: BTreeSet::new(), forwarded: true };
+        let asked = PeerRequest { id, method, params, clients: BTreeMap::new(), forwarded: true };
         let peer_request = self.add_request(asked);
         self.send_request(peer_request, client);
     }
@@ -153,7 +153,7 @@ impl SessionMachine {
 
     /// A client leaves: requests that it alone was asked are answered without it. Files are on the disk as well.
     pub(super) fn answer_without_client(&mut self, client: ClientId) {
-        let is_its = |asked: &PeerRequest| asked.forwarded && asked.clients.contains(&client);
+        let is_its = |asked: &PeerRequest| asked.forwarded && asked.clients.contains_key(&client);
         let its: Vec<_> = self
             .requests
             .iter()
@@ -178,7 +178,7 @@ impl SessionMachine {
     /// Cancels a request at the one client that was sent it.
     pub(super) fn cancel_forwarded_request(&mut self, peer_request: PeerRequestId) {
         let asked = self.requests.get(&peer_request).filter(|asked| asked.forwarded);
-        let clients: Vec<_> = asked.map(|asked| asked.clients.iter().copied().collect()).unwrap_or_default();
+        let clients: Vec<_> = asked.map(|asked| asked.clients.keys().copied().collect()).unwrap_or_default();
         clients.into_iter().for_each(|client| self.cancel_request(peer_request, client));
     }
 
@@ -194,7 +194,7 @@ impl SessionMachine {
         if asked.method == "elicitation/create"
             && !subscriber.client.elicits(json::text(&params, "mode").as_deref())
         {
-            return self.on_answer(peer_request, client, Answer::Error(cannot_ask()));
+            return self.apply_answer(peer_request, client, Answer::Error(cannot_ask()));
         }
         let to = subscriber.client.dialect;
         let transcript = self.session.transcript();
@@ -208,25 +208,34 @@ impl SessionMachine {
             &mut self.losses,
         );
         let request = said.map(|params| {
-            asked.clients.insert(client);
-            Outgoing::Request { peer_request, method: asked.method.clone(), params }
+            let request = ClientRequestId { peer_request, sending: self.next_sending };
+            self.next_sending += 1;
+            asked.clients.insert(client, request);
+            Outgoing::Request { request, method: asked.method.clone(), params }
         });
         match request {
             Ok(request) => self.send(client, request),
             // One that cannot be asked counts as one that cannot answer.
-            Err(_) => self.on_answer(peer_request, client, Answer::Error(cannot_ask())),
+            Err(_) => self.apply_answer(peer_request, client, Answer::Error(cannot_ask())),
         }
     }
 
     /// Cancels a request at a client.
     pub(super) fn cancel_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
         let asked = self.requests.get_mut(&peer_request);
-        if asked.is_some_and(|asked| asked.clients.remove(&client)) {
-            self.send(client, Outgoing::CancelRequest(peer_request));
+        if let Some(request) = asked.and_then(|asked| asked.clients.remove(&client)) {
+            self.send(client, Outgoing::CancelRequest(request));
         }
     }
 
-    pub(super) fn on_answer(&mut self, peer_request: PeerRequestId, by: ClientId, answer: Answer) {
+    /// Handles an answer of a client, unless the request was cancelled at it meanwhile.
+    pub(super) fn on_answer(&mut self, request: ClientRequestId, by: ClientId, answer: Answer) {
+        if self.is_asking(request, by) {
+            self.apply_answer(request.peer_request, by, answer);
+        }
+    }
+
+    fn apply_answer(&mut self, peer_request: PeerRequestId, by: ClientId, answer: Answer) {
         let Some(asked) = self.requests.get_mut(&peer_request) else { return };
         asked.clients.remove(&by);
         let from = self.subscribers.get(&by).map_or(Dialect::V2, |subscriber| subscriber.client.dialect);

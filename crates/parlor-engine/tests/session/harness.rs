@@ -10,12 +10,12 @@ use parlor_dialect::settings::Settings;
 use parlor_engine::rows::{SessionRow, Write};
 use parlor_engine::stored::{ALIASES, KEPT, OPENED, StoredSession};
 use parlor_engine::{
-    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo, Event,
-    ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenedAgent, Outgoing, Output, QueueLimits,
-    ReplayFrom, SessionConfig, SessionEnd, SessionLookup, SessionMachine, Timer, json,
+    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo,
+    ClientRequestId, Event, ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenedAgent, Outgoing,
+    Output, QueueLimits, ReplayFrom, SessionConfig, SessionEnd, SessionLookup, SessionMachine, Timer, json,
 };
 use parlor_json::{Json, Object};
-use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId};
+use parlor_session::session::{Answer, ClientId, PromptId};
 use parlor_session::{Transcript, UnixMillis};
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -27,7 +27,7 @@ pub(crate) struct Script {
     commands: Vec<String>,
     /// The prompts that the agent has, by the order in which it was sent them.
     pub(crate) prompts: Vec<PromptId>,
-    pub(crate) peer_requests: Vec<(u64, PeerRequestId)>,
+    pub(crate) peer_requests: Vec<(u64, ClientRequestId)>,
     pub(crate) forks: Vec<ForkStart>,
     pub(crate) timers: Vec<(Duration, Timer)>,
     full: BTreeSet<u64>,
@@ -210,11 +210,11 @@ impl Script {
                     let text = String::from_utf8(frame.bytes().to_vec()).unwrap();
                     lines.extend(text.lines().map(short));
                 }
-                Outgoing::Request { peer_request, method, params } => {
-                    self.peer_requests.push((to, peer_request));
+                Outgoing::Request { request, method, params } => {
+                    self.peer_requests.push((to, request));
                     lines.push(format!("request {method} {}", params.to_json().as_str()));
                 }
-                Outgoing::CancelRequest(peer_request) => lines.push(format!("cancel {}", peer_request.0)),
+                Outgoing::CancelRequest(request) => lines.push(format!("cancel {}", request.peer_request.0)),
                 Outgoing::AwaitDrain => lines.push("await drain".to_owned()),
                 Outgoing::Disconnect => lines.push("disconnect".to_owned()),
             }
@@ -320,10 +320,9 @@ impl Script {
 
     /// A client answers the request that it was sent last.
     pub(crate) fn answers(&mut self, client: u64, result: &str) {
-        let (_, peer_request) =
-            *self.peer_requests.iter().rfind(|(to, _)| *to == client).expect("it was asked");
+        let (_, request) = *self.peer_requests.iter().rfind(|(to, _)| *to == client).expect("it was asked");
         let answer = Answer::Result(json::json(result));
-        self.handle([Event::Answered { peer_request, by: ClientId(client), answer }]);
+        self.handle([Event::Answered { request, by: ClientId(client), answer }]);
     }
 
     /// The agent process ends.

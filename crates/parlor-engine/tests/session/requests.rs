@@ -1,8 +1,9 @@
 //! Peer requests: every driver is asked, the first result counts.
 
 use parlor_dialect::Dialect;
-use parlor_engine::Event;
+use parlor_engine::{ClientCall, Event, json};
 use parlor_session::session::{Answer, ClientId};
+use parlor_wire::RequestId;
 
 use crate::harness::{RUNNING, Script};
 
@@ -72,10 +73,27 @@ fn the_agent_gets_an_error_when_every_driver_has_returned_one() {
     script.commands();
     let error = || Answer::Error(parlor_engine::json::json(r#"{"code":-32603,"message":"no"}"#));
     let asked = script.peer_requests.clone();
-    for (client, peer_request) in asked {
+    for (client, request) in asked {
         assert_eq!(script.commands(), [""; 0], "a client that can decide is left");
-        script.handle([Event::Answered { peer_request, by: ClientId(client), answer: error() }]);
+        script.handle([Event::Answered { request, by: ClientId(client), answer: error() }]);
     }
     let commands = script.commands();
     assert!(commands.iter().any(|command| command.starts_with("1: error ")), "{commands:?}");
+}
+
+#[test]
+fn an_answer_to_a_cancelled_request_does_not_answer_the_request_that_was_sent_again() {
+    let mut script = with_a_request();
+    let (_, first) = *script.peer_requests.iter().find(|(client, _)| *client == 2).unwrap();
+    script.call(2, ClientCall::Close { id: RequestId::from(8) });
+    script.attach(2, Dialect::V2);
+    let (_, second) = *script.peer_requests.last().unwrap();
+    assert_eq!(first.peer_request, second.peer_request);
+    script.commands();
+    let yes = || Answer::Result(json::json(YES));
+    for (request, responses) in [(first, 0), (second, 1)] {
+        script.handle([Event::Answered { request, by: ClientId(2), answer: yes() }]);
+        let commands = script.commands();
+        assert_eq!(commands.iter().filter(|command| command.contains("respond")).count(), responses);
+    }
 }

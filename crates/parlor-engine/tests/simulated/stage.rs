@@ -103,11 +103,11 @@ impl Stage {
                 Outgoing::Frame(frame) => {
                     self.sent.extend(frame.as_str().lines().map(|line| (to, line.to_owned())));
                 }
-                Outgoing::Request { peer_request, method, .. } => {
-                    self.sent.push((to, format!("request {} {method}", peer_request.0)));
+                Outgoing::Request { request, method, .. } => {
+                    self.sent.push((to, format!("request {} {method}", request.peer_request.0)));
                 }
-                Outgoing::CancelRequest(peer_request) => {
-                    self.sent.push((to, format!("cancel {}", peer_request.0)));
+                Outgoing::CancelRequest(request) => {
+                    self.sent.push((to, format!("cancel {}", request.peer_request.0)));
                 }
                 Outgoing::AwaitDrain => {}
                 Outgoing::Disconnect => self.sent.push((to, "disconnect".to_owned())),

@@ -51,8 +51,8 @@ impl SessionTask {
             Message::Event(event) => {
                 if let Event::Disconnected(client) = &event {
                     self.remove_client(*client);
-                } else if let Event::Answered { peer_request, by, .. } = &event {
-                    self.requests.remove(&(*by, *peer_request));
+                } else if let Event::Answered { request, by, .. } = &event {
+                    self.requests.remove(&(*by, *request));
                 }
                 events.push(event);
             }

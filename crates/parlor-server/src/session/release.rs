@@ -64,22 +64,21 @@ impl SessionTask {
         for outgoing in outgoing {
             match outgoing {
                 Outgoing::Frame(frame) => frames.push(frame),
-                Outgoing::Request { peer_request, method, params } => {
-                    let about = SessionRequest { session: self.me.clone(), peer_request };
-                    if let Some(request) = client.add_session_request(about) {
-                        frames.push(Frame::request(&request, &method, &params));
-                        self.requests.insert((client.id, peer_request), request);
+                Outgoing::Request { request, method, params } => {
+                    let about = SessionRequest { session: self.me.clone(), request };
+                    if let Some(id) = client.add_session_request(about) {
+                        frames.push(Frame::request(&id, &method, &params));
+                        self.requests.insert((client.id, request), id);
                     } else {
                         let answer = Answer::Error(parlor_engine::cannot_ask());
-                        let answered = Event::Answered { peer_request, by: client.id, answer };
+                        let answered = Event::Answered { request, by: client.id, answer };
                         self.pending.push_back(Message::Event(answered));
                     }
                 }
-                Outgoing::CancelRequest(peer_request) => {
-                    if let Some(request) = self.requests.remove(&(client.id, peer_request)) {
-                        // A late response must not answer a later request with the same question.
-                        client.take_request(&request);
-                        frames.push(Frame::cancel(&request));
+                Outgoing::CancelRequest(request) => {
+                    if let Some(id) = self.requests.remove(&(client.id, request)) {
+                        client.take_request(&id);
+                        frames.push(Frame::cancel(&id));
                     }
                 }
                 Outgoing::AwaitDrain => awaits_drain = true,

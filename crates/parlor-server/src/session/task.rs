@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use parlor_engine::{AgentEpoch, Event, Now, SessionEnd, SessionMachine};
-use parlor_session::session::{ClientId, PeerRequestId, PromptId};
+use parlor_engine::{AgentEpoch, ClientRequestId, Event, Now, SessionEnd, SessionMachine};
+use parlor_session::session::{ClientId, PromptId};
 use parlor_session::{MessageId, Transcript, UnixMillis};
 use parlor_wire::RequestId;
 use tokio::sync::{mpsc, oneshot};
@@ -33,7 +33,7 @@ pub(super) struct SessionTask {
     /// The clients whose forks wait for the agent: the forks are created even if the client disconnects.
     pub(super) forking: Vec<Arc<Client>>,
     /// The ids under which clients were sent requests.
-    pub(super) requests: HashMap<(ClientId, PeerRequestId), RequestId>,
+    pub(super) requests: HashMap<(ClientId, ClientRequestId), RequestId>,
     /// The agent sessions in use, with that of the current epoch.
     pub(super) agent_sessions: HashMap<AgentEpoch, AgentSessionGuard>,
     /// The request ids of the prompts and forwarded calls that the agent was sent.

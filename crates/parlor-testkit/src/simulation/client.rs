@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use parlor_engine::{ClientCall, ClientInfo, Event, Frame, FrameKind};
+use parlor_engine::{ClientCall, ClientInfo, ClientRequestId, Event, Frame, FrameKind};
 use parlor_json::Object;
-use parlor_session::session::{Answer, ClientId, PeerRequestId};
+use parlor_session::session::{Answer, ClientId};
 use parlor_session::{EntryId, MessageId, Role, SessionId};
 use parlor_wire::RequestId;
 use serde_json::Value;
@@ -38,7 +38,7 @@ pub(super) struct Person {
 pub(super) struct PeerRequest {
     pub(super) session: SessionId,
     pub(super) incarnation: u64,
-    pub(super) id: PeerRequestId,
+    pub(super) id: ClientRequestId,
     pub(super) method: String,
 }
 
@@ -237,7 +237,7 @@ impl World {
         session: &SessionId,
         incarnation: u64,
         client: ClientId,
-        peer_request: PeerRequestId,
+        asked: ClientRequestId,
         method: &str,
         params: &Object,
     ) -> Option<u64> {
@@ -245,17 +245,14 @@ impl World {
         if connection.asked.len() >= MAX_ASKED {
             return None;
         }
-        let request = PeerRequest {
-            session: session.clone(),
-            incarnation,
-            id: peer_request,
-            method: method.to_owned(),
-        };
-        let is_open = |open: &&PeerRequest| open.incarnation == incarnation && open.id == peer_request;
+        let request =
+            PeerRequest { session: session.clone(), incarnation, id: asked, method: method.to_owned() };
+        let is_same = |open: &PeerRequest| open.id.peer_request == asked.peer_request;
+        let is_open = |open: &&PeerRequest| open.incarnation == incarnation && is_same(open);
         if connection.asked.values().find(is_open).is_some() {
             self.fail(
                 Invariant::PeerRequests,
-                format!("client {} is sent {method} ({peer_request:?}) of {session} twice", client.0),
+                format!("client {} is sent {method} ({asked:?}) of {session} twice", client.0),
             );
         }
         let connection = self.connections.get_mut(&client)?;
@@ -275,7 +272,7 @@ impl World {
             return;
         };
         self.note(|| format!("client {} answers request {id}: {answer:?}", client.0));
-        let answered = Event::Answered { peer_request: request.id, by: client, answer };
+        let answered = Event::Answered { request: request.id, by: client, answer };
         let _ = self.send_to(&request.session, request.incarnation, Message::Event(answered));
     }
 

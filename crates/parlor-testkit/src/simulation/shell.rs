@@ -5,12 +5,12 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use parlor_engine::{
-    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, Event, Frame, KnownAgent,
-    OpenedAgent, Outgoing, Output, SessionEnd, SessionLookup, SessionMachine, Timer,
+    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientRequestId, Event, Frame,
+    KnownAgent, OpenedAgent, Outgoing, Output, SessionEnd, SessionLookup, SessionMachine, Timer,
 };
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
-use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId};
+use parlor_session::session::{Answer, ClientId, PromptId};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::Invariant;
@@ -36,7 +36,7 @@ pub(super) struct Shell {
     /// Whether the machine has to be asked although nothing happened.
     pub(super) is_new: bool,
     /// The ids under which clients were sent requests.
-    pub(super) requests: BTreeMap<(ClientId, PeerRequestId), u64>,
+    pub(super) requests: BTreeMap<(ClientId, ClientRequestId), u64>,
     pub(super) ties: BTreeMap<AgentEpoch, Place>,
     pub(super) sent_prompts: BTreeMap<PromptId, u64>,
     pub(super) sent_calls: BTreeMap<(ClientId, u64), u64>,
@@ -252,8 +252,8 @@ impl World {
                 let Some(shell) = self.shells.get_mut(key) else { return };
                 if let Event::Disconnected(client) = &event {
                     shell.requests.retain(|(by, _), _| by != client);
-                } else if let Event::Answered { peer_request, by, .. } = &event {
-                    shell.requests.remove(&(*by, *peer_request));
+                } else if let Event::Answered { request, by, .. } = &event {
+                    shell.requests.remove(&(*by, *request));
                 } else if let Event::Agent(epoch, AgentEvent::Response(call, _)) = &event
                     && shell.ties.contains_key(epoch)
                 {
@@ -366,22 +366,21 @@ impl World {
         let tag = Tag { incarnation, attach: shell.attaches.get(&to).copied().unwrap_or_default() };
         match what {
             Outgoing::Frame(frame) => self.push(to, frame, tag),
-            Outgoing::Request { peer_request, method, params } => {
-                let id = self.ask_client(key, incarnation, to, peer_request, &method, &params);
+            Outgoing::Request { request, method, params } => {
+                let id = self.ask_client(key, incarnation, to, request, &method, &params);
                 if let Some(shell) = self.shells.get_mut(key) {
                     match id {
-                        Some(id) => drop(shell.requests.insert((to, peer_request), id)),
+                        Some(id) => drop(shell.requests.insert((to, request), id)),
                         None => {
                             let answer = Answer::Error(parlor_engine::cannot_ask());
-                            let answered = Event::Answered { peer_request, by: to, answer };
+                            let answered = Event::Answered { request, by: to, answer };
                             shell.pending.push_back(Message::Event(answered));
                         }
                     }
                 }
             }
-            Outgoing::CancelRequest(peer_request) => {
-                let id =
-                    self.shells.get_mut(key).and_then(|shell| shell.requests.remove(&(to, peer_request)));
+            Outgoing::CancelRequest(request) => {
+                let id = self.shells.get_mut(key).and_then(|shell| shell.requests.remove(&(to, request)));
                 if let Some(id) = id {
                     self.push(to, Frame::cancel(&RequestId::from(id)), tag);
                 }
