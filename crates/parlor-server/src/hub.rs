@@ -138,7 +138,7 @@ const TICK_INTERVAL: Duration = Duration::from_secs(15);
 const BUSY_PAGE: usize = 1000;
 
 /// How often idle sessions are evicted while memory is short.
-const PRESSURE_TICK_INTERVAL: Duration = Duration::from_secs(2);
+const PRESSURE_TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a caller that opens a session waits for another one to be evicted.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -445,7 +445,10 @@ async fn tick(shared: Weak<Shared>) {
     loop {
         let is_under_pressure =
             shared.upgrade().is_some_and(|shared| shared.idle_timeout(true) < shared.idle);
-        tokio::time::sleep(if is_under_pressure { every.min(PRESSURE_TICK_INTERVAL) } else { every }).await;
+        let wait = if is_under_pressure { every.min(PRESSURE_TICK_INTERVAL) } else { every };
+        let Some(memory) = shared.upgrade().map(|shared| Arc::clone(shared.memory())) else { return };
+        // While memory is short, it looks again soon; else also when memory becomes short.
+        let _ = tokio::time::timeout(wait, memory.under_pressure()).await;
         let Some(shared) = shared.upgrade() else { return };
         shared.tick_sessions();
         shared.registry.stop_idle(Instant::now()).await;

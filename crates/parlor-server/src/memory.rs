@@ -9,10 +9,10 @@ use tokio::sync::futures::Notified;
 
 /// Memory is short when there are more live sessions than this, or they take more bytes.
 const PRESSURE_SESSIONS: usize = 256;
-const PRESSURE_BYTES: usize = 64 << 20;
+const PRESSURE_BYTES: usize = 32 << 20;
 
 /// The idle timeout of sessions while memory is short.
-const PRESSURE_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+const PRESSURE_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The memory of all live sessions.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ pub(crate) struct MemoryUsage {
     /// How many callers wait for a session to be evicted.
     eviction_requests: AtomicUsize,
     evicted: Notify,
+    /// Notified when the bytes begin to exceed [`PRESSURE_BYTES`].
+    pressure: Notify,
 }
 
 /// The memory of one session, counted until this is dropped.
@@ -50,6 +52,11 @@ impl MemoryUsage {
         }
     }
 
+    /// Completes when memory becomes short, also if it did before this was called.
+    pub(crate) async fn under_pressure(&self) {
+        self.pressure.notified().await;
+    }
+
     pub(crate) fn request_eviction(&self) -> EvictionRequest<'_> {
         self.eviction_requests.fetch_add(1, Ordering::Relaxed);
         EvictionRequest(self)
@@ -76,8 +83,12 @@ impl Drop for EvictionRequest<'_> {
 
 impl SessionMemory {
     pub(crate) fn set(&mut self, bytes: usize) {
-        self.usage.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.usage.bytes.fetch_sub(std::mem::replace(&mut self.bytes, bytes), Ordering::Relaxed);
+        let before = self.usage.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let own = std::mem::replace(&mut self.bytes, bytes);
+        self.usage.bytes.fetch_sub(own, Ordering::Relaxed);
+        if before <= PRESSURE_BYTES && before + bytes - own > PRESSURE_BYTES {
+            self.usage.pressure.notify_one();
+        }
     }
 }
 
@@ -89,6 +100,8 @@ impl Drop for SessionMemory {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -98,7 +111,9 @@ mod tests {
         let [mut one, mut other] = [memory.track_session(), memory.track_session()];
         one.set(PRESSURE_BYTES);
         assert_eq!(memory.idle_timeout(IDLE, 2), IDLE);
+        assert!(memory.under_pressure().now_or_never().is_none());
         other.set(1);
+        assert!(memory.under_pressure().now_or_never().is_some());
         assert_eq!(memory.idle_timeout(IDLE, 2), PRESSURE_IDLE_TIMEOUT);
         assert_eq!(memory.idle_timeout(Duration::from_secs(1), 2), Duration::from_secs(1));
         one.set(5);

@@ -46,8 +46,8 @@ fn no_more_sessions_are_in_memory_than_there_may_be() {
 #[test]
 fn long_sessions_that_nobody_needs_leave_early() {
     const SESSIONS: usize = 12;
-    // As many as take less than 64 MiB.
-    const STAY: usize = 8;
+    // As many as take less than 32 MiB.
+    const STAY: usize = 4;
     let dir = with_test_agent("");
     let server = dir.serve();
     let sessions: Vec<_> = (0..SESSIONS).map(|_| leave_behind(&server, "big 8000000")).collect();
@@ -75,9 +75,8 @@ fn mixed_load(server: &Server, long: &SessionId, until: Instant, number: usize) 
 }
 
 #[test]
-#[ignore = "each live fork has its own copy of the conversation in memory"]
 fn a_mixed_load_stays_below_150_mb() {
-    let seconds = std::env::var("PARLOR_LOAD_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let seconds = std::env::var("PARLOR_LOAD_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(15);
     let program = std::env::var("PARLOR_LOAD_PROGRAM").unwrap_or_else(|_| PARLOR.to_owned());
     let dir = with_test_agent("");
     let server = dir.serve_with(Command::new(program));
@@ -96,13 +95,10 @@ fn a_mixed_load_stays_below_150_mb() {
         clients.into_iter().map(|client| client.join().unwrap()).sum()
     });
     let (peak, after) = (peak_memory(&server).unwrap(), memory(&server).unwrap());
-    thread::sleep(Duration::from_secs(30));
-    let rested = memory(&server).unwrap();
     figures(&format!(
-        "{rounds} rounds in {seconds} s: peak {} MB, {} MB at the end, {} MB after 30 s of rest",
+        "{rounds} rounds in {seconds} s: peak {} MB, {} MB at the end",
         peak / 1_000_000,
-        after / 1_000_000,
-        rested / 1_000_000
+        after / 1_000_000
     ));
     assert!(peak < 150_000_000, "{peak} bytes");
 }
