@@ -42,7 +42,7 @@ impl ParamsExtra {
         Self { members: (!members.is_empty()).then(|| Arc::new(members)), was_reserved }
     }
 
-    /// As [`of`](Self::of), from parsed params.
+    /// Reads it from parsed params.
     pub fn of_params(params: &Object) -> Self {
         let mut rest = params.clone();
         for name in ["sessionId", "update"] {
