@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Semaphore;
 
 use super::sessionless::{self, DeliveryOrder};
-use super::{Agent, MAX_EARLY_UPDATES, PendingCall, UnloadedSession};
+use super::{Agent, Links, MAX_EARLY_UPDATES, PendingCall, UnloadedSession};
 use crate::connection::register_batch;
 use crate::json;
 use crate::lock;
@@ -77,9 +77,10 @@ impl UpdateBatch {
         let sent = link.send(AgentMessage::Updates(lines, permit)).await;
         let Err(AgentMessage::Updates(unsent, permit)) = sent else { return };
         // The session was evicted. It may have been loaded again, or is loaded for these updates.
-        match link_to(agent, session).filter(|link| !link.inbox.is_closed()) {
-            Some(link) => drop(link.send(AgentMessage::Updates(unsent, permit)).await),
-            None => deliver_unlinked(agent, session, unsent).await,
+        match find_receiver(agent, session, &unsent, |link| !link.inbox.is_closed()) {
+            Receiver::Session(link) => drop(link.send(AgentMessage::Updates(unsent, permit)).await),
+            Receiver::Unloaded(session) => session.deliver(unsent).await,
+            Receiver::None => {}
         }
         self.to = None;
     }
@@ -107,13 +108,14 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
     {
         batch.send(agent).await;
         batch.to = None;
-        match link_to(agent, &session) {
-            Some(link) => {
+        match find_receiver(agent, &session, line, |_| true) {
+            Receiver::Session(link) => {
                 batch.to = Some((session, link));
                 update.prefix(line).clone_into(&mut batch.prefix);
                 batch.add(line);
             }
-            None => deliver_unlinked(agent, &session, format!("{line}\n")).await,
+            Receiver::Unloaded(session) => session.deliver(format!("{line}\n")).await,
+            Receiver::None => {}
         }
         return;
     }
@@ -148,16 +150,37 @@ fn unloaded_session(agent: &Agent, session: &SessionId) -> Option<UnloadedSessio
     lock(&agent.links).released.get(session).cloned()
 }
 
-/// Sends updates without a receiver to the unloaded session, or keeps them as early updates.
-async fn deliver_unlinked(agent: &Agent, session: &SessionId, lines: String) {
-    match unloaded_session(agent, session) {
-        Some(unloaded) => unloaded.deliver(lines).await,
-        None => lines.lines().for_each(|line| keep_early_update(agent, session, line)),
-    }
+/// The receiver of updates.
+enum Receiver {
+    /// A live session, or what opens it.
+    Session(Link),
+    /// A session that is loaded for the updates.
+    Unloaded(UnloadedSession),
+    /// No session yet: the updates are kept as early updates.
+    None,
 }
 
-fn keep_early_update(agent: &Agent, session: &SessionId, line: &str) {
+/// Finds the receiver of updates, or keeps them as early updates.
+///
+/// Both happen under one lock: a session that is linked meanwhile would not get updates that are kept after that.
+fn find_receiver(
+    agent: &Agent,
+    session: &SessionId,
+    lines: &str,
+    is_usable: impl FnOnce(&&Link) -> bool,
+) -> Receiver {
     let mut links = lock(&agent.links);
+    if let Some(link) = links.sessions.get(session).filter(is_usable) {
+        return Receiver::Session(link.clone());
+    }
+    if let Some(unloaded) = links.released.get(session) {
+        return Receiver::Unloaded(unloaded.clone());
+    }
+    lines.lines().for_each(|line| keep_early_update(agent, &mut links, session, line));
+    Receiver::None
+}
+
+fn keep_early_update(agent: &Agent, links: &mut Links, session: &SessionId, line: &str) {
     // Early updates of other sessions make room.
     while links.early_bytes + line.len() + 1 > MAX_EARLY_UPDATES {
         let Some(other) = links.early_updates.keys().find(|other| *other != session).cloned() else {
@@ -258,14 +281,15 @@ async fn on_notification(
             tracing::warn!(agent = agent.info.name, "ignoring an update without a session");
             return;
         };
-        match link_to(agent, &session) {
-            Some(link) => {
+        match find_receiver(agent, &session, message.text(), |_| true) {
+            Receiver::Session(link) => {
                 batch.to = Some((session, link));
                 batch.add(message.text());
                 batch.send(agent).await;
                 batch.to = None;
             }
-            None => deliver_unlinked(agent, &session, format!("{}\n", message.text())).await,
+            Receiver::Unloaded(session) => session.deliver(format!("{}\n", message.text())).await,
+            Receiver::None => {}
         }
         return;
     }
@@ -280,4 +304,38 @@ async fn on_notification(
         return;
     }
     sessionless::notification(agent, message, &mut batch.order).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use parlor_dialect::Dialect;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::session::next_epoch;
+
+    #[tokio::test]
+    async fn an_update_that_arrives_while_its_session_is_linked_reaches_the_session() {
+        let (agent, _peer) = Agent::for_tests(Dialect::V2);
+        for number in 0..3000 {
+            let session = SessionId::from(format!("s{number}").as_str());
+            let (inbox, mut messages) = mpsc::channel(8);
+            let link = Link { inbox, epoch: next_epoch(), is_session: true };
+            let barrier = Barrier::new(2);
+            let receiver = thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    barrier.wait();
+                    find_receiver(&agent, &session, "{}", |_| true)
+                });
+                barrier.wait();
+                agent.link(&session, &link).unwrap();
+                reader.join().unwrap()
+            });
+            let is_kept = matches!(receiver, Receiver::None);
+            assert_eq!(messages.try_recv().is_ok(), is_kept, "kept updates are in the inbox, others follow");
+        }
+    }
 }
