@@ -149,7 +149,7 @@ impl Copy {
             return Ok(());
         }
         Err(Failure::failed(format_args!(
-            "{} does not apply any more: write it anew for the sources as they are\n{}",
+            "{} does not apply any more: rewrite it for the present sources\n{}",
             patch.display(),
             stderr(&applied)
         )))

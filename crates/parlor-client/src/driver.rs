@@ -434,7 +434,7 @@ impl Driver {
                     // Many peers respond with null where the result is empty.
                     Outcome::Result(result) if result.get() == "null" => Ok(Object::default()),
                     Outcome::Result(result) => {
-                        Object::parse(result).map_err(|_| Error::Protocol("the result is no object"))
+                        Object::parse(result).map_err(|_| Error::Protocol("the result is not an object"))
                     }
                     Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
                 };

@@ -210,7 +210,7 @@ impl Decoder {
         fields: &mut Fields<'_>,
         new_id: &mut dyn FnMut() -> MessageId,
     ) -> Result<Update, Problem> {
-        // In v1 an id that is no string is the same as none.
+        // In v1 an id that is not a string counts as missing.
         let given = match self.dialect {
             Dialect::V1 => fields.members.get("messageId").and_then(JsonStr::from_raw),
             Dialect::V2 | Dialect::Draft => Some(fields.id("messageId")?),
@@ -393,7 +393,7 @@ impl Fields<'_> {
             "requires_action" => Activity::RequiresAction,
             _ => Activity::Other(state),
         };
-        // Either of the two spellings; a reason that is no string stays a field.
+        // Either of the two spellings; a reason that is not a string stays a field.
         let mut stop_reason = None;
         for name in ["stopReason", "stop_reason"] {
             let reason = self.members.get(name).and_then(JsonStr::from_raw);

@@ -128,12 +128,14 @@ impl Fold {
             Body::Notification { method, params } if method == "session/update" => {
                 let params = params.ok_or(LineProblem::NoUpdate("`params` is missing"))?;
                 let params =
-                    Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is no object"))?;
+                    Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is not an object"))?;
                 if !self.is_ours(params.get("sessionId"))? {
                     return Ok(());
                 }
                 let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;
-                self.update(Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is no object"))?)
+                self.update(
+                    Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is not an object"))?,
+                )
             }
             Body::Notification { .. } => Ok(()),
             Body::Request { id, method, params } => {

@@ -323,7 +323,7 @@ fn an_invalid_update_is_rejected_with_its_reason() {
         (r#"{"jsonrpc":"2.0","method":"session/update"}"#, "no session update: `params` is missing"),
         (
             r#"{"jsonrpc":"2.0","method":"session/update","params":[]}"#,
-            "no session update: `params` is no object",
+            "no session update: `params` is not an object",
         ),
         (
             r#"{"jsonrpc":"2.0","method":"session/update","params":{}}"#,
@@ -335,7 +335,7 @@ fn an_invalid_update_is_rejected_with_its_reason() {
         ),
         (
             r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":7}}"#,
-            "no session update: `update` is no object",
+            "no session update: `update` is not an object",
         ),
         (
             r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{}}}"#,

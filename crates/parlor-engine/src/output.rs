@@ -98,7 +98,7 @@ pub enum Outgoing {
     },
     /// Cancels a request that the client was sent.
     CancelRequest(ClientRequestId),
-    /// The session is to be told when the client has read what it was sent.
+    /// The session gets [`Event::Drained`](crate::Event) when the client has read its frames.
     AwaitDrain,
     /// Too much waits for the client: it is disconnected.
     Disconnect,

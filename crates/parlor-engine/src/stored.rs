@@ -6,34 +6,34 @@ use parlor_session::{InvalidRow, Transcript};
 use crate::json;
 use crate::rows::SessionRow;
 
-/// The slot in which a session keeps what is not in its transcript.
-pub const KEPT: &str = "session";
+/// The slot of the state beside the transcript.
+pub const SIDE_STATE: &str = "session";
 
-/// The slot in which it keeps under which other names clients were told of messages.
+/// The slot of the aliases of messages.
 pub const ALIASES: &str = "aliases";
 
-/// The slot in which it keeps what its agent said when it opened it.
+/// The slot of the agent's response to opening the session.
 pub const OPENED: &str = "opened";
 
-/// A session as it was stored.
+/// A stored session.
 #[derive(Debug, Clone)]
 pub struct StoredSession {
-    /// What lists show of it.
+    /// Its row in lists.
     pub row: SessionRow,
-    /// What was said.
+    /// Its conversation.
     pub transcript: Transcript,
-    /// What the server keeps besides.
-    pub kept: Option<Object>,
-    /// Under which other names clients were told of messages.
+    /// The state beside the transcript.
+    pub side_state: Option<Object>,
+    /// The aliases of messages, as JSON.
     pub aliases: Option<String>,
-    /// What its agent said when it opened it.
+    /// The agent's response to opening the session.
     pub opened: Option<Object>,
 }
 
 impl StoredSession {
     /// A session of which only the row was read. Its entries are added in any order, and so are its slots.
     pub fn new(row: SessionRow) -> Self {
-        Self { row, transcript: Transcript::default(), kept: None, aliases: None, opened: None }
+        Self { row, transcript: Transcript::default(), side_state: None, aliases: None, opened: None }
     }
 
     /// Adds an entry of the session. `inherited` is how many bytes at the start of its content came with a copy.
@@ -52,7 +52,7 @@ impl StoredSession {
     pub fn add_slot(&mut self, name: &str, seq: u64, body: String) -> Result<(), InvalidRow> {
         let object = |body: String| Json::parse(body).ok().map(|body| json::object(Some(body.raw())));
         match name {
-            KEPT => self.kept = object(body),
+            SIDE_STATE => self.side_state = object(body),
             ALIASES => self.aliases = Some(body),
             OPENED => self.opened = object(body),
             _ => self.transcript.restore_slot(name, seq, &body)?,

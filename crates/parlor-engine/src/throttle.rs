@@ -20,7 +20,7 @@ pub struct InfoThrottle {
     room: u32,
     /// Up to when room was made.
     since: Duration,
-    /// What was said and not told yet.
+    /// The merged update that waits.
     held: Option<(Upsert, ParamsExtra)>,
 }
 
@@ -35,7 +35,7 @@ impl InfoThrottle {
         self.held.is_none()
     }
 
-    /// Whether an update may pass now. What is held goes first.
+    /// Whether an update may pass now. A held update goes first.
     pub fn passes(&mut self, now: Duration) -> bool {
         self.make_room(now);
         let passes = self.held.is_none() && self.room > 0;
@@ -43,30 +43,30 @@ impl InfoThrottle {
         passes
     }
 
-    /// Keeps an update for later, made one with what is there; refused if the session would not take both.
+    /// Merges an update into the one that waits. Fails if the session would reject the result.
     pub fn hold(
         &mut self,
-        said: Upsert,
+        update: Upsert,
         params_extra: &ParamsExtra,
         transcript: &Transcript,
     ) -> Result<(), UpdateError> {
         let stored = transcript.slot(Slot::Info).and_then(|info| info.meta.as_ref());
         let both = match &self.held {
-            Some((held, _)) => held.clone().then(said, stored),
-            None => said,
+            Some((held, _)) => held.clone().then(update, stored),
+            None => update,
         };
         transcript.check_upsert(Slot::Info, &both)?;
-        // What was said params_extra an update is not merged: the last one's counts.
+        // Other params are not merged: those of the last update count.
         self.held = Some((both, params_extra.clone()));
         Ok(())
     }
 
-    /// When what is held may be told.
+    /// How long the held update has to wait.
     pub fn wait(&self, now: Duration) -> Duration {
         if self.room > 0 { Duration::ZERO } else { (self.since + EVERY).saturating_sub(now) }
     }
 
-    /// What is held, if its time has come.
+    /// Takes the held update if it is due.
     pub fn due(&mut self, now: Duration) -> Option<(Upsert, ParamsExtra)> {
         self.make_room(now);
         if self.room == 0 {

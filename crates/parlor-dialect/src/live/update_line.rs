@@ -192,7 +192,7 @@ impl Stream {
 /// Reads the session id and the update from the params of a `session/update`.
 pub fn update_of(params: Option<&RawValue>) -> Result<(SessionId, &RawValue), LineProblem> {
     let params = params.ok_or(LineProblem::NoUpdate("`params` is missing"))?;
-    let params = Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is no object"))?;
+    let params = Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is not an object"))?;
     let session = params.get("sessionId").and_then(JsonStr::from_raw);
     let session = session.ok_or(LineProblem::NoUpdate("`sessionId` is missing"))?;
     let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;

@@ -209,12 +209,12 @@ impl Translator {
             (Side::Agent, Body::Notification { method, params }) if method == "session/update" => {
                 let params = params.ok_or(LineProblem::NoUpdate("`params` is missing"))?;
                 let params =
-                    Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is no object"))?;
+                    Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is not an object"))?;
                 let session =
                     params.get("sessionId").ok_or(LineProblem::NoUpdate("`sessionId` is missing"))?;
                 let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;
                 let update =
-                    Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is no object"))?;
+                    Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is not an object"))?;
                 let rest = params.raw().iter().map(|(name, value)| (unquoted(name), *value));
                 let rest: Vec<_> =
                     rest.filter(|(name, _)| !matches!(*name, "sessionId" | "update")).collect();

@@ -66,10 +66,10 @@ impl SessionMachine {
         let OpenedAgent { link, without_history, lost, result, settings, mut refused, early } = restored;
         self.epoch = link.epoch;
         if !self.session.queued_prompts().is_empty()
-            && let Some(told) = refused.take()
+            && let Some(reported) = refused.take()
         {
-            self.reject_queued(&told.error);
-            refused = told.after_told();
+            self.reject_queued(&reported.error);
+            refused = reported.after_report();
         }
         self.decoder = Decoder::new(link.agent.dialect);
         self.apply_reported_settings(&result);
@@ -418,7 +418,7 @@ impl SessionMachine {
     pub(super) fn take_refusal(&mut self) -> Option<RpcError> {
         let refused = self.refused_settings.take()?;
         let error = refused.error.clone();
-        self.set_refused(refused.after_told());
+        self.set_refused(refused.after_report());
         Some(error)
     }
 

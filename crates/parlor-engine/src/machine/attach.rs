@@ -46,7 +46,7 @@ impl SessionMachine {
         from: &ReplayFrom,
         cwd: Option<String>,
     ) {
-        // What waited for it is dropped: it is disconnected when this batch is handled, and attaches anew after that.
+        // Its backlog was dropped: it is disconnected at the end of this batch, and attaches again with its next connection.
         if self.subscribers.get(&client.id).is_some_and(Subscriber::overflows) {
             return;
         }
@@ -155,7 +155,7 @@ impl SessionMachine {
     pub(super) fn on_caught_up(&mut self, client: ClientId, is_resumed: bool) {
         self.subscribe(client);
         if self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver) {
-            self.held_wanted.push((client, is_resumed));
+            self.queue_receivers.push((client, is_resumed));
         }
     }
 
@@ -175,7 +175,7 @@ impl SessionMachine {
         self.command(AgentCommand::AddClient(client));
         self.step(Input::Attached(client, part));
         if is_driver {
-            self.held_wanted.push((client, false));
+            self.queue_receivers.push((client, false));
         }
     }
 
@@ -279,7 +279,7 @@ impl SessionMachine {
         self.resume_deferred(client);
     }
 
-    /// A client is told that the session is closed: its calls since then are handled next.
+    /// Handles the calls that a client made after it closed the session: it has the response to the close now.
     fn resume_deferred(&mut self, client: ClientId) {
         let deferred = self.closing.deferred.extract_if(.., |event| event.is_of(client));
         self.pending.extend(deferred.map(Pending::Event));
@@ -364,8 +364,8 @@ impl SessionMachine {
                 }
                 continue;
             }
-            let told = reading.through();
-            let is_stored = told <= self.stored;
+            let through = reading.through();
+            let is_stored = through <= self.stored;
             let mut in_answer: &[Slot] = &[];
             let requests = std::mem::take(answers);
             for request in &requests {
@@ -378,7 +378,7 @@ impl SessionMachine {
                     request,
                     client,
                     encoder,
-                    told,
+                    through,
                     encode_context,
                     &self.open_result,
                     &mut self.losses,
@@ -393,7 +393,7 @@ impl SessionMachine {
                 self.pending.push_back(Pending::CaughtUp { client: id, is_resumed });
             }
             let upto = leaves_after.unwrap_or(transcript.seq());
-            if leaves_after.is_some_and(|last| told >= last) {
+            if leaves_after.is_some_and(|last| through >= last) {
                 let last = subscriber.take_remaining();
                 self.output
                     .sends
@@ -401,19 +401,19 @@ impl SessionMachine {
                 self.detach(id);
                 return None;
             }
-            if told == upto {
+            if through == upto {
                 subscriber.state = SubscriberState::Live;
             } else {
-                *reading = ReplayCursor::new(told, upto).without(in_answer);
+                *reading = ReplayCursor::new(through, upto).without(in_answer);
             }
-            let due = subscriber.take_due(told);
+            let due = subscriber.take_due(through);
             let has_updates = due.iter().any(Outgoing::is_update);
             self.output
                 .sends
                 .extend(due.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
             if wants_seq && (requests.is_empty() || has_updates) {
-                // Only now it has all up to this change, and what was said to it alone has no number.
-                let line = live::update_line(&self.id, NOTHING_NEW, Some(told));
+                // Only now it has everything up to this change; frames for this client alone have no seq.
+                let line = live::update_line(&self.id, NOTHING_NEW, Some(through));
                 self.output.sends.push(Delivery::new(id, Frame::updates(line)));
             }
         }
@@ -428,7 +428,7 @@ fn answer_frames(
     request: &AttachRequest,
     client: &ClientInfo,
     encoder: &mut live::UpdateEncoder,
-    told: u64,
+    through: u64,
     encode_context: EncodeContext<'_>,
     opened: &Object,
     losses: &mut Losses,
@@ -437,7 +437,7 @@ fn answer_frames(
     let transcript = encode_context.transcript;
     let mut result = encoder.session_fields(transcript, losses);
     result.add_missing(opened);
-    json::note(&mut result, "parlor/seq", json::json(told.to_string()));
+    json::note(&mut result, "parlor/seq", json::json(through.to_string()));
     json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
     for (name, value) in &request.notes {
         json::note(&mut result, name, value.clone());

@@ -33,10 +33,10 @@ struct BroadcastBuffer {
     kind: EncoderKey,
     text: String,
     shared: Option<Frame>,
-    /// The ears of all of them.
+    /// The encoder that the group shares; `None` if each client has its own.
     encoder: Option<UpdateEncoder>,
     /// The last change that was encoded for the group, by its number.
-    told: u64,
+    last_round: u64,
 }
 
 /// Where each group's text ended at some time.
@@ -68,7 +68,7 @@ impl BroadcastBuffers {
             EncoderKey::Shared { dialect, .. } => Some(UpdateEncoder::new(dialect, &client.initialize)),
             EncoderKey::PerClient(_) => None,
         };
-        self.all.push(BroadcastBuffer { kind, text: String::new(), shared: None, encoder, told: 0 });
+        self.all.push(BroadcastBuffer { kind, text: String::new(), shared: None, encoder, last_round: 0 });
         self.all.len() - 1
     }
 
@@ -115,10 +115,10 @@ impl SessionMachine {
         for subscriber in self.subscribers.values_mut().filter(|subscriber| subscriber.is_live()) {
             let place = subscriber.group(&mut self.buffers);
             let group = &mut self.buffers.all[place];
-            if group.told == round {
+            if group.last_round == round {
                 continue;
             }
-            group.told = round;
+            group.last_round = round;
             let wants_seq = subscriber.client.wants_seq;
             let encoder = group.encoder.as_mut().unwrap_or(&mut subscriber.encoder);
             encoder.broadcast(&mut broadcast, wants_seq, &mut mint, &mut self.losses, &mut group.text);

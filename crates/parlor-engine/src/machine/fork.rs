@@ -15,7 +15,7 @@ use super::SessionMachine;
 use crate::opening::wanted_settings;
 use crate::rows::{CopiedEntry, SessionRow, Write};
 use crate::session_data::SessionData;
-use crate::stored::{KEPT, OPENED};
+use crate::stored::{OPENED, SIDE_STATE};
 use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json};
 
 /// The forks of a session that are on their way.
@@ -298,7 +298,7 @@ impl SessionMachine {
         }
         if !fork.side_state.is_empty() {
             let body = Some(fork.side_state.to_json().as_str().to_owned());
-            writes.push(Write::Slot { session: session(), name: KEPT.to_owned(), seq: last, body });
+            writes.push(Write::Slot { session: session(), name: SIDE_STATE.to_owned(), seq: last, body });
         }
         writes
     }

@@ -105,7 +105,8 @@ impl SessionMachine {
             Ok(request) => request,
             Err(loss) => {
                 self.losses.add(loss);
-                let message = format!("the agent's version of the protocol cannot be told this: {loss}");
+                let message =
+                    format!("the agent's version of the protocol cannot express the request: {loss}");
                 return self.refuse_call(&forward, &RpcError::new(code::METHOD_NOT_FOUND, message));
             }
         };

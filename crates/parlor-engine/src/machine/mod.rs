@@ -95,8 +95,8 @@ pub struct SessionMachine {
     /// The queued prompts, as they were last sent to drivers.
     queue: Vec<QueuedPrompt>,
     queue_changed: bool,
-    /// Drivers that attached in this batch and are told which prompts wait; whether also if none does.
-    held_wanted: Vec<(ClientId, bool)>,
+    /// Drivers that attached in this batch and are sent the prompt queue; the flag: also if it is empty.
+    queue_receivers: Vec<(ClientId, bool)>,
     requests: BTreeMap<PeerRequestId, PeerRequest>,
     next_peer_request: u64,
     /// The number of the next sending of a peer request to a client.
@@ -165,14 +165,14 @@ impl SessionMachine {
     /// A session as the store has it. One that was stored in the middle of a turn ends that turn: call
     /// [`handle`](Self::handle) to get what has to be stored for that.
     pub fn new(stored: StoredSession, config: SessionConfig, ids: IdGen, now: Now) -> Self {
-        let StoredSession { row, transcript, kept, aliases, opened } = stored;
+        let StoredSession { row, transcript, side_state, aliases, opened } = stored;
         let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
         let data = SessionData::of(&row);
         let dialect = data.agent_dialect.unwrap_or(Dialect::V1);
         let was_busy = row.busy;
         let index_backlog =
             if was_busy { IndexBacklog::of_last_turn(&transcript) } else { IndexBacklog::default() };
-        let session = Session::new(transcript, live::HOOKS, kept.as_ref());
+        let session = Session::new(transcript, live::HOOKS, side_state.as_ref());
         let next_prompt = session.last_prompt().0 + 1;
         let mut machine = Self {
             id,
@@ -203,7 +203,7 @@ impl SessionMachine {
             prompts_without_request: HashSet::new(),
             next_prompt,
             queue_changed: false,
-            held_wanted: Vec::new(),
+            queue_receivers: Vec::new(),
             requests: BTreeMap::new(),
             next_peer_request: 0,
             next_sending: 0,

@@ -13,7 +13,7 @@ use super::search_index::TurnPhase;
 use super::{SessionEnd, SessionMachine};
 use crate::opening::RefusedSetting;
 use crate::rows::{Batch, SessionRow, Write};
-use crate::stored::{ALIASES, KEPT, OPENED};
+use crate::stored::{ALIASES, OPENED, SIDE_STATE};
 use crate::{AgentCall, AgentCommand, Delivery, Frame, Output, json};
 
 /// How often a session's last activity is written when nothing else of its row changed.
@@ -148,7 +148,7 @@ impl SessionMachine {
             // It may be written before the first change, and the store numbers from 1.
             let seq = self.session.transcript().seq().max(1);
             let body = Some(self.session.side_state().to_json().as_str().to_owned());
-            writes.push(Write::Slot { session: session.clone(), name: KEPT.to_owned(), seq, body });
+            writes.push(Write::Slot { session: session.clone(), name: SIDE_STATE.to_owned(), seq, body });
         }
         if std::mem::take(&mut self.dirty.opened) {
             let seq = self.session.transcript().seq().max(1);

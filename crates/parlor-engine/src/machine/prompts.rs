@@ -230,7 +230,7 @@ impl SessionMachine {
     /// Sends the prompt queue to all drivers if it changed, else to those that attached.
     pub(super) fn send_queue_changes(&mut self) {
         let held = self.session.queued_prompts();
-        let mut wanted = std::mem::take(&mut self.held_wanted);
+        let mut wanted = std::mem::take(&mut self.queue_receivers);
         let mut clients: Vec<_> = if std::mem::take(&mut self.queue_changed) && held != self.queue {
             self.session.drivers().collect()
         } else {

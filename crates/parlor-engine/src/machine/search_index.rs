@@ -156,23 +156,23 @@ mod tests {
 
     use super::*;
 
-    /// A session, and which entries are handed in after each change.
+    /// A session with its index backlog.
     #[derive(Default)]
-    struct Told {
+    struct IndexedSession {
         transcript: Transcript,
-        unworded: IndexBacklog,
+        backlog: IndexBacklog,
         now: i64,
     }
 
-    impl Told {
+    impl IndexedSession {
         fn push(&mut self, update: Update) -> Vec<(u64, String)> {
             let change = self.transcript.push(update).unwrap();
-            self.unworded.note(&change, &self.transcript);
+            self.backlog.note(&change, &self.transcript);
             self.take(TurnPhase::Running)
         }
 
         fn take(&mut self, turn: TurnPhase) -> Vec<(u64, String)> {
-            let writes = self.unworded.take("s", &self.transcript, turn, self.now);
+            let writes = self.backlog.take("s", &self.transcript, turn, self.now);
             let words = writes.into_iter().map(|write| {
                 let Write::Index { created, seq, document: words, .. } = write else { panic!("{write:?}") };
                 assert!(seq >= created);
@@ -205,56 +205,56 @@ mod tests {
 
     #[test]
     fn what_is_being_written_is_handed_in_when_the_next_begins() {
-        let mut told = Told::default();
-        assert_eq!(told.says("a", "one "), []);
-        assert_eq!(told.says("a", "two"), []);
-        assert_eq!(told.says("b", "three"), [(1, "agent: one two".to_owned())]);
+        let mut session = IndexedSession::default();
+        assert_eq!(session.says("a", "one "), []);
+        assert_eq!(session.says("a", "two"), []);
+        assert_eq!(session.says("b", "three"), [(1, "agent: one two".to_owned())]);
         // Two that grow by turns are not handed in again and again.
-        assert_eq!(told.says("a", " four"), []);
-        assert_eq!(told.says("b", " five"), []);
+        assert_eq!(session.says("a", " four"), []);
+        assert_eq!(session.says("b", " five"), []);
         let all = [(1, "agent: one two four".to_owned()), (3, "agent: three five".to_owned())];
-        assert_eq!(told.take(TurnPhase::Ended), all);
-        assert_eq!(told.take(TurnPhase::Ended), []);
+        assert_eq!(session.take(TurnPhase::Ended), all);
+        assert_eq!(session.take(TurnPhase::Ended), []);
     }
 
     #[test]
     fn the_end_of_a_turn_finishes_all_that_it_wrote() {
-        let mut told = Told::default();
-        told.says("a", "one");
+        let mut session = IndexedSession::default();
+        session.says("a", "one");
         let state = |activity| {
             Update::State(State { activity, stop_reason: None, fields: Object::default(), meta: None })
         };
-        assert_eq!(told.push(state(Activity::RequiresAction)), []);
-        assert_eq!(told.push(state(Activity::Idle)), [(1, "agent: one".to_owned())]);
+        assert_eq!(session.push(state(Activity::RequiresAction)), []);
+        assert_eq!(session.push(state(Activity::Idle)), [(1, "agent: one".to_owned())]);
     }
 
     #[test]
     fn what_grows_without_a_turn_is_handed_in_now_and_then() {
-        let mut told = Told { now: 5000, ..Told::default() };
-        told.says("a", "one");
-        assert_eq!(told.take(TurnPhase::Idle), [(1, "agent: one".to_owned())]);
+        let mut session = IndexedSession { now: 5000, ..IndexedSession::default() };
+        session.says("a", "one");
+        assert_eq!(session.take(TurnPhase::Idle), [(1, "agent: one".to_owned())]);
         for now in [5001, 5999] {
-            told.now = now;
-            told.says("a", ".");
-            assert_eq!(told.take(TurnPhase::Idle), []);
+            session.now = now;
+            session.says("a", ".");
+            assert_eq!(session.take(TurnPhase::Idle), []);
         }
-        told.now = 6000;
-        assert_eq!(told.take(TurnPhase::Idle), [(1, "agent: one..".to_owned())]);
-        told.says("a", "!");
-        assert_eq!(told.take(TurnPhase::Idle), []);
-        assert_eq!(told.take(TurnPhase::Ended), [(1, "agent: one..!".to_owned())]);
+        session.now = 6000;
+        assert_eq!(session.take(TurnPhase::Idle), [(1, "agent: one..".to_owned())]);
+        session.says("a", "!");
+        assert_eq!(session.take(TurnPhase::Idle), []);
+        assert_eq!(session.take(TurnPhase::Ended), [(1, "agent: one..!".to_owned())]);
     }
 
     #[test]
     fn what_is_replaced_or_cleared_is_handed_in_at_once() {
-        let mut told = Told::default();
+        let mut session = IndexedSession::default();
         let entry = || EntryId::Message(Role::Agent, "a".into());
-        told.says("a", "a secret");
-        told.take(TurnPhase::Ended);
-        assert_eq!(told.upsert(entry(), replaced("redacted")), [(1, "agent: redacted".to_owned())]);
+        session.says("a", "a secret");
+        session.take(TurnPhase::Ended);
+        assert_eq!(session.upsert(entry(), replaced("redacted")), [(1, "agent: redacted".to_owned())]);
         let cleared = Upsert { content: Patch::Clear, ..Upsert::default() };
-        assert_eq!(told.upsert(entry(), cleared), [(1, "agent: ".to_owned())]);
-        assert_eq!(told.upsert(entry(), Upsert::default()), []);
+        assert_eq!(session.upsert(entry(), cleared), [(1, "agent: ".to_owned())]);
+        assert_eq!(session.upsert(entry(), Upsert::default()), []);
     }
 
     fn fields(fields: &str) -> Upsert {
@@ -267,66 +267,66 @@ mod tests {
 
     #[test]
     fn a_finished_tool_call_is_handed_in_when_its_title_or_content_changes() {
-        let mut told = Told::default();
+        let mut session = IndexedSession::default();
         let titled = |title: &str| fields(&format!(r#"{{"title":"{title}","status":"completed"}}"#));
-        assert_eq!(told.upsert(call(), titled("Read")), [(1, "tool: Read".to_owned())]);
-        assert_eq!(told.upsert(call(), titled("Write")), [(1, "tool: Write".to_owned())]);
+        assert_eq!(session.upsert(call(), titled("Read")), [(1, "tool: Read".to_owned())]);
+        assert_eq!(session.upsert(call(), titled("Write")), [(1, "tool: Write".to_owned())]);
         // The store has forgotten the title with the old content.
-        assert_eq!(told.upsert(call(), replaced("output")), [(1, "tool: Write\noutput".to_owned())]);
-        assert_eq!(told.upsert(EntryId::Plan("p".into()), replaced("a plan")), [], "plans are not found");
+        assert_eq!(session.upsert(call(), replaced("output")), [(1, "tool: Write\noutput".to_owned())]);
+        assert_eq!(session.upsert(EntryId::Plan("p".into()), replaced("a plan")), [], "plans are not found");
     }
 
     #[test]
     fn a_tool_call_that_runs_is_handed_in_once_when_it_or_the_turn_ends() {
         for status in ["", r#","status":"pending""#, r#","status":"in_progress""#] {
-            let mut told = Told::default();
-            assert_eq!(told.upsert(call(), fields(&format!(r#"{{"title":"Run"{status}}}"#))), []);
+            let mut session = IndexedSession::default();
+            assert_eq!(session.upsert(call(), fields(&format!(r#"{{"title":"Run"{status}}}"#))), []);
             for n in 0..10 {
-                assert_eq!(told.upsert(call(), replaced(&format!("line {n}"))), []);
-                assert_eq!(told.upsert(call(), fields(&format!(r#"{{"rawOutput":"{n}"}}"#))), []);
+                assert_eq!(session.upsert(call(), replaced(&format!("line {n}"))), []);
+                assert_eq!(session.upsert(call(), fields(&format!(r#"{{"rawOutput":"{n}"}}"#))), []);
                 let item = json::json(block("more"));
-                assert_eq!(told.push(Update::Append { entry: call(), item, extra: None }), []);
+                assert_eq!(session.push(Update::Append { entry: call(), item, extra: None }), []);
             }
             // What else begins meanwhile does not end it.
-            assert_eq!(told.says("a", "words"), []);
-            let ended = told.upsert(call(), fields(r#"{"status":"completed","rawOutput":"all"}"#));
+            assert_eq!(session.says("a", "words"), []);
+            let ended = session.upsert(call(), fields(r#"{"status":"completed","rawOutput":"all"}"#));
             assert_eq!(ended, [(1, "tool: Run\nline 9\nmore\nall".to_owned())]);
         }
-        let mut told = Told::default();
-        assert_eq!(told.upsert(call(), fields(r#"{"title":"Run"}"#)), []);
-        assert_eq!(told.take(TurnPhase::Idle), [(1, "tool: Run".to_owned())], "no turn runs");
-        told.upsert(EntryId::ToolCall("d".into()), fields(r#"{"title":"Walk"}"#));
-        assert_eq!(told.take(TurnPhase::Ended), [(2, "tool: Walk".to_owned())]);
+        let mut session = IndexedSession::default();
+        assert_eq!(session.upsert(call(), fields(r#"{"title":"Run"}"#)), []);
+        assert_eq!(session.take(TurnPhase::Idle), [(1, "tool: Run".to_owned())], "no turn runs");
+        session.upsert(EntryId::ToolCall("d".into()), fields(r#"{"title":"Walk"}"#));
+        assert_eq!(session.take(TurnPhase::Ended), [(2, "tool: Walk".to_owned())]);
     }
 
     #[test]
     fn what_a_tool_call_that_runs_does_not_say_any_more_is_not_found() {
-        let mut told = Told::default();
-        told.upsert(call(), fields(r#"{"title":"Run","rawOutput":"a secret"}"#));
-        told.take(TurnPhase::Ended);
+        let mut session = IndexedSession::default();
+        session.upsert(call(), fields(r#"{"title":"Run","rawOutput":"a secret"}"#));
+        session.take(TurnPhase::Ended);
         // The title and the values are found until they are handed in again, so that they are forgotten, and only once.
         let redacted = || fields(r#"{"rawOutput":"redacted"}"#);
-        assert_eq!(told.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
-        assert_eq!(told.upsert(call(), redacted()), []);
-        assert_eq!(told.take(TurnPhase::Ended), [(1, "tool: Run\nredacted".to_owned())]);
+        assert_eq!(session.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
+        assert_eq!(session.upsert(call(), redacted()), []);
+        assert_eq!(session.take(TurnPhase::Ended), [(1, "tool: Run\nredacted".to_owned())]);
         // The store forgets them with the content, and an appended piece takes nothing away.
-        assert_eq!(told.upsert(call(), replaced("public")), []);
-        told.take(TurnPhase::Ended);
+        assert_eq!(session.upsert(call(), replaced("public")), []);
+        session.take(TurnPhase::Ended);
         let item = json::json(block("more"));
-        assert_eq!(told.push(Update::Append { entry: call(), item, extra: None }), []);
-        assert_eq!(told.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
+        assert_eq!(session.push(Update::Append { entry: call(), item, extra: None }), []);
+        assert_eq!(session.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
     }
 
     #[test]
     fn a_turn_that_was_cut_off_is_handed_in_from_its_prompt_on() {
-        let mut told = Told::default();
-        told.says("old", "old");
-        told.says("other", "other");
-        told.upsert(EntryId::Message(Role::User, "u".into()), replaced("prompt"));
-        told.says("new", "new");
-        told.says("old", " and changed");
-        told.unworded = IndexBacklog::of_last_turn(&told.transcript);
-        let words: Vec<_> = told.take(TurnPhase::Running).into_iter().map(|(_, words)| words).collect();
+        let mut session = IndexedSession::default();
+        session.says("old", "old");
+        session.says("other", "other");
+        session.upsert(EntryId::Message(Role::User, "u".into()), replaced("prompt"));
+        session.says("new", "new");
+        session.says("old", " and changed");
+        session.backlog = IndexBacklog::of_last_turn(&session.transcript);
+        let words: Vec<_> = session.take(TurnPhase::Running).into_iter().map(|(_, words)| words).collect();
         assert_eq!(words, ["agent: old and changed", "user: prompt", "agent: new"]);
     }
 }

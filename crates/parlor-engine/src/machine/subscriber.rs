@@ -198,8 +198,8 @@ impl Subscriber {
     }
 
     /// Takes the frames that follow the replay up to a change.
-    pub(crate) fn take_due(&mut self, told: u64) -> Vec<Outgoing> {
-        let count = self.later.iter().take_while(|(seq, _)| *seq <= told).count();
+    pub(crate) fn take_due(&mut self, through: u64) -> Vec<Outgoing> {
+        let count = self.later.iter().take_while(|(seq, _)| *seq <= through).count();
         let due: Vec<_> = self.later.drain(..count).map(|(_, frame)| frame).collect();
         self.later_bytes -= due.iter().map(Outgoing::len).sum::<usize>();
         due

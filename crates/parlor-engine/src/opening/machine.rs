@@ -215,7 +215,7 @@ impl Opening {
         let State::Linking(linking) = self.state else { return };
         self.session = None;
         match linking {
-            // An agent that counts its sessions anew may have given the id to another one.
+            // An agent that restarts its session numbers may have given the id to another session.
             Linking::Restore(_) => self.on_lost("gave the id of the session to another one"),
             Linking::Reopened | Linking::Adopt | Linking::Created | Linking::Forked => self.fail_with(error),
         }

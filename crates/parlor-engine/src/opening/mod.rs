@@ -5,7 +5,7 @@
 //!                      any of these -> failed
 //! ```
 //!
-//! An [`Opening`] is told what happens ([`OpeningEvent`]) and says what to do ([`OpeningOutput`]). Until it is bound, it
+//! An [`Opening`] takes an [`OpeningEvent`] and returns the actions to perform ([`OpeningOutput`]). Until it is bound, it
 //! receives what the agent sends about the session: it drops replay, has the agent apply the settings that were in force, and
 //! keeps the rest for the session, in order.
 //!

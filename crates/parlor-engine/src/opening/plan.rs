@@ -109,7 +109,7 @@ pub struct StartupLimit {
     pub until: Duration,
 }
 
-/// Names our session in the params of a request that creates an agent session. Only an embedded agent is told: its sessions
+/// Names our session in the params of a request that creates an agent session. Only for an embedded agent: its sessions
 /// have the same ids.
 pub fn name_session(agent: &AgentInfo, params: &mut Object, session: &SessionId) {
     if agent.is_embedded {

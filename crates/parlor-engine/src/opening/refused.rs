@@ -23,13 +23,13 @@ pub struct RefusedSetting {
     pub setting: Setting,
     /// The value that was not accepted.
     pub value: Json,
-    /// Whether the agent does not have it any more. Then one prompt is rejected; else all are until somebody chooses.
+    /// Whether the agent does not have it any more. Then one prompt is rejected; else all prompts are, until a client sets it.
     pub is_gone: bool,
 }
 
 impl RefusedSettings {
-    /// What is left when the sender of a prompt was told.
-    pub fn after_told(mut self) -> Option<Self> {
+    /// The settings that are still refused after the sender of a prompt got the error: those that the agent still has.
+    pub fn after_report(mut self) -> Option<Self> {
         self.settings.retain(|one| !one.is_gone);
         (!self.settings.is_empty()).then_some(self)
     }
@@ -239,11 +239,11 @@ mod tests {
         assert_eq!(read, [Setting::Mode, Setting::Model, option()]);
         let wanted = wanted_settings(&data, &mode("ask"));
         assert_eq!(wanted.get(&Setting::Mode), Some(json::string("v")));
-        // What the agent does not have any more is forgotten when somebody was told.
-        let left = all.after_told().unwrap();
+        // A setting that the agent no longer has is forgotten after one error.
+        let left = all.after_report().unwrap();
         assert_eq!(left.settings.len(), 2);
         let gone = RefusedSettings { settings: vec![refused(Setting::Mode, true)], ..left };
-        assert!(gone.after_told().is_none());
+        assert!(gone.after_report().is_none());
     }
 
     #[test]

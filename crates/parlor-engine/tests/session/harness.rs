@@ -8,7 +8,7 @@ use std::time::Duration;
 use parlor_dialect::Dialect;
 use parlor_dialect::settings::Settings;
 use parlor_engine::rows::{SessionRow, Write};
-use parlor_engine::stored::{ALIASES, KEPT, OPENED, StoredSession};
+use parlor_engine::stored::{ALIASES, OPENED, SIDE_STATE, StoredSession};
 use parlor_engine::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo,
     ClientRequestId, Event, ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenedAgent, Outgoing,
@@ -100,14 +100,14 @@ impl Rows {
             Some(json::object(Some(body.raw())))
         };
         for (name, (seq, body)) in &self.slots {
-            if ![KEPT, ALIASES, OPENED].contains(&name.as_str()) {
+            if ![SIDE_STATE, ALIASES, OPENED].contains(&name.as_str()) {
                 transcript.restore_slot(name, *seq, body).unwrap();
             }
         }
         StoredSession {
             row: self.session.clone().expect("the session is stored"),
             transcript,
-            kept: object(KEPT),
+            side_state: object(SIDE_STATE),
             aliases: self.slots.get(ALIASES).map(|(_, body)| body.clone()),
             opened: object(OPENED),
         }
@@ -131,7 +131,7 @@ impl Script {
             data: "{}".to_owned(),
         };
         let transcript = Transcript::default();
-        let stored = StoredSession { row, transcript, kept: None, aliases: None, opened: None };
+        let stored = StoredSession { row, transcript, side_state: None, aliases: None, opened: None };
         let mut script = Self {
             machine: machine(stored, 0),
             clients: BTreeMap::new(),

@@ -28,7 +28,7 @@ fn a_prompt_gets_no_id_that_another_one_had_before_the_session_was_opened_again(
     stage.happens([prompts(1, V2, 2, "one"), prompts(1, V2, 3, "two")]);
     stage.happens([Event::CancelTurn { by: ClientId(1), scope: Scope::Session }]);
     let mut stored = StoredSession::new(row());
-    stored.kept = Some(stage.machine.session().side_state());
+    stored.side_state = Some(stage.machine.session().side_state());
     let mut again = Stage::stored(stored, QueueLimits::default());
     again.happens([prompts(1, V2, 1, "three")]);
     assert_eq!(again.machine.session().queued_prompts()[0].id, PromptId(3));

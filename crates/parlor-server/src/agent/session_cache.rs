@@ -129,7 +129,7 @@ impl AgentSessionCache {
     }
 }
 
-/// All sessions that an agent cache, up to the limits; `None` if it cannot list them.
+/// All sessions that an agent lists, up to the limits; `None` if it cannot list them.
 pub(super) async fn list(agent: &Agent, until: Instant) -> Option<Vec<SessionRow>> {
     let mut rows = Vec::new();
     // An agent whose cursor is an offset repeats a session if another one is created between two pages.

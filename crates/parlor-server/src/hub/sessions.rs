@@ -231,6 +231,18 @@ mod tests {
         assert!(called.is_empty() && other.try_recv().is_err());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn idle_sessions_are_looked_for_as_soon_as_memory_is_short() {
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
+        let (inbox, mut messages) = mpsc::channel(8);
+        lock(&hub.shared.sessions).insert("s".into(), Arc::new(OnceCell::new_with(Some(inbox))));
+        let start = tokio::time::Instant::now();
+        let mut memory = hub.shared.memory().track_session();
+        memory.set(1 << 30);
+        assert!(matches!(messages.recv().await, Some(Message::Tick)));
+        assert!(start.elapsed() < Duration::from_millis(10), "after {:?}", start.elapsed());
+    }
+
     #[tokio::test]
     async fn a_session_knows_its_clients_and_they_know_it_until_it_ends() {
         let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;

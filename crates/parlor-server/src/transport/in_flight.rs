@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::lock;
 
-/// The start of a session update, which is no response. Most lines are updates, so they are not parsed.
+/// The start of a session update, which is not a response. Most lines are updates, so they are not parsed.
 const UPDATE: &[u8] = br#"{"jsonrpc":"2.0","method":"session/update""#;
 
 /// How many requests in each direction are tracked; more than these are not.
@@ -144,7 +144,7 @@ impl LineScanner {
             self.partial.extend_from_slice(rest);
             &self.partial
         };
-        // A line that is not UTF-8 is no message.
+        // A line that is not UTF-8 is not a message.
         if let Ok(text) = std::str::from_utf8(whole) {
             line(text);
         }

@@ -145,7 +145,7 @@ impl World {
             return;
         };
         let problem = if stored.transcript == *machine.transcript() {
-            let again = Session::new(stored.transcript.clone(), live::HOOKS, stored.kept.as_ref());
+            let again = Session::new(stored.transcript.clone(), live::HOOKS, stored.side_state.as_ref());
             let (stored, live) = (again.side_state(), machine.session().side_state());
             (stored != live)
                 .then(|| format!("beside the transcript, {key} has\n{live:?}\nand stored\n{stored:?}"))
@@ -302,7 +302,7 @@ impl World {
         for key in sessions {
             let Some(stored) = self.disk.open(key.as_json().as_literal()) else { continue };
             let said = tokens_of(&stored.transcript);
-            let session = Session::new(stored.transcript, live::HOOKS, stored.kept.as_ref());
+            let session = Session::new(stored.transcript, live::HOOKS, stored.side_state.as_ref());
             let queued: BTreeSet<_> = session
                 .queued_prompts()
                 .iter()
