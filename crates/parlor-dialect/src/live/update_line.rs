@@ -16,6 +16,11 @@ pub fn update_line(session: &SessionId, update: &str, seq: Option<u64>) -> Strin
     update_line_with(session, update, &ParamsExtra::default(), seq)
 }
 
+/// Appends the line of [`update_line`], without a seq, to others.
+pub fn push_update_line(lines: &mut String, session: &SessionId, update: &str) {
+    push_update_line_with(lines, session, update, &ParamsExtra::default(), None);
+}
+
 /// As [`update_line`], with the other members of the agent's params.
 pub(crate) fn update_line_with(
     session: &SessionId,
@@ -24,13 +29,23 @@ pub(crate) fn update_line_with(
     seq: Option<u64>,
 ) -> String {
     let mut line = String::with_capacity(update.len() + 128);
-    line.push_str(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#);
-    line.push_str(session.as_json().as_literal());
-    line.push_str(r#","update":"#);
-    line.push_str(update);
-    params_extra.write(seq, &mut line);
-    line.push_str("}}\n");
+    push_update_line_with(&mut line, session, update, params_extra, seq);
     line
+}
+
+fn push_update_line_with(
+    lines: &mut String,
+    session: &SessionId,
+    update: &str,
+    params_extra: &ParamsExtra,
+    seq: Option<u64>,
+) {
+    lines.push_str(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#);
+    lines.push_str(session.as_json().as_literal());
+    lines.push_str(r#","update":"#);
+    lines.push_str(update);
+    params_extra.write(seq, lines);
+    lines.push_str("}}\n");
 }
 
 /// A `session/update` line of an agent, read in one pass.

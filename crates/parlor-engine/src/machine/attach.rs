@@ -338,10 +338,13 @@ impl SessionMachine {
         }
         let wants_seq = subscriber.client.wants_seq;
         let leaves_after = subscriber.closes_after();
+        // The updates of the replay that were encoded since the last frame.
+        let mut lines = String::new();
         loop {
             let Subscriber { client, encoder, state, credit, .. } = &mut *subscriber;
             let SubscriberState::CatchingUp { reading, answers, waiting } = state else { return None };
             if *credit == 0 {
+                self.output.sends.extend(replayed(id, &mut lines));
                 if !*waiting {
                     *waiting = true;
                     self.output.sends.push(Delivery::new(id, Outgoing::AwaitDrain));
@@ -350,20 +353,21 @@ impl SessionMachine {
             }
             let encode_context = EncodeContext { from, transcript, meta_before: None };
             if let Some(update) = reading.next(transcript, self.config.limits.line_bytes) {
-                let mut lines = String::new();
+                let before = lines.len();
                 let mut alias = None;
                 let ids = &mut self.ids;
                 let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
-                for said in encoder.encode(&update, encode_context, &mut mint, &mut self.losses) {
-                    lines.push_str(&live::update_line(&self.id, &said, None));
+                for encoded in encoder.encode(&update, encode_context, &mut mint, &mut self.losses) {
+                    live::push_update_line(&mut lines, &self.id, &encoded);
                 }
-                *credit = credit.saturating_sub(lines.len());
-                self.output.sends.push(Delivery::new(id, Frame::updates(lines)));
+                *credit = credit.saturating_sub(lines.len() - before);
                 if let Some(alias) = alias {
+                    self.output.sends.extend(replayed(id, &mut lines));
                     return Some((alias, update));
                 }
                 continue;
             }
+            self.output.sends.extend(replayed(id, &mut lines));
             let through = reading.through();
             let is_stored = through <= self.stored;
             let mut in_answer: &[Slot] = &[];
@@ -418,6 +422,11 @@ impl SessionMachine {
             }
         }
     }
+}
+
+/// One frame with the updates of a replay that were encoded so far, if there are any.
+fn replayed(to: ClientId, lines: &mut String) -> Option<Delivery> {
+    (!lines.is_empty()).then(|| Delivery::new(to, Frame::updates(std::mem::take(lines))))
 }
 
 #[expect(clippy::too_many_arguments, reason = "they are what the answer is made of")]
