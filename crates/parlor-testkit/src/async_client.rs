@@ -23,6 +23,7 @@ impl AsyncClient {
     /// Initializes a connection with these capabilities.
     pub async fn over(stream: DuplexStream, dialect: Dialect, capabilities: Value) -> Self {
         let (read, mut write) = tokio::io::split(stream);
+        #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of lines")]
         let (writer, mut lines) = unbounded_channel::<String>();
         tokio::spawn(async move {
             while let Some(line) = lines.recv().await {

@@ -104,6 +104,7 @@ fn read_lines(stream: impl Read + Send + 'static) -> Reader {
 fn websocket(server: &Server, client: &ClientBuilder) -> (Writer, Reader) {
     let token = if client.is_observer { server.observer_token() } else { server.token() };
     let url = format!("{}?agent={}", server.url(), client.agent);
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of lines")]
     let (writer, lines) = unbounded_channel();
     let (sender, reader) = mpsc::channel();
     thread::spawn(move || {

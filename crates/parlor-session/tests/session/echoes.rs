@@ -390,6 +390,7 @@ fn a_long_echo_takes_linear_time() {
     for agent in ["serial", "queued"] {
         let mut scenario = Scenario::default();
         scenario.run(&format!("attach 1\nready {agent}\nprompt 1 by 1 {text}"));
+        #[expect(clippy::disallowed_methods, reason = "the test has a time limit")]
         let began = Instant::now();
         let mut created = 0;
         for start in (0..text.len()).step_by(8) {

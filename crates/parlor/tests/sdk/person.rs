@@ -105,6 +105,7 @@ impl Person {
         };
         let (show, seen) = watch::channel(Seen::default());
         let show = Arc::new(Mutex::new(show));
+        #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of commands")]
         let (commands, asked) = mpsc::unbounded_channel();
         let connection = match version {
             Version::One => tokio::spawn(v1::speak(wire, show, asked)),

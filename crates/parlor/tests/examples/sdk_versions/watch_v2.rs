@@ -74,6 +74,7 @@ impl Screen {
 }
 
 pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String, print: Print) -> Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of events")]
     let (updates, mut heard) = mpsc::unbounded_channel();
     Client
         .v2()

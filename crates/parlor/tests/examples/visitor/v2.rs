@@ -56,6 +56,7 @@ fn note(seen: &mut Seen, calls: &mut Vec<String>, update: SessionUpdate) {
 pub(super) async fn visit(wire: Wire, plan: Plan, shown: Show) -> Result<String> {
     let Plan { cwd, session, prompts } = plan;
     let mut calls = Vec::new();
+    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of events")]
     let (states, mut state) = mpsc::unbounded_channel();
     Client
         .v2()
