@@ -19,7 +19,14 @@ cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 step "tests"
 # Beside the fixed seeds, the simulator runs new ones for a minute. A seed that fails is printed with the command that replays it.
-PARLOR_SIMULATE_SECONDS="${PARLOR_SIMULATE_SECONDS:-60}" cargo test --workspace --quiet
+mkdir -p target
+log=target/tests.log
+PARLOR_SIMULATE_SECONDS="${PARLOR_SIMULATE_SECONDS:-60}" cargo test --workspace --no-fail-fast \
+    --config "target.'cfg(all())'.runner = '$PWD/.ci/report-time'" 2>&1 |
+    tee "$log" | { grep --line-buffered -vE '^test .* (ok|ignored)|^running |^$|^ *(Compiling|Running|Doc-tests) ' || true; }
+
+printf '\nthe slowest tests:\n'
+sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$/\2 s  \1/p' "$log" | sort -rn | head
 
 step "features"
 cargo clippy --package parlor-client --no-default-features --quiet -- -D warnings

@@ -91,6 +91,8 @@ fn cargo_build(selection: &[&str], profile: Profile) -> Result<HashMap<String, P
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_package)) {
         cargo.env_remove(name);
     }
+    // As would those that look at this, which `.ci/report-time` sets for the test program.
+    cargo.env_remove("RUSTC_BOOTSTRAP");
     let output = cargo.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run cargo build {what}: {error}"))?;
     if !output.status.success() {
