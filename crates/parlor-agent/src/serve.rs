@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents, EmbeddedAgent};
 use parlor_server::data_dir::Tokens;
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
-use parlor_server::process::Reaper;
 use parlor_server::transport::{self, HttpOptions, Limits, Port, streams};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};

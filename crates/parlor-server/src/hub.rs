@@ -25,12 +25,12 @@ use crate::connection;
 use crate::lock;
 use crate::losses::LossCounts;
 use crate::memory::MemoryUsage;
-use crate::process::Reaper;
 use crate::send_queue::{SendQueueReader, send_queue};
 use crate::session::{Inbox, Message};
 use crate::session_thread::SessionThread;
 use crate::store::StoreHandle;
 use crate::stored::{self, StoredSession};
+use parlor_process::Reaper;
 
 /// A connecting client.
 #[derive(Debug, Clone, PartialEq, Eq)]

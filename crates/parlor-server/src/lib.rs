@@ -10,7 +10,6 @@ pub mod hub;
 mod losses;
 mod memory;
 pub mod probe;
-pub mod process;
 pub mod search;
 pub mod send_queue;
 pub mod services;

@@ -9,7 +9,7 @@ use parlor_wire::RpcError;
 
 use crate::agent::{self, Startup};
 use crate::config::{AgentConfig, chosen_env};
-use crate::process::Reaper;
+use parlor_process::Reaper;
 
 /// An agent that answered `initialize`.
 #[derive(Debug, Clone)]

@@ -1,8 +1,6 @@
 //! A store that fails: nothing is acknowledged that is not stored, and clients get errors.
 
 mod common;
-mod processes;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use parlor_server::config::{AgentConfig, Agents, Config};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_store::{ErrorKind, FaultyStore, Filter, MemoryStore, Store};
 use parlor_testkit::async_client::AsyncClient;
+use parlor_testkit::shell;
 use serde_json::{Value, json};
 
 /// A v1 agent that answers each prompt with a word.
@@ -59,7 +58,7 @@ done
 #[test]
 #[ignore = "runs the reaper process of these tests"]
 fn as_reaper() {
-    processes::run_reaper();
+    shell::run_reaper();
 }
 
 /// A client of a hub in the same process.
@@ -91,7 +90,7 @@ async fn hub_with(script: &str, version: u16) -> (Arc<Hub>, Arc<FaultyStore<Memo
     let options = Options {
         store: Arc::clone(&store) as Arc<dyn Store>,
         agents: Agents::new(vec![agent], &Config::default()).unwrap(),
-        reaper: processes::reaper(),
+        reaper: shell::reaper(),
         idle: Duration::from_secs(60),
         live_sessions: LIVE_SESSIONS,
         private: Vec::new(),

@@ -1,14 +1,12 @@
 //! Files and terminals that the server provides to agents.
 
-mod processes;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
 use parlor_json::{Json, Object};
-use parlor_server::process::Reaper;
+use parlor_process::Reaper;
 use parlor_server::services::access::{FileAccess, FileScope};
 use parlor_server::services::files;
 use parlor_server::services::terminals::{MAX_TERMINALS, TerminalEvent, Terminals};
@@ -18,12 +16,12 @@ use parlor_wire::{RpcError, code};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use processes::{environment, reaper};
+use parlor_testkit::shell::{self, environment, reaper};
 
 #[test]
 #[ignore = "the helper process of the other tests"]
 fn as_reaper() {
-    processes::run_reaper();
+    shell::run_reaper();
 }
 
 fn object(value: &Value) -> Object {
@@ -576,10 +574,10 @@ async fn children_that_outlive_their_command_do_not_keep_a_terminal_open() {
 async fn a_process_that_cannot_be_found_does_not_keep_a_terminal_open() {
     let session = Session::new();
     let folder = tempfile::tempdir().unwrap();
-    let script = format!("{}; echo said", processes::HIDE.trim());
+    let script = format!("{}; echo said", shell::HIDE.trim());
     let id = session.create(json!({ "command": script, "cwd": folder.path() })).await;
     let exit = session.of("terminal/wait_for_exit", &id).await;
-    processes::end_hidden(folder.path());
+    shell::end_hidden(folder.path());
     assert_eq!(exit.unwrap(), json!({ "exitCode": 0, "signal": null }));
     assert_eq!(session.output(&id).await["output"], "said\n");
 }

@@ -1,7 +1,5 @@
 //! A disk that hangs: a read or write that does not return blocks no worker of the runtime.
 
-mod processes;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::runtime::Handle;
 
+use parlor_testkit::shell;
 use parlor_testkit::wait::within_timeout;
 
 /// A v1 agent that answers each prompt with a word.
@@ -32,7 +31,7 @@ done
 #[test]
 #[ignore = "runs the reaper process of these tests"]
 fn as_reaper() {
-    processes::run_reaper();
+    shell::run_reaper();
 }
 
 /// A server whose disk can hang, with sessions that are stored and not live.
@@ -58,7 +57,7 @@ impl Server {
             let options = Options {
                 store,
                 agents: Agents::new(vec![agent], &Config::default()).unwrap(),
-                reaper: processes::reaper(),
+                reaper: shell::reaper(),
                 idle: Duration::from_secs(60),
                 live_sessions: LIVE_SESSIONS,
                 private: Vec::new(),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents, Config};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
-use parlor_server::process::Reaper;
 use parlor_store::{Batch, Filter, MemoryStore, SessionRow, Store, Write};
 
 /// One more than is read at once at startup.

@@ -5,7 +5,7 @@
 //! - [`server`] starts servers, each with a directory of its own; [`scenario`] is a test of commands.
 //! - [`client`] is a client that checks all that it receives, over each [`transport`]; [`async_client`] is one for servers
 //!   in the process of the test.
-//! - [`wait`] waits for conditions, with a deadline; [`process`] and [`output`] are about processes.
+//! - [`wait`] waits for conditions, with a deadline; [`process`], [`shell`] and [`output`] are about processes.
 //! - [`simulation`] runs whole servers from a seed and checks what must always hold.
 //! - [`schema`] checks lines against the published types of the protocol.
 
@@ -26,6 +26,8 @@ pub mod schema;
 mod script;
 #[cfg(feature = "harness")]
 pub mod server;
+#[cfg(feature = "harness")]
+pub mod shell;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod test_agent;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use parlor_dialect::LossKind;
 use parlor_json::JsonStr;
+use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents, Config, PRESETS, program_at};
 use parlor_server::data_dir::DataDir;
 use parlor_server::probe::probe;
-use parlor_server::process::Reaper;
 use parlor_server::stored;
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 

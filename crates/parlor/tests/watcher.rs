@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use parlor_server::process::{Command as Agent, Process, Reaper};
+use parlor_process::{Command as Agent, Process, Reaper};
 use parlor_testkit::process::{is_alive, send_signal, to_pid};
 use parlor_testkit::wait::wait_until;
 use rustix::process::{Signal, kill_process_group};

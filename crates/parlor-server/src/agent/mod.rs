@@ -25,10 +25,10 @@ use crate::client::Client;
 use crate::hub::Shared;
 use crate::json;
 use crate::lock;
-use crate::process::Process;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
 use crate::session::{AgentMessage, Link, Message, SessionCall};
+use parlor_process::Process;
 
 pub(crate) use self::open::Opener;
 pub(crate) use self::opened::{AgentSessionGuard, BoundAgent, EarlyMessages};

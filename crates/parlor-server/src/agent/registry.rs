@@ -17,11 +17,11 @@ use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
 use crate::json;
 use crate::lock;
-use crate::process::Reaper;
 use crate::services::access::FileAccess;
 use crate::session_thread::SessionThread;
 use crate::store::StoreHandle;
 use crate::stored::{self, CachedAgentInfo};
+use parlor_process::Reaper;
 
 /// Starts agents on demand and stops idle ones.
 pub(crate) struct Registry {

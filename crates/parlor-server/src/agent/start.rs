@@ -13,8 +13,8 @@ use tokio::process::{ChildStdin, ChildStdout};
 use super::{Agent, Startup, agent_error, timeout_error};
 use crate::config::{AgentConfig, EmbeddedAgent};
 use crate::json;
-use crate::process::{Command, Process, Reaper};
 use crate::services::access::FileAccess;
+use parlor_process::{Command, Process, Reaper};
 
 /// How long a process may take to end when its input is closed, and again after SIGTERM.
 pub(super) const GRACE: Duration = Duration::from_secs(2);

@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::output::Output;
 use super::params;
 use crate::lock;
-use crate::process::{Command, Process, Reaper};
+use parlor_process::{Command, Process, Reaper};
 
 /// How many terminals a session may have that are not released.
 pub const MAX_TERMINALS: usize = 64;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parlor_process::Reaper;
 use parlor_server::config::{Agents, Config};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
-use parlor_server::process::Reaper;
 use parlor_server::transport::streams;
 use parlor_store::{MemoryStore, Store};
 use tokio::io::DuplexStream;

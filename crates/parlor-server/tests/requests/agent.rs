@@ -10,6 +10,7 @@ use parlor_server::config::{AgentConfig, Agents, Config};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_store::{MemoryStore, Store};
 use parlor_testkit::async_client::AsyncClient;
+use parlor_testkit::shell;
 use parlor_testkit::wait::within_timeout;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -17,7 +18,6 @@ use tokio::net::UnixListener;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::client::connect;
-use crate::processes;
 
 /// The argument of the agent's process before the path of the socket.
 const SOCKET: &str = "socket=";
@@ -89,7 +89,7 @@ impl Server {
         let options = Options {
             store: Arc::new(MemoryStore::default()) as Arc<dyn Store>,
             agents: Agents::new(vec![agent], &Config::default()).unwrap(),
-            reaper: processes::reaper(),
+            reaper: shell::reaper(),
             idle: Duration::from_secs(600),
             live_sessions: LIVE_SESSIONS,
             private: Vec::new(),

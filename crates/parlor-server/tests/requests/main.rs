@@ -9,8 +9,6 @@ mod common;
 mod connection_wide;
 mod listing;
 mod opening;
-#[path = "../processes/mod.rs"]
-mod processes;
 mod prompts;
 
 use parlor_dialect::Dialect;
@@ -24,7 +22,7 @@ fn pairs() -> impl Iterator<Item = (Dialect, Dialect)> {
 #[test]
 #[ignore = "runs the reaper process of these tests"]
 fn as_reaper() {
-    processes::run_reaper();
+    parlor_testkit::shell::run_reaper();
 }
 
 #[test]

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use parlor_dialect::Dialect;
+use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
 use parlor_server::hub::{AgentChoice, Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
-use parlor_server::process::Reaper;
 use parlor_server::transport::hello::{Agent, Hello};
 use parlor_server::transport::{Ended, join, standard_input, standard_output, stdio};
 use parlor_store::{MemoryStore, SqliteStore, Store};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use parlor_process::Reaper;
 use parlor_server::config::AgentConfig;
 use parlor_server::data_dir::{DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
-use parlor_server::process::Reaper;
 use parlor_server::transport::{Limits, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;

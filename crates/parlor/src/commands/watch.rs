@@ -15,7 +15,7 @@ pub(crate) struct Watch {}
 impl Watch {
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the shape of a command")]
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        parlor_server::process::reaper_process::run(io::stdin().lock());
+        parlor_process::reaper_process::run(io::stdin().lock());
         Ok(ExitCode::SUCCESS)
     }
 }

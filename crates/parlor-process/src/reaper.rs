@@ -1,4 +1,4 @@
-//! Starts the [reaper process](super::reaper_process) and reports agents to it.
+//! Starts the [reaper process](crate::reaper_process) and reports agents to it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -55,7 +55,7 @@ impl Reaper {
         Self::start_with(exe, &["watch-agents".into()])
     }
 
-    /// Starts the reaper process with another command, which must call [`run`](super::reaper_process::run) with its standard
+    /// Starts the reaper process with another command, which must call [`run`](crate::reaper_process::run) with its standard
     /// input.
     pub fn start_with(program: &Path, args: &[OsString]) -> io::Result<Self> {
         let shared = Arc::new(Shared {
@@ -93,7 +93,7 @@ impl Reaper {
     }
 
     /// Starts a child that is registered from before its start until [`unregister`](Self::unregister).
-    pub(super) fn spawn(&self, tag: &str, mut command: Command) -> io::Result<Child> {
+    pub(crate) fn spawn(&self, tag: &str, mut command: Command) -> io::Result<Child> {
         let shared = &self.0.0;
         // The lock is held while the child starts: on systems without atomic close-on-exec, a child and a reaper process
         // that are started at the same time would inherit each other's pipes.
@@ -119,7 +119,7 @@ impl Reaper {
     }
 
     /// Unregisters a child whose descendants have ended. The child must not have been reaped, so that its pid is its own.
-    pub(super) fn unregister(&self, tag: &str) {
+    pub(crate) fn unregister(&self, tag: &str) {
         let shared = &self.0.0;
         let mut state = lock(&shared.state);
         if let Some(group) = state.groups.remove(tag) {

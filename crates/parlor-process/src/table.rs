@@ -10,35 +10,35 @@ use std::os::unix::fs::MetadataExt;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The environment variable that identifies the descendants of an agent, also after they left its process group.
-pub(super) const ENV_TAG: &str = "PARLOR_AGENT_TAG";
+pub(crate) const ENV_TAG: &str = "PARLOR_AGENT_TAG";
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) pid: i32,
-    pub(super) parent: i32,
-    pub(super) group: i32,
+pub(crate) struct Row {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
     /// The start time as the system writes it. With the pid it identifies one process uniquely.
-    pub(super) start: String,
+    pub(crate) start: String,
     /// Whether it has ended and has not been reaped.
-    pub(super) dead: bool,
+    pub(crate) dead: bool,
     /// The value of [`ENV_TAG`] in the environment it was started with, where that can be read.
-    pub(super) tag: Option<String>,
+    pub(crate) tag: Option<String>,
 }
 
 impl Row {
     /// Whether the process has this tag. Agents of a parlor that is itself an agent have several.
-    pub(super) fn has_tag(&self, tag: &str) -> bool {
+    pub(crate) fn has_tag(&self, tag: &str) -> bool {
         self.tag.as_ref().is_some_and(|tags| tags.split(':').any(|own| own == tag))
     }
 
     /// Whether the same process still exists, in the same group.
-    pub(super) fn is_still_there(&self) -> bool {
+    pub(crate) fn is_still_there(&self) -> bool {
         row(self.pid).is_some_and(|now| now.start == self.start && now.group == self.group)
     }
 
     /// Signals this process, but never another one that was given its pid.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid).filter(|pid| !pid.is_init()) else { return };
         #[cfg(target_os = "linux")]
         if let Ok(handle) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
@@ -56,14 +56,14 @@ impl Row {
 
 /// All visible processes.
 #[cfg(target_os = "linux")]
-pub(super) fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
     folder.flatten().filter_map(|entry| row(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
 /// One process.
 #[cfg(target_os = "linux")]
-pub(super) fn row(pid: i32) -> Option<Row> {
+pub(crate) fn row(pid: i32) -> Option<Row> {
     /// More than the limit of the system for arguments and environment together.
     const MAX_ENVIRONMENT: u64 = 8 << 20;
 
@@ -96,13 +96,13 @@ pub(super) fn row(pid: i32) -> Option<Row> {
 
 /// All visible processes, without their tags: their environment cannot be read.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     listed(&["-ax"])
 }
 
 /// One process.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn row(pid: i32) -> Option<Row> {
+pub(crate) fn row(pid: i32) -> Option<Row> {
     listed(&["-p", &pid.to_string()]).pop()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::tree::{self, ProcessTree};
+use crate::tree::{self, ProcessTree};
 
 /// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::table::{self, Row};
+use crate::table::{self, Row};
 
 /// The process group of a process that was started here, and the descendants that left the group.
 #[derive(Debug, Clone)]
-pub(super) struct ProcessTree {
+pub(crate) struct ProcessTree {
     /// The process that was started, whose pid is also the group's id; `None` while it is not known.
     leader: Option<Pid>,
     tag: String,
@@ -33,12 +33,12 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ProcessTree {
     /// Creates the tree of a child of this process that has not been reaped.
-    pub(super) fn of_child(leader: u32, tag: &str) -> Self {
+    pub(crate) fn of_child(leader: u32, tag: &str) -> Self {
         Self { group: Proof::Unreaped, ..Self::seen(i32::try_from(leader).unwrap_or(0), tag) }
     }
 
     /// Creates the tree of a process that is alive and not a child of this one. The leader is zero if it is not known.
-    pub(super) fn seen(leader: i32, tag: &str) -> Self {
+    pub(crate) fn seen(leader: i32, tag: &str) -> Self {
         // Signalling "group 1" would signal every process.
         let leader = Pid::from_raw(leader.max(0)).filter(|pid| !pid.is_init());
         let start = leader.and_then(|leader| table::row(raw(leader))).map(|row| row.start);
@@ -46,12 +46,12 @@ impl ProcessTree {
     }
 
     /// Records that the leader may have been reaped.
-    pub(super) fn lose_leader(&mut self) {
+    pub(crate) fn lose_leader(&mut self) {
         self.group = Proof::Seen { start: None };
     }
 
     /// Signals the group, if its leader has not been reaped.
-    pub(super) fn signal_group(&self, signal: Signal) {
+    pub(crate) fn signal_group(&self, signal: Signal) {
         if let (Some(leader), Proof::Unreaped) = (self.leader, &self.group) {
             // The only possible error is that all members have ended.
             let _ = kill_process_group(leader, signal);
@@ -59,7 +59,7 @@ impl ProcessTree {
     }
 
     /// Records the descendants that left the group, on systems where they cannot be found once the leader has ended.
-    pub(super) fn note_detached(&mut self) {
+    pub(crate) fn note_detached(&mut self) {
         if !cfg!(target_os = "linux") {
             self.members(&table::rows());
         }
@@ -156,7 +156,7 @@ enum GroupProof {
 
 /// Ends all members of the trees: SIGTERM, and SIGKILL for those that are alive after `grace`. Leaders that are unreaped
 /// children must have ended before. Blocks until all have ended, and returns the pids of those that did not.
-pub(super) fn end(trees: &mut [ProcessTree], grace: Duration) -> Vec<i32> {
+pub(crate) fn end(trees: &mut [ProcessTree], grace: Duration) -> Vec<i32> {
     if !grace.is_zero() && signal_all(trees, Signal::TERM, grace).is_empty() {
         return Vec::new();
     }

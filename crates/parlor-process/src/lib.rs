@@ -7,7 +7,7 @@
 //! **Invariant:** only processes that were started here, and their descendants, are signalled. An ended process keeps its
 //! pid until it is reaped, so it is reaped last.
 //!
-//! parlor is no subreaper (`PR_SET_CHILD_SUBREAPER`): a detached descendant would become a child of parlor without showing
+//! parlor is not a subreaper (`PR_SET_CHILD_SUBREAPER`): a detached descendant would become a child of parlor without showing
 //! which agent it came from, which the tag does, and parlor would have to reap it.
 
 mod reaper;
@@ -17,11 +17,12 @@ mod table;
 mod tail;
 mod tree;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
@@ -34,6 +35,11 @@ use self::table::ENV_TAG;
 use self::tail::Tail;
 
 pub use self::reaper::Reaper;
+
+/// Locks a mutex. Its data is valid also after a panic: no update of it can panic halfway.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A program to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +76,21 @@ impl Process {
         let tag = Uuid::new_v4().to_string();
         let mut builder = builder(command, &tag);
         builder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self::spawn(command, builder, tag, reaper)
+        Self::spawn(builder, tag, reaper).map_err(|error| explain(command, &error))
+    }
+
+    /// Starts a process with a command of the caller, which keeps its environment and its standard error. Must be called
+    /// within a tokio runtime.
+    pub fn start_with(mut command: tokio::process::Command, reaper: &Reaper) -> io::Result<Self> {
+        let tag = Uuid::new_v4().to_string();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let given = command.as_std().get_envs().find(|(name, _)| *name == ENV_TAG);
+        let outer = match given {
+            Some((_, value)) => value.map(ToOwned::to_owned),
+            None => std::env::var_os(ENV_TAG),
+        };
+        command.env(ENV_TAG, add_tag(outer.as_deref(), &tag));
+        Self::spawn(command, tag, reaper)
     }
 
     /// Starts a process without input whose standard output and standard error are one pipe, so that they stay in order.
@@ -80,19 +100,15 @@ impl Process {
         let (reader, writer) = io::pipe()?;
         builder.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let reader = pipe::Receiver::from_owned_fd(reader.into())?;
-        Ok((Self::spawn(command, builder, tag, reaper)?, reader))
+        let process = Self::spawn(builder, tag, reaper).map_err(|error| explain(command, &error))?;
+        Ok((process, reader))
     }
 
-    fn spawn(
-        command: &Command,
-        builder: tokio::process::Command,
-        tag: String,
-        reaper: &Reaper,
-    ) -> io::Result<Self> {
+    fn spawn(command: tokio::process::Command, tag: String, reaper: &Reaper) -> io::Result<Self> {
         let (stop, stop_requests) = latest::channel(None);
         let (publish, status) = latest::channel(None);
         let signals = supervise::child_signals()?;
-        let mut child = reaper.spawn(&tag, builder).map_err(|error| explain(command, &error))?;
+        let mut child = reaper.spawn(&tag, command)?;
         let pid = child.id().expect("the child has not been reaped");
         let tail = Tail::default();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
@@ -160,14 +176,18 @@ fn builder(command: &Command, tag: &str) -> tokio::process::Command {
         .envs(command.env.iter().map(|(name, value)| (name, value)))
         .current_dir(&command.cwd)
         .process_group(0);
-    // A parlor that is itself an agent keeps the tag of the outer parlor, which must find all descendants.
-    let outer =
-        command.env.iter().rev().find(|(name, _)| name == ENV_TAG).and_then(|(_, value)| value.to_str());
-    match outer.filter(|outer| !outer.is_empty()) {
-        Some(outer) => builder.env(ENV_TAG, format!("{outer}:{tag}")),
-        None => builder.env(ENV_TAG, tag),
-    };
+    let outer = command.env.iter().rev().find(|(name, _)| name == ENV_TAG);
+    builder.env(ENV_TAG, add_tag(outer.map(|(_, value)| value.as_os_str()), tag));
     builder
+}
+
+/// Adds a tag to those of the outer process: a parlor that is itself an agent keeps the tag of the outer parlor, which must
+/// find all descendants.
+fn add_tag(outer: Option<&OsStr>, tag: &str) -> String {
+    match outer.and_then(OsStr::to_str).filter(|outer| !outer.is_empty()) {
+        Some(outer) => format!("{outer}:{tag}"),
+        None => tag.to_owned(),
+    }
 }
 
 /// Names the program, or the directory that is missing, in the error of the system.

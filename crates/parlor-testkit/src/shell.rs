@@ -1,33 +1,33 @@
-//! Helpers for tests with real processes.
-
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! Supervised shell scripts, with a reaper process that is the test program itself.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-use parlor_server::process::{Command, Reaper};
-use parlor_testkit::wait::TIMEOUT;
+use parlor_process::{Command, Reaper};
+
+use crate::wait::TIMEOUT;
 
 /// Starts a reaper whose process is this test program, which then runs only the test `as_reaper`.
-pub(crate) fn reaper() -> Reaper {
+pub fn reaper() -> Reaper {
     let args = ["--exact", "as_reaper", "--ignored", "--nocapture", "watch-agents"].map(OsString::from);
     Reaper::start_with(&env::current_exe().unwrap(), &args).unwrap()
 }
 
 /// Runs the reaper process.
-pub(crate) fn run_reaper() {
+pub fn run_reaper() {
     if env::args().any(|arg| arg == "watch-agents") {
-        parlor_server::process::reaper_process::run(std::io::stdin().lock());
+        parlor_process::reaper_process::run(std::io::stdin().lock());
     }
 }
 
-pub(crate) fn environment() -> Vec<(OsString, OsString)> {
+/// The environment of a script: `PATH`.
+pub fn environment() -> Vec<(OsString, OsString)> {
     vec![("PATH".into(), env::var_os("PATH").unwrap())]
 }
 
 /// Creates the command that runs a shell script in `cwd`.
-pub(crate) fn shell(script: &str, cwd: &Path) -> Command {
+pub fn shell(script: &str, cwd: &Path) -> Command {
     Command {
         program: "sh".into(),
         args: vec!["-c".into(), script.into()],
@@ -37,19 +37,19 @@ pub(crate) fn shell(script: &str, cwd: &Path) -> Command {
 }
 
 /// Waits for a future, up to a timeout.
-pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("still waiting for {what}"))
 }
 
 /// Starts a process that cannot be found, because it has left the group and has no tag, and that holds the streams of the
 /// script. The file `hidden` has its pid.
-pub(crate) const HIDE: &str = "
+pub const HIDE: &str = "
 env -i setsid sh -c 'echo $$ > hiding; mv hiding hidden; exec sleep 60' &
 while [ ! -e hidden ]; do sleep 0.01; done
 ";
 
 /// Ends the process that [`HIDE`] started in `folder`.
-pub(crate) fn end_hidden(folder: &Path) {
+pub fn end_hidden(folder: &Path) {
     let pid = std::fs::read_to_string(folder.join("hidden")).unwrap();
     assert!(std::process::Command::new("kill").arg(pid.trim()).status().unwrap().success());
 }

@@ -1,22 +1,20 @@
 //! Processes are started, awaited, and ended with all their descendants.
 
-mod processes;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use parlor_server::process::{Command, Process};
+use parlor_process::{Command, Process, Reaper};
 use parlor_testkit::process::is_alive;
-use parlor_testkit::wait::{TIMEOUT, wait_until_async, within_timeout};
+use parlor_testkit::wait::{TIMEOUT, wait_until, wait_until_async, within_timeout};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
-use processes::{reaper, shell};
+use parlor_testkit::shell::{self, reaper, shell};
 
 #[test]
 #[ignore = "the helper process of the other tests"]
 fn as_reaper() {
-    processes::run_reaper();
+    shell::run_reaper();
 }
 
 fn here(script: &str) -> Command {
@@ -64,6 +62,32 @@ async fn the_environment_is_the_given_one_and_a_tag() {
     assert!(said.contains("OWN=value\n"));
     assert!(said.contains("\nPARLOR_AGENT_TAG=outer:"), "the tag of an outer parlor is kept: {said}");
     assert!(!said.contains("CARGO"), "{said}");
+}
+
+#[tokio::test]
+async fn a_command_of_the_caller_keeps_its_environment() {
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", "env"]).env("OWN", "value").env("PARLOR_AGENT_TAG", "outer");
+    let mut process = Process::start_with(command, &Reaper::disabled()).unwrap();
+    let mut said = String::new();
+    within_timeout(process.take_stdout().unwrap().read_to_string(&mut said)).await.unwrap();
+    assert!(said.contains("OWN=value\n"), "{said}");
+    assert!(said.contains("PATH="), "the rest is inherited: {said}");
+    assert!(said.contains("PARLOR_AGENT_TAG=outer:"), "the tag of an outer parlor is kept: {said}");
+}
+
+#[test]
+fn a_process_is_killed_with_its_group_when_the_runtime_shuts_down() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (process, pids) = runtime.block_on(async {
+        let script = here("trap '' TERM; sleep 1000 & echo $!; echo $$; wait");
+        let mut process = Process::start(&script, &Reaper::disabled()).unwrap();
+        let pids = pids(&mut process, 2).await;
+        (process, pids)
+    });
+    drop(runtime);
+    wait_until("the processes are gone", || pids.iter().all(|pid| !is_alive(*pid)));
+    drop(process);
 }
 
 #[tokio::test]
@@ -164,10 +188,10 @@ async fn descendants_that_left_the_group_are_ended() {
 #[tokio::test]
 async fn a_process_that_cannot_be_found_and_holds_the_streams_does_not_delay_the_end() {
     let folder = tempfile::tempdir().unwrap();
-    let script = format!("{}; echo said >&2; exit 5", processes::HIDE.trim());
+    let script = format!("{}; echo said >&2; exit 5", shell::HIDE.trim());
     let process = Process::start(&shell(&script, folder.path()), &reaper()).unwrap();
     let status = within_timeout(process.wait()).await;
-    processes::end_hidden(folder.path());
+    shell::end_hidden(folder.path());
     assert_eq!(status.code(), Some(5));
     assert_eq!(process.stderr_tail(), "said\n");
 }

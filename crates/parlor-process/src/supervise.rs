@@ -13,12 +13,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::warn;
 
-use super::Reaper;
-use super::tree::{self, ProcessTree};
+use crate::Reaper;
+use crate::tree::{self, ProcessTree};
 
 /// When a process is sent SIGTERM, and SIGKILL if it is still alive.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StopDeadlines {
+pub(crate) struct StopDeadlines {
     terminate: Instant,
     kill: Instant,
 }
@@ -26,7 +26,7 @@ pub(super) struct StopDeadlines {
 impl StopDeadlines {
     /// Adds a request for SIGTERM after `wait` and SIGKILL another `grace` later: the earliest deadlines of all requests
     /// count. A request that follows SIGTERM waits only for `grace`.
-    pub(super) fn earliest(earlier: Option<Self>, wait: Duration, grace: Duration) -> Self {
+    pub(crate) fn earliest(earlier: Option<Self>, wait: Duration, grace: Duration) -> Self {
         let now = Instant::now();
         let is_terminated = earlier.is_some_and(|earlier| earlier.terminate <= now);
         let terminate = if is_terminated { now } else { now + wait };
@@ -48,7 +48,7 @@ const DESCENDANT_GRACE: Duration = Duration::from_secs(1);
 /// still have it open.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
-pub(super) struct Supervisor {
+pub(crate) struct Supervisor {
     child: Child,
     pid: u32,
     tag: String,
@@ -58,12 +58,19 @@ pub(super) struct Supervisor {
 }
 
 /// Signals that any child has ended. Must be created before the child is started, so that no end is missed.
-pub(super) fn child_signals() -> io::Result<unix::Signal> {
+pub(crate) fn child_signals() -> io::Result<unix::Signal> {
     unix::signal(SignalKind::child())
 }
 
+/// When the runtime shuts down, nobody waits for the process any more: its group is killed.
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.tree.signal_group(Signal::KILL);
+    }
+}
+
 impl Supervisor {
-    pub(super) fn new(
+    pub(crate) fn new(
         child: Child,
         pid: u32,
         tag: String,
@@ -74,7 +81,7 @@ impl Supervisor {
         Self { child, pid, tag, reaper, stderr, tree }
     }
 
-    pub(super) async fn run(
+    pub(crate) async fn run(
         mut self,
         mut children: unix::Signal,
         mut stop: watch::Receiver<Option<StopDeadlines>>,
@@ -88,6 +95,7 @@ impl Supervisor {
             stderr.abort();
         }
         self.reaper.unregister(&self.tag);
+        self.tree.lose_leader();
         let status = self.child.wait().await.unwrap_or_else(|error| {
             warn!(pid = self.pid, %error, "cannot read the exit status of a process");
             ExitStatus::default()

@@ -16,11 +16,11 @@ const MAX_LOGGED_LINE: usize = 4 << 10;
 
 /// The last bytes of a stream. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tail(Arc<Mutex<VecDeque<u8>>>);
+pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
 
 impl Tail {
     /// Reads the stream to its end and logs its lines.
-    pub(super) async fn read(self, mut stream: impl AsyncRead + Unpin, pid: u32) {
+    pub(crate) async fn read(self, mut stream: impl AsyncRead + Unpin, pid: u32) {
         let mut buffer = vec![0; 8 << 10];
         let mut line = Vec::new();
         while let Ok(length @ 1..) = stream.read(&mut buffer).await {
@@ -36,7 +36,7 @@ impl Tail {
     }
 
     /// The bytes as text.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let bytes = lock(&self.0);
         let (front, back) = bytes.as_slices();
         let bytes = [front, back].concat();
