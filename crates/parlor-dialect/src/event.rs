@@ -86,6 +86,11 @@ pub(crate) fn turn_end(state: &State) -> TurnEnd {
     }
 }
 
+/// Whether the turn that left the session in this state failed.
+pub fn has_failed(state: &State) -> bool {
+    matches!(turn_end(state), TurnEnd::Failed(_))
+}
+
 /// The decision about an agent's request, as an event. The values of a form are not part of it.
 pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> EventKind {
     let subject = json_ext::member(params, "subject").unwrap_or_default();

@@ -8,7 +8,7 @@ use parlor_dialect::Dialect;
 use parlor_dialect::settings::Settings;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::MessageId;
-use parlor_session::session::{Answer, ClientId, PromptId, Scope};
+use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId, Scope};
 use parlor_wire::{RequestId, RpcError};
 
 use crate::opening::RefusedSettings;
@@ -136,6 +136,15 @@ pub enum ClientCall {
         /// The queued prompt.
         prompt: PromptId,
     },
+    /// `_parlor/answer`: a result for a peer request, which the client need not have been sent.
+    AnswerRequest {
+        /// The request.
+        id: RequestId,
+        /// The peer request.
+        peer_request: PeerRequestId,
+        /// The result, in the client's dialect.
+        result: Json,
+    },
     /// `session/set_title`
     SetTitle {
         /// The request.
@@ -183,6 +192,7 @@ impl ClientCall {
             | Self::Close { id }
             | Self::Prompt { id, .. }
             | Self::WithdrawPrompt { id, .. }
+            | Self::AnswerRequest { id, .. }
             | Self::SetTitle { id, .. }
             | Self::Status { id }
             | Self::Archive { id, .. }

@@ -16,6 +16,7 @@ pub mod rows;
 pub mod search_text;
 mod session_data;
 pub mod stored;
+mod summary;
 mod throttle;
 
 pub use agent::{
@@ -33,4 +34,5 @@ pub use machine::{
 };
 pub use output::{ClientRequestId, Delivery, Outgoing, Output};
 pub use session_data::{SessionData, title};
+pub use summary::{OpenRequest, SessionState, SessionSummary};
 pub use throttle::InfoThrottle;

@@ -9,7 +9,7 @@ use parlor_session::session::{ClientId, PeerRequestId};
 use parlor_wire::RpcError;
 
 use crate::rows::Batch;
-use crate::{AgentCommand, AgentEpoch, ForkStart, Frame, FrameKind, Timer};
+use crate::{AgentCommand, AgentEpoch, ForkStart, Frame, FrameKind, OpenRequest, Timer};
 
 /// What comes of the events that a session handled together. The batch is stored first; the rest is released in order when it
 /// is, and not at all if it cannot be.
@@ -29,6 +29,8 @@ pub struct Output {
     pub timers: Vec<(Duration, Timer)>,
     /// The clients that were sent a relayed frame.
     pub relayed: Vec<(u64, Vec<ClientId>)>,
+    /// The open requests that any driver may answer, if they changed.
+    pub open_requests: Option<Vec<OpenRequest>>,
     /// What could not be translated, by session: a fork counts by itself.
     pub losses: Vec<(SessionId, Losses)>,
 }

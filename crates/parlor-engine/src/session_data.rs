@@ -6,6 +6,7 @@ use parlor_json::{Json, JsonStr, Object, elements};
 use crate::json;
 use crate::opening::RefusedSettings;
 use crate::rows::SessionRow;
+use crate::summary::SessionSummary;
 
 /// The typed form of [`SessionRow::data`].
 ///
@@ -34,6 +35,8 @@ pub struct SessionData {
     pub is_cwd_unconfirmed: bool,
     /// The settings that the agent refused, as [`RefusedSettings::to_json`] writes them.
     pub refused_settings: Option<Json>,
+    /// What lists show of the session.
+    pub summary: SessionSummary,
     /// Members that are not listed above.
     pub other: Object,
 }
@@ -50,6 +53,7 @@ mod key {
     pub(super) const CONTEXT_ENTRIES: &str = "contextEntries";
     pub(super) const IS_CWD_UNCONFIRMED: &str = "isCwdUnconfirmed";
     pub(super) const REFUSED_SETTINGS: &str = "refusedSettings";
+    pub(super) const SUMMARY: &str = "summary";
 }
 
 impl SessionData {
@@ -71,6 +75,10 @@ impl SessionData {
             context_entries: take(key::CONTEXT_ENTRIES).and_then(|count| count.as_str().parse().ok()),
             is_cwd_unconfirmed: take(key::IS_CWD_UNCONFIRMED).is_some(),
             refused_settings: take(key::REFUSED_SETTINGS),
+            summary: take(key::SUMMARY)
+                .and_then(|summary| Object::parse(summary.raw()).ok())
+                .map(|summary| SessionSummary::of(&summary))
+                .unwrap_or_default(),
             other: data,
         }
     }
@@ -81,6 +89,7 @@ impl SessionData {
         let dialect = |dialect: Dialect| json::string(dialect.name());
         let literal = |text: &JsonStr| Json::from(text);
         let flag = |is_set: bool| is_set.then(|| json::json("true"));
+        let summary = self.summary.to_object();
         let members = [
             (key::PARAMS, (!params.is_empty()).then(|| params.to_json())),
             (key::PARAMS_DIALECT, self.params_dialect.map(dialect)),
@@ -93,6 +102,7 @@ impl SessionData {
             (key::CONTEXT_ENTRIES, self.context_entries.map(|count| json::json(count.to_string()))),
             (key::IS_CWD_UNCONFIRMED, flag(self.is_cwd_unconfirmed)),
             (key::REFUSED_SETTINGS, refused_settings.clone()),
+            (key::SUMMARY, (!summary.is_empty()).then(|| summary.to_json())),
         ];
         let mut data = Object::default();
         for (name, value) in members {
@@ -161,7 +171,8 @@ mod tests {
             r#"{"params":{"mcpServers":[],"big":123456789012345678901234567890},"dialect":"v1","agentDialect":"v2","#,
             r#""command":["a b","\"c\""],"generatedTitle":"half \ud83d","updatedAt":"2026-01-01T00:00:00Z","forkedAt":"m","#,
             r#""needsContext":true,"contextEntries":7,"isCwdUnconfirmed":true,"#,
-            r#""refusedSettings":[{"setting":"mode","value":"code"}],"later":{"x":1.0}}"#
+            r#""refusedSettings":[{"setting":"mode","value":"code"}],"#,
+            r#""summary":{"lastPromptAt":1,"lastTurnEndedAt":2,"hasFailed":true,"mode":"ask","model":"m","usage":{"used":3}},"later":{"x":1.0}}"#
         );
         let data = SessionData::of(&row(text));
         assert_eq!(data.command.as_deref(), Some(&["a b".to_owned(), "\"c\"".to_owned()][..]));

@@ -128,6 +128,7 @@ impl SessionMachine {
         let mut row = self.row_of_fork(client, params, *kind, message.as_ref())?;
         let mut data = SessionData::of(&row);
         data.set_title(&mut row, fork.title.as_ref(), fork.is_title_generated);
+        data.summary = data.summary.of_fork();
         row.data = data.to_text();
         let native = self.native(&fork, &row, params, known_agent.as_ref());
         let answer = self.answer_to_fork(client, &row, &fork);

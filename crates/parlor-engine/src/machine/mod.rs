@@ -99,6 +99,8 @@ pub struct SessionMachine {
     queue_receivers: Vec<(ClientId, bool)>,
     requests: BTreeMap<PeerRequestId, PeerRequest>,
     next_peer_request: u64,
+    /// The open requests that were last reported in an output.
+    reported_requests: Vec<PeerRequestId>,
     /// The number of the next sending of a peer request to a client.
     next_sending: u64,
     forks: fork::Forks,
@@ -206,6 +208,7 @@ impl SessionMachine {
             queue_receivers: Vec::new(),
             requests: BTreeMap::new(),
             next_peer_request: 0,
+            reported_requests: Vec::new(),
             next_sending: 0,
             forks: fork::Forks::default(),
             waiting_calls: Vec::new(),
@@ -329,6 +332,7 @@ impl SessionMachine {
         self.flush();
         self.detach_closed();
         self.replay_all();
+        self.report_open_requests();
         let batch = self.batch();
         Output { batch, ..self.take_output() }
     }
@@ -460,6 +464,9 @@ impl SessionMachine {
             // A fork and a deletion are calls of clients that need not be attached.
             ClientCall::Fork(request) => self.on_fork(&client, &request),
             ClientCall::Delete { id } => self.on_delete(&client, &id, is_connected),
+            ClientCall::AnswerRequest { id, peer_request, result } => {
+                self.on_answer_request(&client, &id, peer_request, &result);
+            }
             ClientCall::SetTitle { id, title } => self.on_set_title(&client, &id, title),
             ClientCall::Status { id } => self.on_status(&client, &id),
             ClientCall::Archive { id, archived } => self.on_archive(&client, id, archived),
@@ -538,6 +545,7 @@ impl SessionMachine {
     ) -> StepOffsets {
         let mut insertions = Vec::new();
         for Inserted { prompt, by, message, content, change_index } in step.inserted.drain(..) {
+            self.data.summary.last_prompt_at = Some(self.now.wall.0);
             // A client that did not send the prompt in these words is sent the message.
             if let Some(subscriber) =
                 self.subscribers.get_mut(&by).filter(|_| !self.prompts_without_request.contains(&prompt))

@@ -52,8 +52,15 @@ impl SessionMachine {
         match &change.update {
             Update::State(state) => {
                 let busy = state.activity.is_busy();
-                self.dirty.row |= busy != self.row.busy;
-                self.row.busy = busy;
+                if busy != self.row.busy {
+                    self.row.busy = busy;
+                    let summary = &mut self.data.summary;
+                    summary.has_failed = !busy && event::has_failed(state);
+                    if !busy {
+                        summary.last_turn_ended_at = Some(self.now.wall.0);
+                    }
+                    self.on_data_changed();
+                }
             }
             Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
                 if let Some(time) = upsert.fields.get("updatedAt") {
@@ -66,6 +73,14 @@ impl SessionMachine {
                 let was_made = self.row.title.is_none();
                 if crate::title(&self.row) != title || was_made != (is_made || title.is_none()) {
                     self.data.set_title(&mut self.row, title.as_ref(), is_made);
+                    self.on_data_changed();
+                }
+            }
+            Update::Upsert { target: Target::Slot(Slot::Usage), .. } => {
+                self.data.summary.set_usage(self.session.transcript());
+            }
+            Update::Upsert { target: Target::Slot(Slot::Mode | Slot::Model | Slot::Options), .. } => {
+                if self.data.summary.set_settings(self.session.transcript()) {
                     self.on_data_changed();
                 }
             }
@@ -97,9 +112,10 @@ impl SessionMachine {
     /// A person decided something: that is on record before the agent acts on it.
     pub(super) fn record_decision(&mut self, peer_request: PeerRequestId, by: ClientId, result: &Json) {
         let Some(asked) = self.requests.get(&peer_request) else { return };
-        let by = match self.subscribers.get(&by) {
-            Some(subscriber) => subscriber.client.decider(),
-            None => Decider { client: by, name: None },
+        let by = match (&asked.decided_by, self.subscribers.get(&by)) {
+            (Some(decider), _) => decider.clone(),
+            (None, Some(subscriber)) => subscriber.client.decider(),
+            (None, None) => Decider { client: by, name: None },
         };
         let decision = event::decision(&asked.method, &asked.params, result, by);
         self.step(Input::EventOccurred(decision));
@@ -136,7 +152,10 @@ impl SessionMachine {
                 self.row_stored = None;
             }
         }
-        // A short turn that begins and ends in one go leaves the row as it was.
+        if self.dirty.row {
+            // The usage and the time of the last prompt are written with the next row.
+            self.row.data = self.data.to_text();
+        }
         if std::mem::take(&mut self.dirty.row) && self.row_stored.as_ref() != Some(&self.row) {
             self.row_written = self.now.monotonic;
             // Lists go by it, and never back, whatever the clock does.

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parlor_dialect::live::EncodeContext;
-use parlor_dialect::{Dialect, live};
+use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, Effect, Input, PeerRequestId, Reply, Scope};
-use parlor_session::{Activity, State, ToolCallId, Update};
+use parlor_session::{Activity, Body, Decider, EntryId, State, ToolCallId, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::{SessionEnd, SessionMachine};
-use crate::{AgentCommand, ClientInfo, ClientRequestId, Delivery, Frame, FrameKind, Outgoing, json};
+use crate::{
+    AgentCommand, ClientInfo, ClientRequestId, Delivery, Frame, FrameKind, OpenRequest, Outgoing, json,
+};
 
 /// A request of the agent to people or to one client.
 #[derive(Debug)]
@@ -24,6 +26,10 @@ pub(super) struct PeerRequest {
     pub(super) clients: BTreeMap<ClientId, ClientRequestId>,
     /// Whether it is put to one client and its answer is passed on whatever it is.
     pub(super) forwarded: bool,
+    /// When the agent sent it.
+    pub(super) opened_at: i64,
+    /// The client that answered it without having been sent it.
+    pub(super) decided_by: Option<Decider>,
 }
 
 impl SessionMachine {
@@ -93,6 +99,11 @@ impl SessionMachine {
         }
     }
 
+    fn peer_request(&self, id: RequestId, method: String, params: Object, forwarded: bool) -> PeerRequest {
+        let (clients, opened_at) = (BTreeMap::new(), self.now.wall.0);
+        PeerRequest { id, method, params, clients, forwarded, opened_at, decided_by: None }
+    }
+
     fn add_request(&mut self, asked: PeerRequest) -> PeerRequestId {
         let peer_request = PeerRequestId(self.next_peer_request);
         self.next_peer_request += 1;
@@ -108,7 +119,7 @@ impl SessionMachine {
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let asked = PeerRequest { id, method, params, clients: BTreeMap::new(), forwarded: false };
+        let asked = self.peer_request(id, method, params, false);
         let peer_request = self.add_request(asked);
         self.step(Input::RequestOpened { peer_request, form, call });
     }
@@ -141,7 +152,7 @@ impl SessionMachine {
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let asked = PeerRequest { id, method, params, clients: BTreeMap::new(), forwarded: true };
+        let asked = self.peer_request(id, method, params, true);
         let peer_request = self.add_request(asked);
         self.send_request(peer_request, client);
     }
@@ -257,6 +268,70 @@ impl SessionMachine {
         }
     }
 
+    /// Handles a result of a driver that need not be attached.
+    pub(super) fn on_answer_request(
+        &mut self,
+        client: &ClientInfo,
+        id: &RequestId,
+        peer_request: PeerRequestId,
+        result: &Json,
+    ) {
+        let to = self.agent_dialect();
+        let Some(asked) = self.requests.get_mut(&peer_request).filter(|asked| !asked.forwarded) else {
+            return self.send_unattached(client.id, Frame::error(id, &not_open()));
+        };
+        asked.decided_by = Some(client.decider());
+        let result = live::answer_to_agent(&asked.method, result, client.dialect, to, &mut self.losses);
+        self.step(Input::RequestDecided { peer_request, by: client.id, result });
+        self.respond(client, id, &Object::default());
+    }
+
+    /// Reports the open requests that any driver may answer, if they are others than before.
+    pub(super) fn report_open_requests(&mut self) {
+        let is_open = |asked: &PeerRequest| !asked.forwarded;
+        let open = self.requests.iter().filter(|(_, asked)| is_open(asked)).map(|(id, _)| *id);
+        if open.clone().eq(self.reported_requests.iter().copied()) {
+            return;
+        }
+        self.reported_requests = open.collect();
+        let reported = self
+            .reported_requests
+            .iter()
+            .filter_map(|id| Some(self.open_request_info(*id, self.requests.get(id)?)));
+        self.output.open_requests = Some(reported.collect());
+    }
+
+    fn open_request_info(&self, request: PeerRequestId, asked: &PeerRequest) -> OpenRequest {
+        let mut params = asked.params.clone();
+        params.set("sessionId", self.id.as_json());
+        let encode = |to| {
+            let (from, transcript) = (self.agent_dialect(), self.session.transcript());
+            let mut losses = Losses::default();
+            live::request_to_client(&asked.method, &asked.id, &params, from, to, transcript, &mut losses)
+        };
+        OpenRequest {
+            request,
+            method: asked.method.clone(),
+            tool_call: encode(Dialect::V1).ok().and_then(|params| self.whole_tool_call(&params)),
+            params: encode(Dialect::V2).unwrap_or(params),
+            opened_at: asked.opened_at,
+        }
+    }
+
+    /// The tool call of a permission request of version 1, with what the session knows of it besides the request.
+    fn whole_tool_call(&self, params: &Object) -> Option<Object> {
+        let mut call = json::member(params, "toolCall")?;
+        let id = EntryId::ToolCall(json::literal(&call, "toolCallId")?.into());
+        if let Some(entry) = self.session.transcript().get(&id) {
+            let Body { fields, content, .. } = entry.body();
+            call.add_missing(fields);
+            if call.get("content").is_none() && !content.is_empty() {
+                call.set("content", content.to_json());
+            }
+        }
+        Some(call)
+    }
+
     pub(super) fn on_agent_cancels_request(&mut self, id: &RequestId) {
         let found = self.requests.iter().find(|(_, asked)| asked.id == *id);
         match found.map(|(peer_request, asked)| (*peer_request, asked.forwarded)) {
@@ -283,6 +358,14 @@ impl PeerRequest {
     pub(super) fn is_unasked_form(&self, error: &Json) -> bool {
         self.method == "elicitation/create" && *error == cannot_ask()
     }
+}
+
+/// The error for an answer to a request that is not open.
+fn not_open() -> RpcError {
+    let mut data = Object::default();
+    data.set("reason", json::string("not_open"));
+    let error = RpcError::new(code::INVALID_PARAMS, "the request is not open: it was answered or cancelled");
+    error.with_data(data.to_json())
 }
 
 /// The answer for a client that cannot be sent a request.

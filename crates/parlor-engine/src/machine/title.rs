@@ -128,7 +128,7 @@ impl SessionMachine {
     }
 
     /// Responds to a client, in order with its updates if it is attached.
-    fn respond(&mut self, client: &ClientInfo, id: &RequestId, result: &Object) {
+    pub(super) fn respond(&mut self, client: &ClientInfo, id: &RequestId, result: &Object) {
         if self.subscribers.contains_key(&client.id) {
             self.send(client.id, Frame::response(id, result));
         } else {

@@ -11,8 +11,9 @@ use parlor_engine::rows::{SessionRow, Write};
 use parlor_engine::stored::{ALIASES, OPENED, SIDE_STATE, StoredSession};
 use parlor_engine::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo,
-    ClientRequestId, Event, ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenedAgent, Outgoing,
-    Output, QueueLimits, ReplayFrom, SessionConfig, SessionEnd, SessionLookup, SessionMachine, Timer, json,
+    ClientRequestId, Event, ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenRequest,
+    OpenedAgent, Outgoing, Output, QueueLimits, ReplayFrom, SessionConfig, SessionData, SessionEnd,
+    SessionLookup, SessionMachine, SessionSummary, Timer, json,
 };
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, PromptId};
@@ -30,8 +31,12 @@ pub(crate) struct Script {
     pub(crate) peer_requests: Vec<(u64, ClientRequestId)>,
     pub(crate) forks: Vec<ForkStart>,
     pub(crate) timers: Vec<(Duration, Timer)>,
+    /// The open requests, as they were last reported.
+    pub(crate) open_requests: Vec<OpenRequest>,
     full: BTreeSet<u64>,
     now: Duration,
+    /// The time of day, in milliseconds since 1970.
+    pub(crate) wall: i64,
     rows: Rows,
     /// Whether the store refuses the next batch.
     pub(crate) fails_next: bool,
@@ -141,8 +146,10 @@ impl Script {
             peer_requests: Vec::new(),
             forks: Vec::new(),
             timers: Vec::new(),
+            open_requests: Vec::new(),
             full: BTreeSet::new(),
             now: Duration::ZERO,
+            wall: 1_000_000,
             rows: Rows::default(),
             fails_next: false,
             dialect,
@@ -185,7 +192,7 @@ impl Script {
     pub(crate) fn handle(&mut self, events: impl IntoIterator<Item = Event>) {
         let mut events: Vec<_> = events.into_iter().collect();
         loop {
-            let now = Now { monotonic: self.now, wall: UnixMillis(1_000_000) };
+            let now = Now { monotonic: self.now, wall: UnixMillis(self.wall) };
             let full = self.full.clone();
             let mut output = self.machine.handle(events.drain(..), now, &|client| !full.contains(&client.0));
             if std::mem::take(&mut self.fails_next) && !output.batch.writes.is_empty() {
@@ -243,6 +250,9 @@ impl Script {
                 | AgentCommand::Unlink) => format!("{other:?}"),
             };
             self.commands.push(format!("{}: {text}", epoch.0));
+        }
+        if let Some(open) = output.open_requests {
+            self.open_requests = open;
         }
         self.timers.extend(output.timers);
         self.forks.extend(output.forks);
@@ -377,6 +387,16 @@ impl Script {
         let (stored, live) = self.texts();
         assert_eq!(stored, live);
         stored
+    }
+
+    /// The heads of the stored entries.
+    pub(crate) fn stored_heads(&self) -> Vec<String> {
+        self.rows.entries.values().map(|(_, head, _)| head.clone()).collect()
+    }
+
+    /// What the store has for lists.
+    pub(crate) fn stored_summary(&self) -> SessionSummary {
+        SessionData::of(self.rows.session.as_ref().expect("the session is stored")).summary
     }
 
     pub(crate) fn has_failed(&self) -> bool {

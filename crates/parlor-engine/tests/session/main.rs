@@ -7,3 +7,4 @@ mod harness;
 mod prompts;
 mod requests;
 mod storing;
+mod summary;

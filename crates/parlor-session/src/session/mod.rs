@@ -270,6 +270,15 @@ pub enum Input {
         /// Its answer.
         answer: Answer,
     },
+    /// A client answered a peer request that it need not have been sent.
+    RequestDecided {
+        /// The request.
+        peer_request: PeerRequestId,
+        /// The client.
+        by: ClientId,
+        /// The result.
+        result: Json,
+    },
     /// The agent cancelled a peer request.
     RequestCancelled(PeerRequestId),
     /// The server itself updates the transcript.
@@ -590,6 +599,10 @@ impl Session {
             }
             Input::RequestAnswered { peer_request, by, answer } => {
                 self.peer_requests.on_answer(peer_request, by, answer, out);
+                self.resume_after_request(out);
+            }
+            Input::RequestDecided { peer_request, by, result } => {
+                self.peer_requests.decide(peer_request, by, result, out);
                 self.resume_after_request(out);
             }
             Input::RequestCancelled(peer_request) => {

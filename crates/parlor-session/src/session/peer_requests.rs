@@ -120,17 +120,23 @@ impl PeerRequests {
         let Some(index) = open.pending.iter().position(|pending| *pending == by) else { return };
         open.pending.remove(index);
         match answer {
-            Answer::Result(result) => {
-                out.durable = true;
-                out.effects.push(Effect::RecordDecision { peer_request: id, by, result: result.clone() });
-                self.end(id, Reply::Result(result), out);
-            }
+            Answer::Result(result) => self.decide(id, by, result, out),
             Answer::Error(error) if open.pending.is_empty() => self.end(id, Reply::Error(error), out),
             Answer::Error(error) => {
                 open.failed.push(by);
                 open.error = Some(error);
             }
         }
+    }
+
+    /// Ends a request with a result of a client, which need not have been sent the request. The decision is recorded.
+    pub(super) fn decide(&mut self, id: PeerRequestId, by: ClientId, result: Json, out: &mut Step) {
+        if !self.0.contains_key(&id) {
+            return;
+        }
+        out.durable = true;
+        out.effects.push(Effect::RecordDecision { peer_request: id, by, result: result.clone() });
+        self.end(id, Reply::Result(result), out);
     }
 
     /// Ends a request and cancels it at the clients that have it.

@@ -192,6 +192,7 @@ impl World {
             | Input::Ended { .. }
             | Input::RequestOpened { .. }
             | Input::RequestAnswered { .. }
+            | Input::RequestDecided { .. }
             | Input::RequestCancelled(_)
             | Input::ServerUpdate(_)
             | Input::EventOccurred(_)

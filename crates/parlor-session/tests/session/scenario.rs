@@ -182,6 +182,11 @@ impl Scenario {
                     answer,
                 }
             }
+            "decide" => Input::RequestDecided {
+                peer_request: PeerRequestId(number(0)),
+                by: ClientId(number(2)),
+                result: Json::parse(format!(r#""decision of {}""#, words[2])).unwrap(),
+            },
             "cancel-request" => Input::RequestCancelled(PeerRequestId(number(0))),
             "rebuilt" => Input::EventOccurred(EventKind::MemoryRebuilt { reason: String::new() }),
             "person" => Input::Titled((!rest.is_empty()).then(|| JsonStr::new(rest))),

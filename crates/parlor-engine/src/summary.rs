@@ -1,0 +1,129 @@
+//! What lists show of a session beside its row: its last turn, its settings and its usage.
+
+use parlor_dialect::settings::{Setting, Settings};
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::PeerRequestId;
+use parlor_session::{Slot, Transcript};
+
+use crate::json;
+
+/// Whether a session works, waits for a person, or is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionState {
+    /// A turn runs.
+    Running,
+    /// The agent waits for an answer of a person.
+    NeedsYou,
+    /// No turn runs.
+    Idle,
+    /// No turn runs, and the last one failed.
+    Failed,
+}
+
+impl SessionState {
+    /// The name of the state in `_meta["parlor/row"]`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::NeedsYou => "needs_you",
+            Self::Idle => "idle",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The part of a list row that is stored with the session's data. Times are in milliseconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// When the last prompt was inserted.
+    pub last_prompt_at: Option<i64>,
+    /// When the last turn ended.
+    pub last_turn_ended_at: Option<i64>,
+    /// Whether the last turn failed.
+    pub has_failed: bool,
+    /// The id of the mode.
+    pub mode: Option<JsonStr>,
+    /// The id of the model.
+    pub model: Option<JsonStr>,
+    /// The members of the last `usage_update`: tokens in use, the size of the context window, the cost.
+    pub usage: Option<Object>,
+}
+
+mod key {
+    pub(super) const LAST_PROMPT_AT: &str = "lastPromptAt";
+    pub(super) const LAST_TURN_ENDED_AT: &str = "lastTurnEndedAt";
+    pub(super) const HAS_FAILED: &str = "hasFailed";
+    pub(super) const MODE: &str = "mode";
+    pub(super) const MODEL: &str = "model";
+    pub(super) const USAGE: &str = "usage";
+}
+
+impl SessionSummary {
+    /// Reads a summary. Members of the wrong type count as missing.
+    pub fn of(object: &Object) -> Self {
+        let time = |name: &str| object.get(name).and_then(|time| time.as_str().parse().ok());
+        Self {
+            last_prompt_at: time(key::LAST_PROMPT_AT),
+            last_turn_ended_at: time(key::LAST_TURN_ENDED_AT),
+            has_failed: object.get(key::HAS_FAILED).is_some(),
+            mode: json::literal(object, key::MODE),
+            model: json::literal(object, key::MODEL),
+            usage: json::member(object, key::USAGE),
+        }
+    }
+
+    /// The summary as JSON; empty if nothing is known.
+    pub fn to_object(&self) -> Object {
+        let time = |at: i64| json::json(at.to_string());
+        let members = [
+            (key::LAST_PROMPT_AT, self.last_prompt_at.map(time)),
+            (key::LAST_TURN_ENDED_AT, self.last_turn_ended_at.map(time)),
+            (key::HAS_FAILED, self.has_failed.then(|| json::json("true"))),
+            (key::MODE, self.mode.as_ref().map(Json::from)),
+            (key::MODEL, self.model.as_ref().map(Json::from)),
+            (key::USAGE, self.usage.as_ref().map(Object::to_json)),
+        ];
+        let mut object = Object::default();
+        for (name, value) in members {
+            if let Some(value) = value {
+                object.set(name, value);
+            }
+        }
+        object
+    }
+
+    /// The summary of a fork, which has the settings and no turn of its own.
+    pub(crate) fn of_fork(&self) -> Self {
+        Self { mode: self.mode.clone(), model: self.model.clone(), ..Self::default() }
+    }
+
+    /// Takes over the mode and the model in force. Returns whether one of them changed.
+    pub(crate) fn set_settings(&mut self, transcript: &Transcript) -> bool {
+        let settings = Settings::of(transcript);
+        let value = |setting| settings.get(&setting).and_then(|value| JsonStr::from_raw(value.raw()));
+        let (mode, model) = (value(Setting::Mode), value(Setting::Model));
+        let has_changed = mode != self.mode || model != self.model;
+        (self.mode, self.model) = (mode, model);
+        has_changed
+    }
+
+    /// Takes over the usage that the agent reported last.
+    pub(crate) fn set_usage(&mut self, transcript: &Transcript) {
+        self.usage = transcript.slot(Slot::Usage).map(|usage| usage.fields.clone());
+    }
+}
+
+/// An open request of an agent that any driver may answer, also one that is not attached to the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRequest {
+    /// Its id in the session.
+    pub request: PeerRequestId,
+    /// The method: `session/request_permission` or `elicitation/create`.
+    pub method: String,
+    /// The params, in version 2.
+    pub params: Object,
+    /// The tool call that permission is requested for, with all that the session knows of it.
+    pub tool_call: Option<Object>,
+    /// When the agent sent it, in milliseconds since 1970.
+    pub opened_at: i64,
+}
