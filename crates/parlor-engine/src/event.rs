@@ -145,6 +145,13 @@ pub enum ClientCall {
         /// The result, in the client's dialect.
         result: Json,
     },
+    /// `_parlor/seen`: a person has seen the session up to a change.
+    Seen {
+        /// The request.
+        id: RequestId,
+        /// The change.
+        seq: u64,
+    },
     /// `session/set_title`
     SetTitle {
         /// The request.
@@ -193,6 +200,7 @@ impl ClientCall {
             | Self::Prompt { id, .. }
             | Self::WithdrawPrompt { id, .. }
             | Self::AnswerRequest { id, .. }
+            | Self::Seen { id, .. }
             | Self::SetTitle { id, .. }
             | Self::Status { id }
             | Self::Archive { id, .. }

@@ -172,7 +172,7 @@ mod tests {
             r#""command":["a b","\"c\""],"generatedTitle":"half \ud83d","updatedAt":"2026-01-01T00:00:00Z","forkedAt":"m","#,
             r#""needsContext":true,"contextEntries":7,"isCwdUnconfirmed":true,"#,
             r#""refusedSettings":[{"setting":"mode","value":"code"}],"#,
-            r#""summary":{"lastPromptAt":1,"lastTurnEndedAt":2,"hasFailed":true,"mode":"ask","model":"m","usage":{"used":3}},"later":{"x":1.0}}"#
+            r#""summary":{"lastPromptAt":1,"lastTurnEndedAt":2,"lastTurnSeq":4,"seenSeq":3,"hasFailed":true,"mode":"ask","model":"m","usage":{"used":3}},"later":{"x":1.0}}"#
         );
         let data = SessionData::of(&row(text));
         assert_eq!(data.command.as_deref(), Some(&["a b".to_owned(), "\"c\"".to_owned()][..]));

@@ -39,6 +39,10 @@ pub struct SessionSummary {
     pub last_prompt_at: Option<i64>,
     /// When the last turn ended.
     pub last_turn_ended_at: Option<i64>,
+    /// The change with which the last turn ended.
+    pub last_turn_seq: Option<u64>,
+    /// The last change that a person has seen.
+    pub seen_seq: Option<u64>,
     /// Whether the last turn failed.
     pub has_failed: bool,
     /// The id of the mode.
@@ -52,6 +56,8 @@ pub struct SessionSummary {
 mod key {
     pub(super) const LAST_PROMPT_AT: &str = "lastPromptAt";
     pub(super) const LAST_TURN_ENDED_AT: &str = "lastTurnEndedAt";
+    pub(super) const LAST_TURN_SEQ: &str = "lastTurnSeq";
+    pub(super) const SEEN_SEQ: &str = "seenSeq";
     pub(super) const HAS_FAILED: &str = "hasFailed";
     pub(super) const MODE: &str = "mode";
     pub(super) const MODEL: &str = "model";
@@ -62,9 +68,12 @@ impl SessionSummary {
     /// Reads a summary. Members of the wrong type count as missing.
     pub fn of(object: &Object) -> Self {
         let time = |name: &str| object.get(name).and_then(|time| time.as_str().parse().ok());
+        let seq = |name: &str| object.get(name).and_then(|seq| seq.as_str().parse().ok());
         Self {
             last_prompt_at: time(key::LAST_PROMPT_AT),
             last_turn_ended_at: time(key::LAST_TURN_ENDED_AT),
+            last_turn_seq: seq(key::LAST_TURN_SEQ),
+            seen_seq: seq(key::SEEN_SEQ),
             has_failed: object.get(key::HAS_FAILED).is_some(),
             mode: json::literal(object, key::MODE),
             model: json::literal(object, key::MODEL),
@@ -75,9 +84,12 @@ impl SessionSummary {
     /// The summary as JSON; empty if nothing is known.
     pub fn to_object(&self) -> Object {
         let time = |at: i64| json::json(at.to_string());
+        let seq = |seq: u64| json::json(seq.to_string());
         let members = [
             (key::LAST_PROMPT_AT, self.last_prompt_at.map(time)),
             (key::LAST_TURN_ENDED_AT, self.last_turn_ended_at.map(time)),
+            (key::LAST_TURN_SEQ, self.last_turn_seq.map(seq)),
+            (key::SEEN_SEQ, self.seen_seq.map(seq)),
             (key::HAS_FAILED, self.has_failed.then(|| json::json("true"))),
             (key::MODE, self.mode.as_ref().map(Json::from)),
             (key::MODEL, self.model.as_ref().map(Json::from)),
@@ -90,6 +102,11 @@ impl SessionSummary {
             }
         }
         object
+    }
+
+    /// Whether a turn has ended since a person last saw the session.
+    pub fn is_unread(&self) -> bool {
+        self.last_turn_seq > self.seen_seq
     }
 
     /// The summary of a fork, which has the settings and no turn of its own.

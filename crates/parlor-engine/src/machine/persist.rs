@@ -4,17 +4,17 @@ use core::time::Duration;
 
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{event, live};
-use parlor_json::{Json, JsonStr};
+use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{ClientId, Input, PeerRequestId, TITLE_MARK};
 use parlor_session::{Change, Decider, Row, Slot, Target, Update};
-use parlor_wire::{RpcError, code};
+use parlor_wire::{RequestId, RpcError, code};
 
 use super::search_index::TurnPhase;
 use super::{SessionEnd, SessionMachine};
 use crate::opening::RefusedSetting;
 use crate::rows::{Batch, SessionRow, Write};
 use crate::stored::{ALIASES, OPENED, SIDE_STATE};
-use crate::{AgentCall, AgentCommand, Delivery, Frame, Output, json};
+use crate::{AgentCall, AgentCommand, ClientInfo, Delivery, Frame, Output, json};
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
@@ -58,6 +58,7 @@ impl SessionMachine {
                     summary.has_failed = !busy && event::has_failed(state);
                     if !busy {
                         summary.last_turn_ended_at = Some(self.now.wall.0);
+                        summary.last_turn_seq = Some(change.seq);
                     }
                     self.on_data_changed();
                 }
@@ -102,6 +103,16 @@ impl SessionMachine {
     pub(super) fn on_data_changed(&mut self) {
         self.row.data = self.data.to_text();
         self.dirty.row = true;
+    }
+
+    /// A person has seen the session up to a change.
+    pub(super) fn on_seen(&mut self, client: &ClientInfo, id: &RequestId, seq: u64) {
+        let seen = Some(seq.min(self.session.transcript().seq()));
+        if seen > self.data.summary.seen_seq {
+            self.data.summary.seen_seq = seen;
+            self.on_data_changed();
+        }
+        self.respond(client, id, &Object::default());
     }
 
     fn set_updated_at(&mut self, time: Option<JsonStr>) {

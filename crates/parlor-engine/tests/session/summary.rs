@@ -48,6 +48,29 @@ fn the_times_of_the_last_prompt_and_turn_end_are_stored() {
 }
 
 #[test]
+fn a_session_is_unread_from_the_end_of_a_turn_until_a_person_has_seen_it() {
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 1, "One");
+    script.responds(0, r#"{"messageId":"u"}"#);
+    script.says(&[RUNNING]);
+    assert!(!script.stored_summary().is_unread(), "no turn has ended");
+    script.says(&[IDLE]);
+    assert!(script.stored_summary().is_unread());
+    let seen = |id: u64, seq: u64| ClientCall::Seen { id: RequestId::from(id), seq };
+    script.call(1, seen(2, 1));
+    assert!(script.stored_summary().is_unread(), "it saw only the beginning");
+    script.call(1, seen(3, u64::MAX));
+    assert!(!script.stored_summary().is_unread());
+    script.call(1, seen(4, 1));
+    assert!(!script.stored_summary().is_unread(), "what was seen stays seen");
+    script.prompt(1, 5, "Two");
+    script.responds(1, r#"{"messageId":"v"}"#);
+    script.says(&[RUNNING, IDLE]);
+    assert!(script.stored_summary().is_unread(), "a later turn");
+}
+
+#[test]
 fn a_session_has_failed_from_a_failed_turn_to_the_next_prompt() {
     let mut script = Script::new(Dialect::V2);
     script.attach(1, Dialect::V2);
