@@ -145,6 +145,15 @@ pub enum ClientCall {
         /// The result, in the client's dialect.
         result: Json,
     },
+    /// `_parlor/older`: entries before those that the client has.
+    Older {
+        /// The request.
+        id: RequestId,
+        /// The first entry that the client has, as the cursor of an earlier response.
+        before: u64,
+        /// How many entries.
+        entries: usize,
+    },
     /// `_parlor/seen`: a person has seen the session up to a change.
     Seen {
         /// The request.
@@ -200,6 +209,7 @@ impl ClientCall {
             | Self::Prompt { id, .. }
             | Self::WithdrawPrompt { id, .. }
             | Self::AnswerRequest { id, .. }
+            | Self::Older { id, .. }
             | Self::Seen { id, .. }
             | Self::SetTitle { id, .. }
             | Self::Status { id }
@@ -264,6 +274,8 @@ pub enum ReplayFrom {
     After(u64),
     /// A message and what came after it.
     Message(MessageId),
+    /// The last entries, this many, and the rest of the state. [`ClientCall::Older`] returns earlier entries.
+    Tail(usize),
 }
 
 /// A message of an agent to a session, or the outcome of something that the server did for the agent.

@@ -31,6 +31,8 @@ pub struct ReplayCursor {
     since: u64,
     through: u64,
     position: Position,
+    /// The creation of the first entry that is not replayed, if only some entries are.
+    end: Option<u64>,
     /// Slots that the subscriber receives by other means.
     without: &'static [Slot],
 }
@@ -68,7 +70,17 @@ enum Part {
 impl ReplayCursor {
     /// Replays the changes after `since`, up to and including `through`.
     pub fn new(since: u64, through: u64) -> Self {
-        Self { since, through, position: Position::Entries(0), without: &[] }
+        Self { since, through, position: Position::Entries(0), end: None, without: &[] }
+    }
+
+    /// Replays the present state to a new subscriber, without the entries that were created before `first`.
+    pub fn tail(first: u64, through: u64) -> Self {
+        Self { position: Position::Entries(first.saturating_sub(1)), ..Self::new(0, through) }
+    }
+
+    /// Replays the present state of the entries that were created from `first` on and before `end`, and nothing else.
+    pub fn range(first: u64, end: u64, through: u64) -> Self {
+        Self { end: Some(end), ..Self::tail(first, through) }
     }
 
     /// Leaves these slots out.
@@ -91,10 +103,13 @@ impl ReplayCursor {
                     let entries = transcript.entries();
                     let first = entries.partition_point(|entry| entry.created() <= after);
                     let changed = entries[first..].iter().find(|entry| entry.seq() > self.since);
-                    match changed.filter(|entry| entry.created() <= self.through) {
-                        Some(entry) => self.position = Position::Within(entry.created(), Part::Head),
-                        None => self.position = Position::Slots(0),
-                    }
+                    let is_included =
+                        |created: u64| created <= self.through && self.end.is_none_or(|end| created < end);
+                    self.position = match changed.filter(|entry| is_included(entry.created())) {
+                        Some(entry) => Position::Within(entry.created(), Part::Head),
+                        None if self.end.is_some() => Position::End,
+                        None => Position::Slots(0),
+                    };
                 }
                 Position::Within(created, part) => {
                     let index = transcript.entries().binary_search_by_key(&created, Entry::created);

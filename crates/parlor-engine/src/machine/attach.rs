@@ -6,7 +6,9 @@ use parlor_dialect::live::{self, EncodeContext};
 use parlor_dialect::{Dialect, Losses};
 use parlor_json::Object;
 use parlor_session::session::{Client as Part, ClientId, Input};
-use parlor_session::{EntryId, MessageId, ReplayCursor, Role, Slot, Target, Update, Upsert};
+use parlor_session::{
+    Entry, EntryId, MessageId, ReplayCursor, Role, Slot, Target, Transcript, Update, Upsert,
+};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
@@ -53,7 +55,7 @@ impl SessionMachine {
         let transcript = self.session.transcript();
         let seq = transcript.seq();
         let since = match from {
-            ReplayFrom::New | ReplayFrom::Start => 0,
+            ReplayFrom::New | ReplayFrom::Start | ReplayFrom::Tail(_) => 0,
             ReplayFrom::Now | ReplayFrom::Forked(_) => seq,
             ReplayFrom::After(after) => *after,
             ReplayFrom::Message(message) => {
@@ -80,15 +82,29 @@ impl SessionMachine {
             self.send_unattached(client.id, Frame::error(&id, &error));
             return;
         }
+        let tail = match from {
+            ReplayFrom::Tail(entries) => first_of_last(transcript, *entries),
+            ReplayFrom::New
+            | ReplayFrom::Forked(_)
+            | ReplayFrom::Start
+            | ReplayFrom::Now
+            | ReplayFrom::After(_)
+            | ReplayFrom::Message(_) => None,
+        };
         if let Some(cwd) = cwd.filter(|_| client.is_driver) {
             self.set_cwd(cwd);
         }
+        let notes = match (from, tail) {
+            (ReplayFrom::Forked(notes), _) => notes.clone(),
+            (_, Some(first)) => vec![(OLDER, json::json(first.to_string()))],
+            (_, None) => Vec::new(),
+        };
         let answer = AttachRequest {
             id,
             is_new: matches!(from, ReplayFrom::New | ReplayFrom::Forked(_)),
             is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
             is_resumed: matches!(from, ReplayFrom::After(_)),
-            notes: if let ReplayFrom::Forked(notes) = from { notes.clone() } else { Vec::new() },
+            notes,
         };
         if *from == ReplayFrom::Now
             && let Some(subscriber) = self.subscribers.get_mut(&client.id)
@@ -105,12 +121,63 @@ impl SessionMachine {
         let owed = before.map(|mut subscriber| subscriber.take_unsent(0));
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
-        let reading = ReplayCursor::new(since, upto).without(&[Slot::Options, Slot::Mode, Slot::Model]);
+        let reading = match tail {
+            Some(first) => ReplayCursor::tail(first, upto),
+            None => ReplayCursor::new(since, upto),
+        };
+        let reading = reading.without(&[Slot::Options, Slot::Mode, Slot::Model]);
         let mut subscriber = Subscriber::new(client, reading, answers, self.config.limits);
         for (frame, _) in owed.into_iter().flatten() {
             subscriber.send(frame, 0, seq);
         }
         self.subscribers.insert(subscriber.client.id, subscriber);
+    }
+
+    /// Responds with entries before those that a client has, the last ones first that fit into a line.
+    pub(super) fn on_older(&mut self, client: &ClientInfo, id: &RequestId, before: u64, entries: usize) {
+        let transcript = self.session.transcript();
+        let through = transcript.seq();
+        let first = first_before(transcript, before, entries);
+        let mut result = Object::default();
+        let mut encoder = live::UpdateEncoder::new(client.dialect, &client.initialize);
+        if let Some(subscriber) = self.subscribers.get_mut(&client.id) {
+            std::mem::swap(&mut encoder, &mut subscriber.encoder);
+        }
+        // From the last entry backwards, so that a page that is too long keeps the entries next to those that the client has.
+        let mut pages: Vec<String> = Vec::new();
+        let (mut end, mut bytes) = (before, 0);
+        while end > first && (pages.is_empty() || bytes < self.config.limits.line_bytes / 2) {
+            let entry = first_before(self.session.transcript(), end, 1);
+            let page = self.encode_entries(&mut encoder, ReplayCursor::range(entry, end, through));
+            bytes += page.iter().map(String::len).sum::<usize>();
+            pages.splice(0..0, page);
+            end = entry;
+        }
+        if let Some(subscriber) = self.subscribers.get_mut(&client.id) {
+            subscriber.encoder = encoder;
+        }
+        result.set("updates", json::json(format!("[{}]", pages.join(","))));
+        if first_before(self.session.transcript(), end, 1) < end {
+            result.set("before", json::json(end.to_string()));
+        }
+        self.respond(client, id, &result);
+    }
+
+    /// Encodes what a cursor replays.
+    fn encode_entries(&mut self, encoder: &mut live::UpdateEncoder, mut cursor: ReplayCursor) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let transcript = self.session.transcript();
+            let Some(update) = cursor.next(transcript, self.config.limits.line_bytes) else { return lines };
+            let encode_context =
+                EncodeContext { from: self.decoder.dialect(), transcript, meta_before: None };
+            let (mut alias, ids) = (None, &mut self.ids);
+            let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
+            lines.extend(encoder.encode(&update, encode_context, &mut mint, &mut self.losses));
+            if let Some(alias) = alias {
+                self.add_alias(alias, &update);
+            }
+        }
     }
 
     /// Answers an attach request of a live client, after everything that it was sent so far.
@@ -422,6 +489,23 @@ impl SessionMachine {
             }
         }
     }
+}
+
+/// The metadata key of a response with the cursor for entries before the replayed ones.
+const OLDER: &str = "parlor/older";
+
+/// The first of the last `count` entries, by the change that created it; `None` if there are no others.
+fn first_of_last(transcript: &Transcript, count: usize) -> Option<u64> {
+    let entries = transcript.entries();
+    let skipped = entries.len().checked_sub(count.max(1)).filter(|skipped| *skipped > 0)?;
+    Some(entries[skipped].created())
+}
+
+/// The first of the `count` entries before an entry, each by the change that created it; `end` itself if there are none.
+fn first_before(transcript: &Transcript, end: u64, count: usize) -> u64 {
+    let entries = transcript.entries();
+    let index = entries.partition_point(|entry| entry.created() < end);
+    entries[..index].iter().rev().take(count).last().map_or(end, Entry::created)
 }
 
 /// One frame with the updates of a replay that were encoded so far, if there are any.

@@ -467,6 +467,7 @@ impl SessionMachine {
             ClientCall::AnswerRequest { id, peer_request, result } => {
                 self.on_answer_request(&client, &id, peer_request, &result);
             }
+            ClientCall::Older { id, before, entries } => self.on_older(&client, &id, before, entries),
             ClientCall::Seen { id, seq } => self.on_seen(&client, &id, seq),
             ClientCall::SetTitle { id, title } => self.on_set_title(&client, &id, title),
             ClientCall::Status { id } => self.on_status(&client, &id),

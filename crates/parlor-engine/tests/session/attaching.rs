@@ -155,3 +155,97 @@ fn a_client_with_seqs_sees_them_grow() {
     "#]]
     .assert_eq(&lines(&script.sent(2)));
 }
+
+/// A session of five messages, a title and an idle agent.
+fn with_five_messages(dialect: Dialect) -> Script {
+    let mut script = Script::new(dialect);
+    script.says(&[r#"{"sessionUpdate":"session_info_update","title":"Five"}"#]);
+    for n in 1..=5 {
+        script.says(&[&format!(
+            r#"{{"sessionUpdate":"agent_message_chunk","messageId":"m{n}","content":{{"type":"text","text":"text {n}"}}}}"#
+        )]);
+    }
+    script
+}
+
+fn older(id: u64, before: u64, entries: usize) -> ClientCall {
+    ClientCall::Older { id: RequestId::from(id), before, entries }
+}
+
+/// The `updates` and the `before` of a response.
+fn page(sent: &[String]) -> (Vec<String>, Option<u64>) {
+    let [response] = sent else { panic!("{sent:?}") };
+    let (_, result) = response.split_once("-> ").expect("a result");
+    let result: serde_json::Value = serde_json::from_str(result).unwrap();
+    let ids =
+        result["updates"].as_array().unwrap().iter().map(|update| update["messageId"].as_str().unwrap());
+    (ids.map(str::to_owned).collect(), result["before"].as_u64())
+}
+
+#[test]
+fn a_client_that_asks_for_the_tail_is_sent_the_last_entries_and_all_other_state() {
+    for agent in [Dialect::V1, Dialect::V2] {
+        let mut script = with_five_messages(agent);
+        script.attach_with(2, Dialect::V2, "{}", ReplayFrom::Tail(2));
+        let sent = lines(&script.sent(2));
+        assert!(!sent.contains("text 3") && sent.contains("text 4") && sent.contains("text 5"), "{sent}");
+        assert!(sent.contains("Five"), "the title is sent: {sent}");
+        assert!(sent.contains(r#""parlor/older":"#), "{sent}");
+        script.says(&[r#"{"sessionUpdate":"agent_message_chunk","messageId":"m6","content":{"type":"text","text":"six"}}"#]);
+        assert!(lines(&script.sent(2)).contains("six"), "it is live");
+    }
+}
+
+#[test]
+fn a_tail_that_is_longer_than_the_session_is_all_of_it() {
+    for entries in [5, 99] {
+        let mut script = with_five_messages(Dialect::V2);
+        script.attach_with(2, Dialect::V2, "{}", ReplayFrom::Tail(entries));
+        let sent = lines(&script.sent(2));
+        assert!(sent.contains("text 1") && !sent.contains("parlor/older"), "{sent}");
+    }
+}
+
+#[test]
+fn older_entries_are_returned_page_by_page_up_to_the_first() {
+    let mut script = with_five_messages(Dialect::V2);
+    script.attach_with(2, Dialect::V2, "{}", ReplayFrom::Tail(1));
+    let sent = lines(&script.sent(2));
+    let (_, cursor) = sent.split_once(r#""parlor/older":"#).expect("a cursor");
+    let mut before = cursor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
+    let mut pages = Vec::new();
+    while let Some(cursor) = before {
+        script.call(2, older(7, cursor, 2));
+        let (ids, next) = page(&script.sent(2));
+        pages.push(ids);
+        before = next;
+    }
+    assert_eq!(pages, [vec!["m3", "m4"], vec!["m1", "m2"]]);
+}
+
+#[test]
+fn a_page_of_older_entries_keeps_its_last_entries_if_it_is_too_long() {
+    let mut script = Script::new(Dialect::V2);
+    let long = "x".repeat(400 << 10);
+    for n in 1..=4 {
+        script.says(&[&format!(
+            r#"{{"sessionUpdate":"agent_message_chunk","messageId":"m{n}","content":{{"type":"text","text":"{long}"}}}}"#
+        )]);
+    }
+    script.connect(3, Dialect::V2, "{}");
+    script.call(3, older(7, u64::MAX, 4));
+    let (ids, before) = page(&script.sent(3));
+    assert_eq!(ids, ["m3", "m4"], "half a megabyte is enough for one line");
+    script.call(3, older(8, before.expect("there are more"), 4));
+    assert_eq!(page(&script.sent(3)).0, ["m1", "m2"]);
+}
+
+#[test]
+fn no_entries_are_before_the_first() {
+    let mut script = with_five_messages(Dialect::V2);
+    script.connect(3, Dialect::V2, "{}");
+    for before in [0, 1, 2] {
+        script.call(3, older(7, before, 10));
+        assert_eq!(page(&script.sent(3)), (Vec::new(), None), "before {before}");
+    }
+}
