@@ -111,8 +111,8 @@ impl<A: Agent> Host<A> {
             }
             Body::Response { id, outcome } => {
                 let answer = match outcome {
-                    Outcome::Result(result) => Ok(Object::parse(result).unwrap_or_default()),
-                    Outcome::Error(error) => Err(RpcError::from_raw(error)),
+                    Outcome::Result(result) => Ok(Object::parse(*result).unwrap_or_default()),
+                    Outcome::Error(error) => Err(RpcError::from_raw(*error)),
                 };
                 self.line.answered(id, answer);
             }

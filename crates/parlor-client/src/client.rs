@@ -175,7 +175,7 @@ impl Client {
         }
         for _ in 0..MAX_PAGES {
             let page = self.call("session/list", &params).await?;
-            let sessions = page.get("sessions").and_then(|list| parlor_json::elements(list.raw()));
+            let sessions = page.get_array("sessions");
             let sessions = sessions.ok_or(Error::Odd("a list without sessions"))?;
             let read = sessions.into_iter().filter_map(|session| Listed::read(Object::parse(session).ok()?));
             listed.extend(read);

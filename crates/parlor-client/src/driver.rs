@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use parlor_dialect::live::{self, AgentUpdate};
 use parlor_dialect::{Dialect, Side, Translator};
-use parlor_json::{JsonStr, Members, Object};
+use parlor_json::{JsonRef, JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
     Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
     code, parse, write,
 };
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::Error;
@@ -421,11 +420,11 @@ impl Driver {
                 };
                 let outcome = match outcome {
                     // Many answer with null where nothing is to be said.
-                    Outcome::Result(result) if result.get() == "null" => Ok(Object::default()),
+                    Outcome::Result(result) if result.as_str() == "null" => Ok(Object::default()),
                     Outcome::Result(result) => {
-                        Object::parse(result).map_err(|_| Error::Odd("an answer that is no object"))
+                        Object::parse(*result).map_err(|_| Error::Odd("an answer that is no object"))
                     }
-                    Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(error))),
+                    Outcome::Error(error) => Err(Error::Rpc(RpcError::from_raw(*error))),
                 };
                 self.answered(request, outcome);
             }
@@ -437,7 +436,7 @@ impl Driver {
     fn update(
         &mut self,
         id: &SessionId,
-        meta: Option<&RawValue>,
+        meta: Option<JsonRef<'_>>,
         line: &str,
         update: Option<AgentUpdate<'_>>,
     ) {
@@ -446,7 +445,7 @@ impl Driver {
             self.updated = self.sessions.told(id, || Self::may_name(&mut self.asked));
         }
         let Some(session) = &self.updated else { return };
-        let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
+        let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.as_str().parse().ok());
         session.take(&self.sessions.owner, line, update, seq);
         if self.translator.is_some()
             && let Some(state) = noted_state(line)
@@ -505,5 +504,5 @@ fn noted_state(line: &str) -> Option<String> {
     let Body::Notification { params, .. } = &message.body else { return None };
     let (_, update) = live::update_of(*params).ok()?;
     let meta = Members::of(update).ok()?.get("_meta")?;
-    Some(Members::of(meta).ok()?.get(NAME)?.get().to_owned())
+    Some(Members::of(meta).ok()?.get(NAME)?.as_str().to_owned())
 }

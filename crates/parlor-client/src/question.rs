@@ -167,8 +167,8 @@ impl Choice {
     /// assert_eq!(choices[0].kind, "allow_once");
     /// ```
     pub fn all_in(params: &Object) -> Vec<Self> {
-        let list = params.get("options").and_then(|list| parlor_json::elements(list.raw()));
-        let choice = |option: &serde_json::value::RawValue| {
+        let list = params.get_array("options");
+        let choice = |option: parlor_json::JsonRef<'_>| {
             let option = Object::parse(option).ok()?;
             let field = |name: &str| JsonStr::from_raw(option.get(name)?.raw());
             let id = field("optionId")?;

@@ -8,11 +8,10 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use parlor_json::{Json, JsonStr, Members, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Members, Object};
 use parlor_session::{
     Change, EntryId, MessageId, MetaPatch, Role, SessionId, Target, Transcript, Update, plain_text,
 };
-use serde_json::value::RawValue;
 
 use crate::live::{AgentUpdate, Listener, Spans, Stream, Telling, update_line_with};
 use crate::{Decoded, Dialect, Losses, shape};
@@ -30,7 +29,7 @@ pub struct Beside {
 
 impl Beside {
     /// Reads the members of params that are neither the session nor the update.
-    pub(crate) fn of<'a>(rest: impl Iterator<Item = (&'a str, &'a RawValue)>) -> Self {
+    pub(crate) fn of<'a>(rest: impl Iterator<Item = (&'a str, JsonRef<'a>)>) -> Self {
         Self::new(rest.map(|(name, value)| (name.into(), value.into())).collect())
     }
 
@@ -139,12 +138,12 @@ impl<'a> AgentLine<'a> {
     fn says(&self, update: &str, message: Option<&MessageId>) -> bool {
         let line = self.members.get_or_init(|| AgentUpdate::read(self.line).map(|read| read.0.update));
         let (Some(line), Some(told)) = (line, Members::parse(update)) else { return false };
-        let is_id = |name: &RawValue| message.is_some() && name.get() == r#""messageId""#;
+        let is_id = |name: JsonRef<'_>| message.is_some() && name.as_str() == r#""messageId""#;
         line.len() == told.len()
             && told.raw().iter().all(|(name, value)| {
-                let same = line.raw().iter().find(|(other, _)| other.get() == name.get());
-                let id = message.filter(|_| is_id(name)).map(|id| id.as_json().as_literal());
-                same.is_some_and(|(_, said)| said.get() == value.get() || id == Some(value.get()))
+                let same = line.raw().iter().find(|(other, _)| other.as_str() == name.as_str());
+                let id = message.filter(|_| is_id(*name)).map(|id| id.as_json().as_literal());
+                same.is_some_and(|(_, said)| said.as_str() == value.as_str() || id == Some(value.as_str()))
             })
     }
 }

@@ -1,9 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use parlor_json::Object;
+use parlor_json::{JsonRef, Object};
 use parlor_wire::{Batches, RpcError, code};
-use serde_json::value::RawValue;
 
 use crate::shape;
 
@@ -68,7 +67,7 @@ impl Dialect {
     /// assert_eq!(dialect(r#"{"protocolVersion":7}"#), Ok(Dialect::V2));
     /// assert!(dialect(r#"{"protocolVersion":0}"#).is_err());
     /// ```
-    pub fn negotiate(params: &RawValue) -> Result<Self, UnsupportedVersion> {
+    pub fn negotiate(params: JsonRef<'_>) -> Result<Self, UnsupportedVersion> {
         let params = Object::parse(params).map_err(|_| UnsupportedVersion)?;
         let version = params.get("protocolVersion").ok_or(UnsupportedVersion)?.as_str();
         let asked = shape::member(&params, "_meta").and_then(|meta| shape::text(&meta, Self::MARK));

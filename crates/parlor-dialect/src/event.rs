@@ -98,7 +98,7 @@ pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> Ev
     let result = shape::object(result).unwrap_or_default();
     let outcome = shape::member(&result, "outcome").unwrap_or_default();
     let chosen = string(&outcome, "optionId");
-    let options = params.get("options").and_then(|options| parlor_json::elements(options.raw()));
+    let options = params.get_array("options");
     let option = chosen.as_ref().and_then(|chosen| {
         let mut options =
             options.unwrap_or_default().into_iter().filter_map(|option| Object::parse(option).ok());

@@ -1,10 +1,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
-use parlor_json::{JsonStr, Members};
+use parlor_json::{JsonRef, JsonStr, Members};
 use parlor_session::{EntryId, MessageId, Naming, Refused, Role, SessionId, Target, Transcript, Update};
 use parlor_wire::{Body, Incoming, Malformed, Message, RequestId, parse};
-use serde_json::value::RawValue;
 
 use crate::hot::UpdateLine;
 use crate::live::AgentUpdate;
@@ -149,7 +148,7 @@ impl Fold {
     }
 
     /// A request was made; `prompt` has the params of one that starts a turn.
-    fn asked(&mut self, id: &RequestId, prompt: Option<&RawValue>, from: Option<Side>) {
+    fn asked(&mut self, id: &RequestId, prompt: Option<JsonRef<'_>>, from: Option<Side>) {
         let session = prompt.and_then(|params| Members::of(params).ok()?.get("sessionId"));
         let session = session.and_then(JsonStr::from_raw).map(SessionId::from);
         if let Some(session) = &session {
@@ -179,7 +178,7 @@ impl Fold {
     }
 
     /// Whether an update is about the session that is folded.
-    fn is_ours(&mut self, id: Option<&RawValue>) -> Result<bool, LineProblem> {
+    fn is_ours(&mut self, id: Option<JsonRef<'_>>) -> Result<bool, LineProblem> {
         let id = id.and_then(JsonStr::from_raw).map(SessionId::from);
         let id = id.ok_or(LineProblem::NoUpdate("`sessionId` must be a string"))?;
         let known = self.sessions.last() == Some(&id) || self.sessions.contains(&id);

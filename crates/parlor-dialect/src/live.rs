@@ -5,14 +5,13 @@
 
 use std::ops::Range;
 
-use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_json::{Json, JsonRef, JsonStr, Object, Type};
 use parlor_session::session::{TITLE_MARK, Words};
 use parlor_session::{
     Activity, Body, EntryId, MessageId, MetaPatch, Naming, SessionId, Slot, State, TITLE, Target, Transcript,
     Update, Upsert, plain_text,
 };
 use parlor_wire::{Outcome, RequestId, RpcError, span_of};
-use serde_json::value::RawValue;
 
 pub use crate::broadcast::{AgentLine, Beside, Broadcast, drop_reserved, is_notice, map_sessions};
 use crate::encode::v1::{self, Features, Heard};
@@ -196,7 +195,7 @@ impl<'a> AgentUpdate<'a> {
     }
 
     /// What is said beside the update, and not in it.
-    pub fn meta(&self) -> Option<&'a RawValue> {
+    pub fn meta(&self) -> Option<JsonRef<'a>> {
         self.0.rest.iter().find(|(name, _)| *name == "_meta").map(|(_, meta)| *meta)
     }
 
@@ -312,9 +311,9 @@ impl Stream {
     /// Reads a line that differs from the last one only in its plain text; `None` if it does not.
     pub fn read(&self, line: &str) -> Option<Decoded> {
         let content = self.content(line)?;
-        let item: &RawValue = serde_json::from_str(content).ok()?;
+        let item: JsonRef<'_> = serde_json::from_str(content).ok()?;
         // White space around it would belong to the line and not to the item.
-        if item.get().len() != content.len() || plain_text(content).is_none() {
+        if item.as_str().len() != content.len() || plain_text(content).is_none() {
             return None;
         }
         let update =
@@ -466,7 +465,7 @@ pub const MESSAGE: &str = turns::MESSAGE;
 /// The state of a session whose turn ended in an error.
 pub fn failed_state(error: &RpcError) -> State {
     let line = parlor_wire::write::error_response(&RequestId::null(), error);
-    let error = serde_json::from_str::<&RawValue>(&line).ok().and_then(|line| Object::parse(line).ok());
+    let error = serde_json::from_str::<JsonRef<'_>>(&line).ok().and_then(|line| Object::parse(line).ok());
     let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(shape::empty);
     turns::idle(Outcome::Error(error.raw()))
 }
@@ -553,7 +552,7 @@ pub fn speaks_v2(result: &Object) -> bool {
 }
 
 /// Reads an update line the long way.
-pub fn update_of(params: Option<&RawValue>) -> Result<(SessionId, &RawValue), LineProblem> {
+pub fn update_of(params: Option<JsonRef<'_>>) -> Result<(SessionId, JsonRef<'_>), LineProblem> {
     let params = params.ok_or(LineProblem::NoUpdate("`params` is missing"))?;
     let params =
         parlor_json::Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is no object"))?;
@@ -565,17 +564,17 @@ pub fn update_of(params: Option<&RawValue>) -> Result<(SessionId, &RawValue), Li
 
 /// The kind of an update, by its line.
 pub fn update_kind(line: &str) -> Option<String> {
-    let message: &RawValue = serde_json::from_str(line).ok()?;
+    let message: JsonRef<'_> = serde_json::from_str(line).ok()?;
     let message = parlor_json::Members::of(message).ok()?;
     let (_, update) = update_of(message.get("params")).ok()?;
     let update = parlor_json::Members::of(update).ok()?;
-    Some(parlor_json::text(update.get("sessionUpdate")?)?.into_owned())
+    update.get_string("sessionUpdate")
 }
 
 /// Checks that a prompt is a list of content blocks that have what their types need. Blocks of types that nobody here
 /// knows are taken as they are.
 pub fn check_prompt(content: &Json) -> Result<(), String> {
-    let blocks = parlor_json::elements(content.raw());
+    let blocks = content.elements();
     let blocks = blocks.ok_or_else(|| "`prompt` must be a list of content blocks".to_owned())?;
     if blocks.is_empty() {
         return Err("`prompt` must not be empty".to_owned());

@@ -3,7 +3,7 @@
 //! An agent may show its mode in two views, as a mode and as an option of category `mode`, and report a change in either of
 //! them; its model likewise. The session has one mode and one model: whichever view changes, the other one follows.
 
-use parlor_json::{Json, JsonStr, Object, Type, elements};
+use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::{MetaPatch, Slot, Target, Transcript, Update, Upsert};
 
 use crate::values::options;
@@ -79,7 +79,7 @@ pub(crate) fn same_setting(transcript: &Transcript, slot: Slot) -> Vec<Update> {
 impl View {
     /// Whether a value is among those that are shown as available; `None` if these are not shown.
     fn offers(&self, shown: &Object, value: &Json) -> Option<bool> {
-        let list = elements(shown.get(self.available)?.raw())?;
+        let list = shown.get_array(self.available)?;
         let mut ids = list.into_iter().filter_map(|one| Object::parse(one).ok()?.get(self.id).cloned());
         Some(ids.any(|id| id == *value))
     }
@@ -105,7 +105,7 @@ fn whole(slot: Slot, fields: Object) -> Update {
 
 /// The choice of a list of options that is a view of a setting.
 fn option_of(list: &Json, view: &View) -> Option<Object> {
-    let mut list = elements(list.raw())?.into_iter().filter_map(|option| Object::parse(option).ok());
+    let mut list = list.elements()?.into_iter().filter_map(|option| Object::parse(option).ok());
     list.find(|option| options::is_choice_of(option, view.category))
 }
 
@@ -136,7 +136,7 @@ pub fn option_chosen(transcript: &Transcript, params: &Object) -> Option<Update>
     let list = transcript.slot(Slot::Options)?.fields.get(OPTIONS)?;
     let (id, value) = (params.get("configId")?, params.get("value")?);
     let is_it = |option: &Object| option_id(option).as_ref() == Some(id);
-    let mut list_of = elements(list.raw())?.into_iter().filter_map(|option| Object::parse(option).ok());
+    let mut list_of = list.elements()?.into_iter().filter_map(|option| Object::parse(option).ok());
     list_of.find(is_it)?;
     let list = shape::each(list, |mut option| {
         if is_it(&option) {
@@ -369,7 +369,7 @@ impl Settings {
 
     /// The options, if they are known.
     fn list(&self) -> Vec<Object> {
-        let list = self.options.as_ref().and_then(|list| elements(list.raw())).unwrap_or_default();
+        let list = self.options.as_ref().and_then(Json::elements).unwrap_or_default();
         list.into_iter().filter_map(|option| Object::parse(option).ok()).collect()
     }
 

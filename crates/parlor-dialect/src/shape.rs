@@ -1,9 +1,9 @@
 //! Small steps on JSON objects that conversions are made of.
 
-use parlor_json::{Json, JsonStr, Object, Type, elements, string_literal};
+use parlor_json::{Json, JsonStr, Object, Type, string_literal};
 
 /// JSON that is written here and therefore valid.
-pub(crate) fn json(text: impl Into<String>) -> Json {
+pub(crate) fn json(text: impl AsRef<str>) -> Json {
     Json::parse(text).expect("the text is written by the caller from valid JSON")
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn member(holder: &Object, name: &str) -> Option<Object> {
 
 /// A member's text, if it is a string.
 pub(crate) fn text(holder: &Object, name: &str) -> Option<String> {
-    Some(parlor_json::text(holder.get(name)?.raw())?.into_owned())
+    holder.get_string(name)
 }
 
 /// Whether a member is there and of that type.
@@ -56,7 +56,7 @@ pub(crate) fn in_front(holder: &Object, name: &str, value: Json) -> Object {
 /// A list with every object converted; `None` leaves it out. What is no object stays, as does a value
 /// that is no list. What did not change keeps its text.
 pub(crate) fn each(list: &Json, mut convert: impl FnMut(Object) -> Option<Object>) -> Json {
-    let Some(elements) = elements(list.raw()) else { return list.clone() };
+    let Some(elements) = list.elements() else { return list.clone() };
     let mut changed = false;
     let mut kept = Vec::with_capacity(elements.len());
     for element in elements {

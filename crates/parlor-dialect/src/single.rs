@@ -1,8 +1,7 @@
 use std::fmt;
 
-use parlor_json::{Json, Members};
+use parlor_json::{Json, JsonRef, Members};
 use parlor_session::{EntryId, MetaPatch, Patch, Target, Update};
-use serde_json::value::RawValue;
 
 use crate::encode::{chunk, message_kinds};
 use crate::values::blocks::{self, ForV1};
@@ -41,7 +40,7 @@ pub enum NotAsChunks {
 ///     r#"{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"A"}}"#
 /// );
 /// ```
-pub fn message_as_chunks(update: &RawValue) -> Result<Vec<Json>, NotAsChunks> {
+pub fn message_as_chunks(update: JsonRef<'_>) -> Result<Vec<Json>, NotAsChunks> {
     let decoded = Decoder::new(Dialect::V2).decode(update, &mut || "".into());
     let Decoded { update, ignored, .. } = decoded.map_err(NotAsChunks::BadUpdate)?;
     if let Some(ignored) = ignored.into_iter().next() {

@@ -51,15 +51,15 @@ pub fn in_front_of(prompt: &Json, text: &str, envelope: &Envelope) -> Json {
     block.set("type", json::string("text"));
     block.set("text", json::string(&text));
     let mut blocks = vec![block.to_json().as_str().to_owned()];
-    let said = parlor_json::elements(prompt.raw()).unwrap_or_default();
-    blocks.extend(said.into_iter().map(|block| block.get().to_owned()));
+    let said = prompt.elements().unwrap_or_default();
+    blocks.extend(said.into_iter().map(|block| block.as_str().to_owned()));
     json::json(format!("[{}]", blocks.join(",")))
 }
 
 /// Whether a prompt calls a command of the agent. With text in front of it, it would not be one any more.
 pub fn is_command(prompt: &Json) -> bool {
-    let blocks = parlor_json::elements(prompt.raw()).unwrap_or_default();
-    let text = blocks.first().and_then(|block| parlor_session::text_of(block.get()));
+    let blocks = prompt.elements().unwrap_or_default();
+    let text = blocks.first().and_then(|block| parlor_session::text_of(block.as_str()));
     text.is_some_and(|text| text.trim_start().starts_with('/'))
 }
 
@@ -215,7 +215,7 @@ fn part(transcript: &Transcript, entry: &Entry) -> Option<Part> {
 
 /// The files that a tool call is about.
 fn files(fields: &Object) -> Vec<String> {
-    let places = fields.get("locations").and_then(|list| parlor_json::elements(list.raw()));
+    let places = fields.get_array("locations");
     let places = places.unwrap_or_default().into_iter().filter_map(|place| {
         let place = json::object(Some(place));
         let path = json::text(&place, "path")?;
@@ -277,7 +277,7 @@ fn outcome(transcript: &Transcript, text: &str, said: &mut String, brought: &mut
             brought.push_str(&attached);
         }
         Some("diff") => {
-            let changes = item.get("changes").and_then(|list| parlor_json::elements(list.raw()));
+            let changes = item.get_array("changes");
             for change in changes.into_iter().flatten() {
                 let path = json::text(&json::object(Some(change)), "path").unwrap_or_default();
                 let _ = write!(said, "\n- changed {path}");

@@ -1,12 +1,11 @@
 //! Reading and making small JSON objects.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RequestId, RpcError};
-use serde_json::value::RawValue;
 
 /// JSON from text that is known to be JSON.
-pub fn json(text: impl Into<String>) -> Json {
+pub fn json(text: impl AsRef<str>) -> Json {
     Json::parse(text).expect("it is made of JSON")
 }
 
@@ -16,7 +15,7 @@ pub fn string(text: &str) -> Json {
 }
 
 /// The params of a message as an object; none and anything else is one without members.
-pub fn object(params: Option<&RawValue>) -> Object {
+pub fn object(params: Option<JsonRef<'_>>) -> Object {
     params.and_then(|params| Object::parse(params).ok()).unwrap_or_default()
 }
 

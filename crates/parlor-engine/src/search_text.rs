@@ -1,7 +1,7 @@
 //! The words that an entry is found by.
 
+use parlor_json::JsonRef;
 use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
-use serde_json::value::RawValue;
 
 use crate::json;
 use crate::rows::Words;
@@ -57,7 +57,7 @@ fn tool_text(body: &Body) -> String {
         strings(input.raw(), &mut text, 0);
     }
     for item in body.content.iter() {
-        if let Ok(item) = serde_json::from_str::<&RawValue>(item.json) {
+        if let Ok(item) = serde_json::from_str::<JsonRef<'_>>(item.json) {
             strings(item, &mut text, 0);
         }
     }
@@ -72,23 +72,23 @@ const DEPTH: usize = 16;
 
 /// Adds the strings of a value, each on a line, as far as they count. Pictures and sounds are no text, and neither are the
 /// names of types.
-fn strings(value: &RawValue, text: &mut String, depth: usize) {
+fn strings(value: JsonRef<'_>, text: &mut String, depth: usize) {
     if text.len() > MOST || depth > DEPTH {
         return;
     }
-    if let Some(string) = parlor_json::text(value) {
+    if let Some(string) = value.to_text() {
         text.push('\n');
         text.push_str(&string);
-    } else if let Some(items) = parlor_json::elements(value) {
+    } else if let Some(items) = value.elements() {
         items.into_iter().for_each(|item| strings(item, text, depth + 1));
     } else if let Ok(members) = parlor_json::Members::of(value) {
         for (name, member) in members
             .raw()
             .iter()
-            .filter(|(name, _)| !matches!(name.get(), "\"type\"" | "\"data\"" | "\"mimeType\""))
+            .filter(|(name, _)| !matches!(name.as_str(), "\"type\"" | "\"data\"" | "\"mimeType\""))
         {
             let _ = name;
-            strings(member, text, depth + 1);
+            strings(*member, text, depth + 1);
         }
     }
 }
@@ -101,5 +101,5 @@ fn beginning(content: &Content) -> Content {
         length += plain_text(item.json).map_or(0, str::len);
         is_wanted
     });
-    items.filter_map(|item| serde_json::from_str::<&RawValue>(item.json).ok()).collect()
+    items.filter_map(|item| serde_json::from_str::<JsonRef<'_>>(item.json).ok()).collect()
 }

@@ -202,7 +202,7 @@ impl Connection {
         Refusable { client: Arc::clone(&self.client), id: id.clone(), ends }.refuse(error);
     }
 
-    async fn notification(&mut self, method: &str, params: Option<&serde_json::value::RawValue>) {
+    async fn notification(&mut self, method: &str, params: Option<parlor_json::JsonRef<'_>>) {
         if method == CANCEL_REQUEST {
             let Some(id) = cancel_target(params) else { return };
             if let Some(open) = lock(&self.open).get(&id) {
@@ -501,7 +501,7 @@ fn check_directories(params: &Object) -> Result<(), RpcError> {
         return Ok(());
     };
     let is_absolute = |path| JsonStr::from_raw(path).is_some_and(|path| path.to_text().starts_with('/'));
-    let directories = parlor_json::elements(list.raw());
+    let directories = list.elements();
     if directories.is_some_and(|directories| directories.into_iter().all(is_absolute)) {
         return Ok(());
     }

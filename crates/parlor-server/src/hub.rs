@@ -355,7 +355,7 @@ impl Shared {
         let data = json::object(
             parlor_json::Json::parse(row.data.clone()).ok().as_ref().map(parlor_json::Json::raw),
         );
-        if let Some(command) = data.get("command").and_then(|list| parlor_json::elements(list.raw())) {
+        if let Some(command) = data.get_array("command") {
             let words = command.into_iter().map(|word| Some(JsonStr::from_raw(word)?.to_text().into_owned()));
             return Some(AgentConfig::new(row.agent.clone(), words.collect::<Option<_>>()?));
         }

@@ -173,7 +173,7 @@ fn value_of(key: &str) -> String {
 
 fn index(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let kept = store.value(INDEX)?.and_then(|kept| Json::parse(kept).ok());
-    let keys = kept.as_ref().and_then(|kept| parlor_json::elements(kept.raw())).unwrap_or_default();
+    let keys = kept.as_ref().and_then(Json::elements).unwrap_or_default();
     Ok(keys.into_iter().filter_map(|key| Some(JsonStr::from_raw(key)?.to_text().into_owned())).collect())
 }
 
@@ -200,7 +200,7 @@ fn text(rows: &[SessionRow]) -> String {
 
 fn read(kept: &str) -> Vec<SessionRow> {
     let kept = Json::parse(kept).ok();
-    let rows = kept.as_ref().and_then(|kept| parlor_json::elements(kept.raw())).unwrap_or_default();
+    let rows = kept.as_ref().and_then(Json::elements).unwrap_or_default();
     let one = |kept| {
         let kept = json::object(Some(kept));
         let row = row(&json::text(&kept, "agent")?, &kept)?;

@@ -325,8 +325,8 @@ fn read_body(object: &Object, made: u64) -> Option<(Body, News)> {
     };
     let [fields_at, meta_at, content_at, output_at] = match object.get("seqs") {
         Some(seqs) => {
-            let seqs = parlor_json::elements(seqs.raw())?;
-            let seqs = seqs.into_iter().map(|seq| seq.get().parse().ok()).collect::<Option<Vec<_>>>()?;
+            let seqs = seqs.elements()?;
+            let seqs = seqs.into_iter().map(|seq| seq.as_str().parse().ok()).collect::<Option<Vec<_>>>()?;
             seqs.try_into().ok()?
         }
         None => [made; 4],
@@ -335,10 +335,7 @@ fn read_body(object: &Object, made: u64) -> Option<(Body, News)> {
     news.content.replaced(content_at);
     news.output.replaced(output_at);
     if let Some(cleared) = object.get("cleared") {
-        news.cleared = parlor_json::elements(cleared.raw())?
-            .into_iter()
-            .map(JsonStr::from_raw)
-            .collect::<Option<_>>()?;
+        news.cleared = cleared.elements()?.into_iter().map(JsonStr::from_raw).collect::<Option<_>>()?;
     }
     Some((Body::restored(fields, meta), news))
 }
@@ -373,7 +370,7 @@ pub(crate) fn read_state(object: &Object) -> Option<State> {
             "waits" => Activity::RequiresAction,
             _ => return None,
         },
-        None => Activity::Other(JsonStr::from_raw(parlor_json::elements(activity.raw())?.first()?)?),
+        None => Activity::Other(JsonStr::from_raw(*activity.elements()?.first()?)?),
     };
     let stop_reason = match object.get("reason") {
         Some(reason) => Some(JsonStr::from_raw(reason.raw())?),

@@ -1,7 +1,6 @@
 use std::fmt;
 
-use parlor_json::{Json, JsonStr, Members, string_literal};
-use serde_json::value::RawValue;
+use parlor_json::{Json, JsonRef, JsonStr, Members, string_literal};
 
 use crate::write::push_one_line;
 
@@ -53,17 +52,17 @@ impl RpcError {
     /// Reads the `error` of a response. Any value is taken, because a request must end in any case: where
     /// the code is missing or no integer it reads as [`code::INTERNAL_ERROR`], and where there is no message
     /// the text of the value stands for it.
-    pub fn from_raw(raw: &RawValue) -> Self {
+    pub fn from_raw(raw: JsonRef<'_>) -> Self {
         let members = Members::of(raw).unwrap_or_default();
         let message = members.get("message").and_then(JsonStr::from_raw);
         Self {
             code: members
                 .get("code")
-                .and_then(|code| code.get().parse().ok())
+                .and_then(|code| code.as_str().parse().ok())
                 .unwrap_or(code::INTERNAL_ERROR),
             message: match message.or_else(|| JsonStr::from_raw(raw)) {
                 Some(message) => message.to_text().into_owned(),
-                None => raw.get().to_owned(),
+                None => raw.as_str().to_owned(),
             },
             data: members.get("data").map(Json::from),
             as_received: Some(raw.into()),

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use parlor_json::JsonRef;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 /// The version of the greeting.
 pub const VERSION: u32 = 1;
@@ -66,16 +66,16 @@ impl Hello {
         #[derive(Deserialize)]
         struct Probe<'a> {
             #[serde(borrow)]
-            parlor: &'a RawValue,
+            parlor: JsonRef<'a>,
             #[serde(borrow)]
-            jsonrpc: Option<&'a RawValue>,
+            jsonrpc: Option<JsonRef<'a>>,
         }
         let probe: Probe<'_> = serde_json::from_str(line).ok()?;
         if probe.jsonrpc.is_some() {
             return None;
         }
-        if probe.parlor.get() != VERSION.to_string() {
-            let theirs = probe.parlor.get();
+        if probe.parlor.as_str() != VERSION.to_string() {
+            let theirs = probe.parlor.as_str();
             return Some(Err(format!(
                 "this server speaks version {VERSION} of the greeting, not {theirs}: \
                  both ends must be of the same release of parlor"

@@ -4,10 +4,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use parlor_json::{JsonStr, Type, string_literal, type_of};
+use parlor_json::{Json, JsonRef, JsonStr, Type, string_literal};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
 
 /// The id of a JSON-RPC request, kept as the literal it came in.
 ///
@@ -44,9 +43,9 @@ impl RequestId {
     }
 
     /// Reads an id, keeping its literal.
-    pub fn from_raw(raw: &RawValue) -> Result<Self, InvalidId> {
-        let literal = raw.get();
-        match type_of(raw) {
+    pub fn from_raw(raw: JsonRef<'_>) -> Result<Self, InvalidId> {
+        let literal = raw.as_str();
+        match raw.type_of() {
             Type::Null | Type::String => Ok(Self(literal.into())),
             Type::Number if literal.contains(['.', 'e', 'E']) => Err(InvalidId::NotAnInteger),
             Type::Number if literal.parse::<u64>().is_ok() || literal.parse::<i64>().is_ok() => {
@@ -141,13 +140,13 @@ impl fmt::Debug for RequestId {
 
 impl Serialize for RequestId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(serializer)
+        serde_json::from_str::<JsonRef<'_>>(&self.0).map_err(serde::ser::Error::custom)?.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for RequestId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_raw(&Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
+        Self::from_raw(Json::deserialize(deserializer)?.raw()).map_err(D::Error::custom)
     }
 }
 

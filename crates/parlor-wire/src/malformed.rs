@@ -157,7 +157,7 @@ impl std::error::Error for Malformed {}
 impl From<NotAnObject> for Reason {
     fn from(reason: NotAnObject) -> Self {
         match reason {
-            NotAnObject::Other(found) => Self::NotAMessage(found),
+            NotAnObject::WrongType(found) => Self::NotAMessage(found),
             NotAnObject::TooManyMembers => Self::TooManyMembers,
         }
     }

@@ -2,9 +2,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use parlor_json::{JsonStr, Members, Type, type_of};
+use parlor_json::{JsonRef, JsonStr, Members, Type};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 
 use crate::{Malformed, Reason, RequestId, span_of, splice};
 
@@ -38,7 +37,7 @@ pub struct Message<'a> {
     pub body: Body<'a>,
     /// The names and values of the envelope's other members, in order. Nobody here knows them, so whoever
     /// builds the message anew has to carry them over.
-    pub extra: Vec<(&'a RawValue, &'a RawValue)>,
+    pub extra: Vec<(JsonRef<'a>, JsonRef<'a>)>,
     text: &'a str,
     id_span: Option<Range<usize>>,
 }
@@ -53,14 +52,14 @@ pub enum Body<'a> {
         /// What is asked for. Half a surrogate pair shows as U+FFFD here and is kept in the text.
         method: Cow<'a, str>,
         /// With what; any JSON.
-        params: Option<&'a RawValue>,
+        params: Option<JsonRef<'a>>,
     },
     /// Wants no answer.
     Notification {
         /// What is told, spelled as in a request.
         method: Cow<'a, str>,
         /// With what; any JSON.
-        params: Option<&'a RawValue>,
+        params: Option<JsonRef<'a>>,
     },
     /// Is an answer.
     Response {
@@ -75,9 +74,9 @@ pub enum Body<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome<'a> {
     /// It went well.
-    Result(&'a RawValue),
+    Result(JsonRef<'a>),
     /// It failed; see [`RpcError::from_raw`](crate::RpcError::from_raw).
-    Error(&'a RawValue),
+    Error(JsonRef<'a>),
 }
 
 /// Reads one line in one pass.
@@ -88,7 +87,7 @@ pub fn parse(line: &str, batches: Batches) -> Result<Incoming<'_>, Malformed> {
         Some(b'{') => {
             let members = serde_json::from_str(line).map_err(|error| {
                 // An object that is valid as a whole can only have had too many members.
-                match serde_json::from_str::<&RawValue>(line) {
+                match serde_json::from_str::<JsonRef<'_>>(line) {
                     Ok(_) => Malformed::unclear(Reason::TooManyMembers, line),
                     Err(_) => not_json(error),
                 }
@@ -106,8 +105,8 @@ pub fn parse(line: &str, batches: Batches) -> Result<Incoming<'_>, Malformed> {
             Err(Malformed::unclear(reason, line))
         }
         Some(_) => {
-            let raw = serde_json::from_str(line).map_err(not_json)?;
-            Err(Malformed::unclear(Reason::NotAMessage(type_of(raw)), line))
+            let raw: JsonRef<'_> = serde_json::from_str(line).map_err(not_json)?;
+            Err(Malformed::unclear(Reason::NotAMessage(raw.type_of()), line))
         }
     }
 }
@@ -135,7 +134,7 @@ impl<'a> Message<'a> {
     }
 
     /// The params of a request or a notification, if it has any.
-    pub fn params(&self) -> Option<&'a RawValue> {
+    pub fn params(&self) -> Option<JsonRef<'a>> {
         match &self.body {
             Body::Request { params, .. } | Body::Notification { params, .. } => *params,
             Body::Response { .. } => None,
@@ -158,10 +157,10 @@ impl<'a> Message<'a> {
         splice(self.text, replacement.as_slice()).unwrap_or_else(|| self.text.to_owned())
     }
 
-    fn from_item(item: &'a RawValue) -> Result<Self, Malformed> {
+    fn from_item(item: JsonRef<'a>) -> Result<Self, Malformed> {
         let members =
-            Members::of(item).map_err(|reason| Malformed::unclear(Reason::from(reason), item.get()))?;
-        Self::from_members(item.get(), &members)
+            Members::of(item).map_err(|reason| Malformed::unclear(Reason::from(reason), item.as_str()))?;
+        Self::from_members(item.as_str(), &members)
     }
 
     fn from_members(text: &'a str, members: &Members<'a>) -> Result<Self, Malformed> {
@@ -181,13 +180,13 @@ impl<'a> Message<'a> {
 /// The members of a message, sorted into those with a meaning and the others.
 #[derive(Default)]
 struct Envelope<'a> {
-    version: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    method: Option<&'a RawValue>,
-    params: Option<&'a RawValue>,
-    result: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
-    extra: Vec<(&'a RawValue, &'a RawValue)>,
+    version: Option<JsonRef<'a>>,
+    id: Option<JsonRef<'a>>,
+    method: Option<JsonRef<'a>>,
+    params: Option<JsonRef<'a>>,
+    result: Option<JsonRef<'a>>,
+    error: Option<JsonRef<'a>>,
+    extra: Vec<(JsonRef<'a>, JsonRef<'a>)>,
     repeated: Option<&'static str>,
 }
 
@@ -204,7 +203,7 @@ impl<'a> Envelope<'a> {
         envelope
     }
 
-    fn slot(&mut self, name: &str) -> Option<(&'static str, &mut Option<&'a RawValue>)> {
+    fn slot(&mut self, name: &str) -> Option<(&'static str, &mut Option<JsonRef<'a>>)> {
         match name {
             "jsonrpc" => Some(("jsonrpc", &mut self.version)),
             "id" => Some(("id", &mut self.id)),
@@ -228,8 +227,8 @@ impl<'a> Envelope<'a> {
             let outcome = self.outcome()?;
             return Ok(Body::Response { id: id.ok_or(Reason::NoId)?, outcome });
         };
-        if type_of(method) != Type::String {
-            return Err(Reason::Method(type_of(method)));
+        if method.type_of() != Type::String {
+            return Err(Reason::Method(method.type_of()));
         }
         if is_there(self.result) || is_there(self.error) {
             return Err(Reason::MethodAndOutcome);
@@ -273,13 +272,13 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn is_there(member: Option<&RawValue>) -> bool {
-    member.is_some_and(|raw| type_of(raw) != Type::Null)
+fn is_there(member: Option<JsonRef<'_>>) -> bool {
+    member.is_some_and(|raw| raw.type_of() != Type::Null)
 }
 
 /// The text of a string literal, borrowed where it has no escapes; empty for any other value.
-fn plain(literal: &RawValue) -> Cow<'_, str> {
-    let inner = literal.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+fn plain(literal: JsonRef<'_>) -> Cow<'_, str> {
+    let inner = literal.as_str().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inner {
         Some(inner) if !inner.contains('\\') => Cow::Borrowed(inner),
         Some(_) | None => {
@@ -290,7 +289,7 @@ fn plain(literal: &RawValue) -> Cow<'_, str> {
 
 /// The items of a batch. Those beyond the limit are counted and not kept: they can be many and tiny.
 struct Items<'a> {
-    kept: Vec<&'a RawValue>,
+    kept: Vec<JsonRef<'a>>,
     count: usize,
 }
 

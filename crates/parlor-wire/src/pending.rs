@@ -2,8 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::mem;
 
-use parlor_json::{Json, Members};
-use serde_json::value::RawValue;
+use parlor_json::{Json, JsonRef, Members};
 
 use crate::{RequestId, write};
 
@@ -170,7 +169,7 @@ pub fn cancel_line(id: &RequestId) -> String {
 
 /// The id of the request that a `$/cancel_request` with these params takes back. `None` if they name none:
 /// then there is nothing to do, as a notification gets no answer.
-pub fn cancel_target(params: Option<&RawValue>) -> Option<RequestId> {
+pub fn cancel_target(params: Option<JsonRef<'_>>) -> Option<RequestId> {
     RequestId::from_raw(Members::of(params?).ok()?.get("requestId")?).ok()
 }
 

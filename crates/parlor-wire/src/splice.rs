@@ -1,13 +1,13 @@
 use std::ops::Range;
 
-use serde_json::value::RawValue;
+use parlor_json::JsonRef;
 
 /// Where `part` stands in `line`, if it was read from that very text.
 ///
 /// A value that was read without copying is a piece of the line, so its address tells its place and nothing
 /// needs to be searched. A value that came from elsewhere gives `None`, also if its text is the same.
-pub fn span_of(line: &str, part: &RawValue) -> Option<Range<usize>> {
-    let part = part.get();
+pub fn span_of(line: &str, part: JsonRef<'_>) -> Option<Range<usize>> {
+    let part = part.as_str();
     let start = part.as_ptr().addr().checked_sub(line.as_ptr().addr())?;
     let end = start.checked_add(part.len())?;
     (end <= line.len()).then_some(start..end)
@@ -19,7 +19,7 @@ pub fn span_of(line: &str, part: &RawValue) -> Option<Range<usize>> {
 /// character boundaries: then there is no one right text.
 ///
 /// ```
-/// use parlor_json::Members;
+/// use parlor_json::{JsonRef, Members};
 /// use parlor_wire::{span_of, splice};
 ///
 /// let line = r#"{"sessionId": "a",  "n": 1.50}"#;
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_span_is_the_place_and_not_the_text() {
         let line = r#" { "a" : 1 , "b":{"c": 1} } "#;
-        let raw: &RawValue = serde_json::from_str(line).unwrap();
+        let raw: JsonRef<'_> = serde_json::from_str(line).unwrap();
         let members = Members::of(raw).unwrap();
         let nested = Members::of(members.get("b").unwrap()).unwrap();
         for (part, span) in [
@@ -65,7 +65,7 @@ mod tests {
             (nested.get("c").unwrap(), 23..24),
         ] {
             assert_eq!(span_of(line, part), Some(span.clone()));
-            assert_eq!(&line[span], part.get());
+            assert_eq!(&line[span], part.as_str());
         }
         let copy = line.to_owned();
         assert_eq!(span_of(&copy, members.get("a").unwrap()), None);

@@ -5,8 +5,7 @@
 
 use std::borrow::Cow;
 
-use parlor_json::string_literal;
-use serde_json::value::RawValue;
+use parlor_json::{JsonRef, string_literal};
 
 use crate::{RequestId, RpcError};
 
@@ -18,23 +17,23 @@ use crate::{RequestId, RpcError};
 /// let line = write::request(&RequestId::from(1), "session/list", None);
 /// assert_eq!(line, r#"{"jsonrpc":"2.0","id":1,"method":"session/list"}"#);
 /// ```
-pub fn request(id: &RequestId, method: &str, params: Option<&RawValue>) -> String {
+pub fn request(id: &RequestId, method: &str, params: Option<JsonRef<'_>>) -> String {
     let mut line = start(params);
     push_id(&mut line, id);
     push_call(line, method, params)
 }
 
 /// A notification: a request that wants no answer.
-pub fn notification(method: &str, params: Option<&RawValue>) -> String {
+pub fn notification(method: &str, params: Option<JsonRef<'_>>) -> String {
     push_call(start(params), method, params)
 }
 
 /// The answer to a request that went well.
-pub fn response(id: &RequestId, result: &RawValue) -> String {
+pub fn response(id: &RequestId, result: JsonRef<'_>) -> String {
     let mut line = start(Some(result));
     push_id(&mut line, id);
     line.push_str(",\"result\":");
-    push_one_line(&mut line, result.get());
+    push_one_line(&mut line, result.as_str());
     line.push('}');
     line
 }
@@ -63,9 +62,9 @@ pub(crate) fn push_one_line(line: &mut String, json: &str) {
     line.push_str(&one_line(json));
 }
 
-fn start(payload: Option<&RawValue>) -> String {
+fn start(payload: Option<JsonRef<'_>>) -> String {
     const ENVELOPE: usize = 96;
-    let mut line = String::with_capacity(ENVELOPE + payload.map_or(0, |raw| raw.get().len()));
+    let mut line = String::with_capacity(ENVELOPE + payload.map_or(0, |raw| raw.as_str().len()));
     line.push_str("{\"jsonrpc\":\"2.0\"");
     line
 }
@@ -75,12 +74,12 @@ fn push_id(line: &mut String, id: &RequestId) {
     line.push_str(id.as_literal());
 }
 
-fn push_call(mut line: String, method: &str, params: Option<&RawValue>) -> String {
+fn push_call(mut line: String, method: &str, params: Option<JsonRef<'_>>) -> String {
     line.push_str(",\"method\":");
     line.push_str(&string_literal(method));
     if let Some(params) = params {
         line.push_str(",\"params\":");
-        push_one_line(&mut line, params.get());
+        push_one_line(&mut line, params.as_str());
     }
     line.push('}');
     line

@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use parlor_json::Type;
+use parlor_json::{JsonRef, Type};
 use parlor_wire::{
     Batches, Body, Incoming, InvalidId, MAX_BATCH, Malformed, Message, Outcome, Reason, RequestId, code,
     parse,
 };
-use serde_json::value::RawValue;
 
 fn one(line: &str) -> Result<Message<'_>, Malformed> {
     match parse(line, Batches::Refuse)? {
@@ -25,15 +24,15 @@ fn batch(line: &str) -> Vec<Result<Message<'_>, Malformed>> {
 
 /// A message in one line of text: its kind, id, method and payload.
 fn describe(message: &Message<'_>) -> String {
-    let text = |params: Option<&RawValue>| params.map_or("-", RawValue::get).to_owned();
+    let text = |params: Option<JsonRef<'_>>| params.map_or("-", JsonRef::as_str).to_owned();
     let mut said = match &message.body {
         Body::Request { id, method, params } => format!("request {id} {method} {}", text(*params)),
         Body::Notification { method, params } => format!("notification {method} {}", text(*params)),
-        Body::Response { id, outcome: Outcome::Result(result) } => format!("result {id} {}", result.get()),
-        Body::Response { id, outcome: Outcome::Error(error) } => format!("error {id} {}", error.get()),
+        Body::Response { id, outcome: Outcome::Result(result) } => format!("result {id} {}", result.as_str()),
+        Body::Response { id, outcome: Outcome::Error(error) } => format!("error {id} {}", error.as_str()),
     };
     for (name, value) in &message.extra {
-        write!(said, " +{}={}", name.get(), value.get()).unwrap();
+        write!(said, " +{}={}", name.as_str(), value.as_str()).unwrap();
     }
     said
 }
@@ -273,6 +272,6 @@ fn depth_is_no_danger() {
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     assert_eq!(batch(&deep)[0].as_ref().unwrap_err().reason, Reason::NotAMessage(Type::Array));
     let line = format!(r#"{{"jsonrpc":"2.0","method":"a","params":{deep}}}"#);
-    assert_eq!(one(&line).unwrap().params().unwrap().get(), deep);
+    assert_eq!(one(&line).unwrap().params().unwrap().as_str(), deep);
     assert!(parse(&deep[..300_000], Batches::Accept).is_err());
 }

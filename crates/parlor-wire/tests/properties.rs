@@ -95,7 +95,7 @@ fn check_message(message: &Message<'_>) {
         assert_eq!(again.method(), message.method());
         assert_eq!(payload(&again), payload(message));
         let texts = |of: &Message<'_>| -> Vec<String> {
-            of.extra.iter().map(|(name, value)| format!("{}:{}", name.get(), value.get())).collect()
+            of.extra.iter().map(|(name, value)| format!("{}:{}", name.as_str(), value.as_str())).collect()
         };
         assert_eq!(texts(&again), texts(message));
         let own = message.id().cloned().unwrap_or_else(RequestId::null);
@@ -105,10 +105,10 @@ fn check_message(message: &Message<'_>) {
 
 fn payload(message: &Message<'_>) -> (u8, Option<String>) {
     match &message.body {
-        Body::Request { params, .. } => (0, params.map(|raw| raw.get().to_owned())),
-        Body::Notification { params, .. } => (1, params.map(|raw| raw.get().to_owned())),
-        Body::Response { outcome: Outcome::Result(result), .. } => (2, Some(result.get().to_owned())),
-        Body::Response { outcome: Outcome::Error(error), .. } => (3, Some(error.get().to_owned())),
+        Body::Request { params, .. } => (0, params.map(|raw| raw.as_str().to_owned())),
+        Body::Notification { params, .. } => (1, params.map(|raw| raw.as_str().to_owned())),
+        Body::Response { outcome: Outcome::Result(result), .. } => (2, Some(result.as_str().to_owned())),
+        Body::Response { outcome: Outcome::Error(error), .. } => (3, Some(error.as_str().to_owned())),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use parlor_json::{Json, JsonStr, Object, elements, string_literal, text};
+use parlor_json::{Json, JsonStr, Object, string_literal};
 
 use crate::output::{BOLD, DIM, RED};
 use crate::render::safe;
@@ -78,7 +78,7 @@ impl Form {
         }
         form.url = None;
         let schema = Object::parse(params.get("requestedSchema")?.raw()).ok()?;
-        let required = schema.get("required").and_then(|list| elements(list.raw())).unwrap_or_default();
+        let required = schema.get_array("required").unwrap_or_default();
         let required: Vec<_> = required.into_iter().filter_map(JsonStr::from_raw).collect();
         let properties = Object::parse(schema.get("properties")?.raw()).ok()?;
         for (name, schema) in properties.iter() {
@@ -261,15 +261,15 @@ fn range<T: std::fmt::Display>(min: Option<T>, max: Option<T>) -> String {
 
 /// What can be chosen: values that are their own titles, or values with titles.
 fn options(schema: &Object) -> Option<Vec<(Json, String)>> {
-    if let Some(values) = schema.get("enum").and_then(|list| elements(list.raw())) {
-        let values = values.into_iter().map(|value| Some((Json::from(value), text(value)?.into_owned())));
+    if let Some(values) = schema.get_array("enum") {
+        let values = values.into_iter().map(|value| Some((Json::from(value), value.to_text()?.into_owned())));
         return values.collect();
     }
-    let titled = ["oneOf", "anyOf"].into_iter().find_map(|name| elements(schema.get(name)?.raw()))?;
+    let titled = ["oneOf", "anyOf"].into_iter().find_map(|name| schema.get_array(name))?;
     let titled = titled.into_iter().map(|option| {
         let option = Object::parse(option).ok()?;
         let value = option.get("const")?.clone();
-        let title = string(&option, "title").or_else(|| Some(text(value.raw())?.into_owned()))?;
+        let title = string(&option, "title").or_else(|| Some(value.to_text()?.into_owned()))?;
         Some((value, title))
     });
     titled.collect()
@@ -285,7 +285,7 @@ fn action(action: &str, content: Option<&Object>) -> Object {
 }
 
 fn string(holder: &Object, name: &str) -> Option<String> {
-    text(holder.get(name)?.raw()).map(std::borrow::Cow::into_owned)
+    holder.get_string(name)
 }
 
 #[cfg(test)]

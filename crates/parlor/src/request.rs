@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 
 use parlor_client::Question;
-use parlor_json::{Json, Members, Object, Type, elements};
+use parlor_json::{Json, JsonRef, Members, Object, Type};
 use parlor_session::{Body, EntryId, Transcript};
-use serde_json::value::RawValue;
 
 use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
 use crate::render::{members_of, safe, tool_text};
@@ -68,9 +67,11 @@ impl Request {
         };
         row("raw input", input.filter(|input| !is_shown(input)).map(|input| input.as_str().to_owned()));
         let items = call.get("content").filter(|content| content.type_of() == Type::Array);
-        let items = items.and_then(|items| elements(items.raw())).map_or_else(
+        let items = items.and_then(Json::elements).map_or_else(
             || known.map(|body| body.content.iter().map(|item| item.json.to_owned()).collect()),
-            |items| Some(items.into_iter().map(|item: &RawValue| item.get().to_owned()).collect::<Vec<_>>()),
+            |items| {
+                Some(items.into_iter().map(|item: JsonRef<'_>| item.as_str().to_owned()).collect::<Vec<_>>())
+            },
         );
         let content = items.unwrap_or_default().iter().map(|item| tool_text(item)).collect();
         Self { title: title.unwrap_or_else(|| "Permission".to_owned()), rows, content }
@@ -139,7 +140,7 @@ fn member(holder: &Object, name: &str) -> Option<Object> {
 }
 
 fn plain(value: &Json) -> Option<String> {
-    parlor_json::text(value.raw()).map(std::borrow::Cow::into_owned)
+    value.to_text().map(std::borrow::Cow::into_owned)
 }
 
 fn string(holder: &Object, name: &str) -> Option<String> {
@@ -148,8 +149,8 @@ fn string(holder: &Object, name: &str) -> Option<String> {
 
 /// A command as text: a string, or a list of words.
 fn command(value: &Json) -> Option<String> {
-    if let Some(words) = elements(value.raw()) {
-        let words = words.into_iter().map(|word| Some(parlor_json::text(word)?.into_owned()));
+    if let Some(words) = value.elements() {
+        let words = words.into_iter().map(|word| Some(word.to_text()?.into_owned()));
         let words: Vec<_> = words.collect::<Option<_>>()?;
         return Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
     }
@@ -164,7 +165,7 @@ fn says_only(input: &Json, shown_command: &str, shown_directory: &str) -> bool {
         "command" => command(&Json::from(value)).as_deref() == Some(shown_command),
         name if DIRECTORIES.contains(&name) => {
             directories += 1;
-            directories == 1 && parlor_json::text(value).as_deref() == Some(shown_directory)
+            directories == 1 && value.to_text().as_deref() == Some(shown_directory)
         }
         _ => false,
     })
@@ -181,12 +182,12 @@ fn quoted(word: &str) -> String {
 
 /// The paths of a tool call, with their lines.
 fn paths(locations: Option<&Json>) -> Vec<String> {
-    let places = locations.and_then(|list| elements(list.raw())).unwrap_or_default();
-    let place = |place: &RawValue| {
-        let place = members_of(place.get());
-        let path = place.get("path").and_then(parlor_json::text)?.into_owned();
-        let line = place.get("line").filter(|line| parlor_json::type_of(line) == Type::Number);
-        Some(line.map_or_else(|| path.clone(), |line| format!("{path}:{}", line.get())))
+    let places = locations.and_then(Json::elements).unwrap_or_default();
+    let place = |place: JsonRef<'_>| {
+        let place = members_of(place.as_str());
+        let path = place.get_str("path")?.into_owned();
+        let line = place.get("line").filter(|line| line.type_of() == Type::Number);
+        Some(line.map_or_else(|| path.clone(), |line| format!("{path}:{}", line.as_str())))
     };
     places.into_iter().filter_map(place).collect()
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use futures_util::FutureExt;
 use parlor_client::{Error, News, Object, Question, Session};
 use parlor_dialect::view;
+use parlor_json::JsonRef;
 use parlor_session::{Activity, EntryId, Reading, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
 use serde::Serialize;
@@ -45,7 +46,7 @@ struct Done<'a> {
     /// What the agent said.
     text: String,
     /// All that happened, in the shape of `parlor fold`.
-    turn: &'a RawValue,
+    turn: JsonRef<'a>,
 }
 
 /// A turn that is under way.
@@ -319,7 +320,7 @@ impl Turn<'_> {
 
     /// An event says that somebody decided something.
     fn decided(&mut self, event: &Object) {
-        let text = |name: &str| parlor_json::text(event.get(name)?.raw()).map(std::borrow::Cow::into_owned);
+        let text = |name: &str| event.get_string(name);
         if text("type").as_deref() != Some("decision") {
             return;
         }
@@ -366,7 +367,7 @@ impl Turn<'_> {
 /// What a question is about, as the event of its decision names it: the tool call, and the title.
 fn about(question: &Question) -> (Option<String>, String) {
     let member = |holder: &Object, name: &str| Object::parse(holder.get(name)?.raw()).ok();
-    let text = |holder: &Object, name: &str| Some(parlor_json::text(holder.get(name)?.raw())?.into_owned());
+    let text = |holder: &Object, name: &str| holder.get_string(name);
     let params = question.params();
     let subject = member(params, "subject").unwrap_or_default();
     let call = member(params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or(subject);

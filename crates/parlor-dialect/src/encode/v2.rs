@@ -56,7 +56,7 @@ pub(crate) fn option_list(
     models: Option<&Object>,
     losses: &mut Losses,
 ) -> Json {
-    let list = match options.and_then(|options| parlor_json::elements(options.raw())) {
+    let list = match options.and_then(Json::elements) {
         Some(options) => options.into_iter().map(Json::from).collect(),
         None => Vec::new(),
     };
@@ -77,8 +77,7 @@ fn with_options(list: Json, more: impl Iterator<Item = Object>) -> Json {
     if more.peek().is_none() {
         return list;
     }
-    let mut list: Vec<_> =
-        parlor_json::elements(list.raw()).unwrap_or_default().into_iter().map(Json::from).collect();
+    let mut list: Vec<_> = list.elements().unwrap_or_default().into_iter().map(Json::from).collect();
     list.extend(more.map(|option| option.to_json()));
     shape::list_of(&list)
 }

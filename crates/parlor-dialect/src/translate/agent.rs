@@ -1,9 +1,8 @@
 //! What an agent asks, and what it answers.
 
-use parlor_json::{JsonStr, Object};
+use parlor_json::{JsonRef, JsonStr, Object};
 use parlor_session::Slot;
 use parlor_wire::{Message, Outcome, RequestId};
-use serde_json::value::RawValue;
 
 use super::client::Asked;
 use super::questions::{request_to_v1, request_to_v2};
@@ -21,7 +20,7 @@ impl Translator {
         message: &Message<'_>,
         id: &RequestId,
         method: &str,
-        params: Option<&RawValue>,
+        params: Option<JsonRef<'_>>,
         out: &mut Output,
     ) {
         let given = params.and_then(|params| Object::parse(params).ok());

@@ -1,9 +1,8 @@
 //! What a client asks, and what it answers.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::{MessageId, SessionId, Transcript};
 use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
-use serde_json::value::RawValue;
 
 use super::requests::{
     Request, Unsayable, What, request_for_v1, request_for_v2, same_in_all, same_version, session_in,
@@ -30,7 +29,7 @@ impl Translator {
         message: &Message<'_>,
         id: &RequestId,
         method: &str,
-        params: Option<&RawValue>,
+        params: Option<JsonRef<'_>>,
         out: &mut Output,
     ) {
         let way = self.client;

@@ -1,8 +1,7 @@
 //! A v1 agent that repeats its prompt before it answers it.
 
-use parlor_json::{Json, JsonStr, Members};
+use parlor_json::{Json, JsonRef, JsonStr, Members};
 use parlor_session::{MessageId, plain_text_in};
-use serde_json::value::RawValue;
 
 /// What an agent may repeat of a prompt, until it says anything else. Only chunks that equal the prompt are an echo.
 #[derive(Debug)]
@@ -40,9 +39,9 @@ pub(super) enum Heard {
 
 impl Echo {
     pub(super) fn of(message: &MessageId, prompt: &Json) -> Self {
-        let blocks = parlor_json::elements(prompt.raw()).unwrap_or_default();
-        let all = blocks.iter().map(|block| form(block)).collect();
-        let text = blocks.iter().filter(|block| is_text(block)).map(|block| form(block)).collect();
+        let blocks = prompt.elements().unwrap_or_default();
+        let all = blocks.iter().map(|block| form(*block)).collect();
+        let text = blocks.iter().filter(|block| is_text(**block)).map(|block| form(*block)).collect();
         Self {
             message: message.clone(),
             expected: [all, text],
@@ -54,7 +53,7 @@ impl Echo {
     }
 
     pub(super) fn hears(&mut self, update: &Members<'_>) -> Heard {
-        let kind = update.get("sessionUpdate").and_then(parlor_json::text).unwrap_or_default();
+        let kind = update.get_str("sessionUpdate").unwrap_or_default();
         match kind.as_ref() {
             "user_message_chunk" => {}
             "available_commands_update"
@@ -113,16 +112,16 @@ impl Echo {
     }
 }
 
-fn is_text(block: &RawValue) -> bool {
+fn is_text(block: JsonRef<'_>) -> bool {
     Members::of(block).is_ok_and(|block| plain_text_in(&block).is_some())
 }
 
 /// A block such that it does not matter how a text is cut into blocks or escaped.
-fn form(block: &RawValue) -> String {
+fn form(block: JsonRef<'_>) -> String {
     let members = Members::of(block).unwrap_or_default();
-    match plain_text_in(&members).and_then(|_| members.get("text")).and_then(parlor_json::text) {
+    match plain_text_in(&members).and_then(|_| members.get("text")).and_then(JsonRef::to_text) {
         Some(text) => text.into_owned(),
-        None => format!("\0{}\0", block.get()),
+        None => format!("\0{}\0", block.as_str()),
     }
 }
 
@@ -132,7 +131,7 @@ mod tests {
 
     fn hear(echo: &mut Echo, content: &str) -> Heard {
         let update = format!(r#"{{"sessionUpdate":"user_message_chunk","content":{content}}}"#);
-        let update: &RawValue = serde_json::from_str(&update).unwrap();
+        let update: JsonRef<'_> = serde_json::from_str(&update).unwrap();
         echo.hears(&Members::of(update).unwrap())
     }
 

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use parlor_json::{JsonStr, Members, Object};
+use parlor_json::{JsonRef, JsonStr, Members, Object};
 use parlor_session::{
     EntryId, MetaPatch, Naming, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
 };
@@ -19,7 +19,6 @@ use parlor_wire::{
     Body, CANCEL_REQUEST, Incoming, Malformed, Message, Open, Outcome, RequestId, RpcError, code, parse,
     write,
 };
-use serde_json::value::RawValue;
 
 use self::client::Asked;
 use self::requests::What;
@@ -218,7 +217,7 @@ impl Translator {
                 let update =
                     Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is no object"))?;
                 let rest: Vec<_> =
-                    params.raw().iter().map(|(name, value)| (unquoted(name), *value)).collect();
+                    params.raw().iter().map(|(name, value)| (unquoted(*name), *value)).collect();
                 let rest: Vec<_> =
                     rest.into_iter().filter(|(name, _)| *name != "sessionId" && *name != "update").collect();
                 self.update(session, update, &rest, &message.extra, out)
@@ -284,10 +283,10 @@ impl Translator {
     /// An update of a session.
     fn update(
         &mut self,
-        session: &RawValue,
+        session: JsonRef<'_>,
         update: Members<'_>,
-        rest: &[(&str, &RawValue)],
-        extra: &[(&RawValue, &RawValue)],
+        rest: &[(&str, JsonRef<'_>)],
+        extra: &[(JsonRef<'_>, JsonRef<'_>)],
         out: &mut Output,
     ) -> Result<(), LineProblem> {
         let id = JsonStr::from_raw(session).map(SessionId::from);
@@ -502,15 +501,15 @@ fn stale_cleared(update: &Update, stale: &mut HashSet<EntryId>) -> Option<String
 fn notification(
     session: &SessionId,
     update: &str,
-    rest: &[(&str, &RawValue)],
-    extra: &[(&RawValue, &RawValue)],
+    rest: &[(&str, JsonRef<'_>)],
+    extra: &[(JsonRef<'_>, JsonRef<'_>)],
 ) -> String {
     let params = ObjectText::with_capacity(update.len() + 64).string("sessionId", session.as_json());
-    let params = rest.iter().fold(params, |params, (name, value)| params.raw(name, value.get()));
+    let params = rest.iter().fold(params, |params, (name, value)| params.raw(name, value.as_str()));
     let params = params.raw("update", update).finish();
     let line = ObjectText::with_capacity(params.len() + 64).raw("jsonrpc", r#""2.0""#);
     let line = line.raw("method", r#""session/update""#).raw("params", &params);
-    extra.iter().fold(line, |line, (name, value)| line.member(name.get(), value.get())).finish()
+    extra.iter().fold(line, |line, (name, value)| line.member(name.as_str(), value.as_str())).finish()
 }
 
 /// The line of a request or response, with what else its envelope said.
@@ -520,28 +519,26 @@ fn envelope(message: &Message<'_>, method: Option<&str>, body: &[(&str, &str)]) 
     let method = method.map(parlor_json::string_literal);
     let line = line.maybe("method", method.as_deref());
     let line = body.iter().fold(line, |line, (name, value)| line.raw(name, value));
-    message.extra.iter().fold(line, |line, (name, value)| line.member(name.get(), value.get())).finish()
+    message.extra.iter().fold(line, |line, (name, value)| line.member(name.as_str(), value.as_str())).finish()
 }
 
 /// A result as an object, if it is one. Many agents answer with null where nothing is to be said.
 fn result_of(outcome: Outcome<'_>) -> Option<Object> {
     match outcome {
-        Outcome::Result(result) if parlor_json::type_of(result) == parlor_json::Type::Null => {
-            Some(Object::default())
-        }
+        Outcome::Result(result) if result.type_of() == parlor_json::Type::Null => Some(Object::default()),
         Outcome::Result(result) => Object::parse(result).ok(),
         Outcome::Error(_) => None,
     }
 }
 
 /// Whether a cancellation names no request.
-fn is_about_null(params: Option<&RawValue>) -> bool {
+fn is_about_null(params: Option<JsonRef<'_>>) -> bool {
     let params = params.and_then(|params| Members::of(params).ok()).unwrap_or_default();
-    params.get("requestId").is_some_and(|id| parlor_json::type_of(id) == parlor_json::Type::Null)
+    params.get("requestId").is_some_and(|id| id.type_of() == parlor_json::Type::Null)
 }
 
 /// The text between the quotes of a name.
-fn unquoted(name: &RawValue) -> &str {
-    let name = name.get();
+fn unquoted(name: JsonRef<'_>) -> &str {
+    let name = name.as_str();
     name.get(1..name.len() - 1).unwrap_or_default()
 }

@@ -171,7 +171,7 @@ fn mode_option(transcript: &Transcript) -> Option<Object> {
 fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
     let option = || {
         let options = transcript?.slot(Slot::Options)?;
-        let list = parlor_json::elements(options.fields.get("configOptions")?.raw())?;
+        let list = options.fields.get_array("configOptions")?;
         let wanted = shape::text(params, "configId")?;
         let options = list.into_iter().filter_map(|option| Object::parse(option).ok());
         options.into_iter().find(|option| shape::text(option, "configId").as_ref() == Some(&wanted))

@@ -4,7 +4,7 @@
 //! methods an agent has; v2 takes listing, resuming and closing for granted. What only one version has stays
 //! in the other as a field that nobody there knows, so that it is still there on the way back.
 
-use parlor_json::{Json, JsonStr, Object, Type, elements};
+use parlor_json::{Json, JsonStr, Object, Type};
 
 use crate::shape;
 use crate::{LossKind, Losses};
@@ -115,7 +115,7 @@ fn made_info() -> Json {
 
 /// In v2, an agent that names ways to authenticate can both log in and log out.
 fn offers_login(result: &Object) -> bool {
-    let methods = result.get("authMethods").and_then(|methods| elements(methods.raw()));
+    let methods = result.get_array("authMethods");
     methods.is_some_and(|methods| !methods.is_empty())
 }
 
@@ -318,7 +318,7 @@ fn env_to_v1(method: &mut Object) {
     let Some(list) = method.get("env").filter(|env| env.type_of() == Type::Array).cloned() else { return };
     let mut env = Object::default();
     let mut says_more = false;
-    for variable in elements(list.raw()).unwrap_or_default() {
+    for variable in list.elements().unwrap_or_default() {
         let Ok(variable) = Object::parse(variable) else { return };
         let name = variable.get("name").and_then(|name| JsonStr::from_raw(name.raw()));
         let (Some(name), Some(value)) = (name, variable.get("value")) else { return };

@@ -1,6 +1,6 @@
 //! Session options, the values they are set to, and the v1 modes that v2 has as an option.
 
-use parlor_json::{Json, Object, Type, elements};
+use parlor_json::{Json, Object, Type};
 
 use crate::shape;
 use crate::{LossKind, Losses};
@@ -118,7 +118,7 @@ pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> 
 /// must offer something.
 pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
     let available = modes.get("availableModes")?;
-    elements(available.raw()).filter(|modes| !modes.is_empty())?;
+    available.elements().filter(|modes| !modes.is_empty())?;
     let values = shape::each(available, |mode| Some(shape::renamed(&mode, "id", "value")));
 
     let mut option = Object::default();
@@ -139,7 +139,7 @@ pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
 /// The option that stands for the models of a v1 agent that has no option for them; `None` if there is none to choose.
 pub(crate) fn models_to_option(models: &Object) -> Option<Object> {
     let available = models.get("availableModels")?;
-    elements(available.raw()).filter(|models| !models.is_empty())?;
+    available.elements().filter(|models| !models.is_empty())?;
     let values = shape::each(available, |model| Some(shape::renamed(&model, "modelId", "value")));
 
     let mut option = Object::default();
@@ -158,11 +158,11 @@ pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
         return None;
     }
     let mut available = Vec::new();
-    for element in elements(option.get("options")?.raw())? {
+    for element in option.get_array("options")? {
         let Ok(value) = Object::parse(element) else { continue };
         match value.get("options").filter(|_| value.get("value").is_none()) {
             Some(group) => {
-                available.extend(elements(group.raw()).unwrap_or_default().into_iter().map(Json::from));
+                available.extend(group.elements().unwrap_or_default().into_iter().map(Json::from));
             }
             None => available.push(Json::from(element)),
         }
@@ -189,12 +189,12 @@ const OF_OPTIONS: &[&str] =
 
 /// The choice of category `mode` in a list of options of either version.
 pub(crate) fn mode_option(options: &Json) -> Option<Object> {
-    elements(options.raw())?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
+    options.elements()?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
 }
 
 /// Whether a list of options has a choice of this category.
 pub(crate) fn has_choice_of(options: &Json, category: &str) -> bool {
-    let options = elements(options.raw()).unwrap_or_default().into_iter();
+    let options = options.elements().unwrap_or_default().into_iter();
     options.filter_map(|option| Object::parse(option).ok()).any(|option| is_choice_of(&option, category))
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn is_choice_of(option: &Object, category: &str) -> bool {
 /// The values that a choice offers, also those in groups.
 pub(crate) fn values_of(option: &Object) -> Vec<Json> {
     let list = |holder: &Object| -> Vec<Object> {
-        let list = holder.get("options").and_then(|list| elements(list.raw())).unwrap_or_default();
+        let list = holder.get_array("options").unwrap_or_default();
         list.into_iter().filter_map(|value| Object::parse(value).ok()).collect()
     };
     let each = list(option).into_iter().flat_map(|value| match value.get("value") {

@@ -1,6 +1,6 @@
 //! What an agent asks the user: permissions and elicitations, and their answers.
 
-use parlor_json::{Json, Object, Type, elements};
+use parlor_json::{Json, Object, Type};
 
 use crate::shape;
 use crate::{LossKind, Losses};
@@ -301,8 +301,9 @@ pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> 
 fn is_plain(value: &Json) -> bool {
     match value.type_of() {
         Type::String | Type::Number | Type::Bool => true,
-        Type::Array => elements(value.raw())
-            .is_some_and(|list| list.into_iter().all(|text| parlor_json::type_of(text) == Type::String)),
+        Type::Array => {
+            value.elements().is_some_and(|list| list.into_iter().all(|text| text.type_of() == Type::String))
+        }
         Type::Null | Type::Object => false,
     }
 }

@@ -11,8 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use parlor_json::{Json, JsonStr, Members, Object, Type, elements, text, type_of};
-use serde_json::value::RawValue;
+use parlor_json::{Json, JsonRef, JsonStr, Members, Object, Type};
 
 pub(crate) use cap::{CAP, cap};
 use diff::Section;
@@ -24,10 +23,10 @@ use crate::{LossKind, Losses, shape};
 const TERMINAL: &str = "parlor/terminal";
 
 /// Whether an item of tool content has what its type must have, in the spelling of either version.
-pub(crate) fn is_tool_item(item: &RawValue) -> bool {
+pub(crate) fn is_tool_item(item: JsonRef<'_>) -> bool {
     let Ok(item) = Members::of(item) else { return false };
-    let is = |name: &str, type_: Type| item.get(name).is_some_and(|value| type_of(value) == type_);
-    match item.get("type").and_then(text).as_deref() {
+    let is = |name: &str, type_: Type| item.get(name).is_some_and(|value| value.type_of() == type_);
+    match item.get_str("type").as_deref() {
         Some("content") => item.get("content").is_some_and(blocks::is_block),
         Some("diff") => {
             is("changes", Type::Array) || (is("path", Type::String) && is("newText", Type::String))
@@ -113,11 +112,11 @@ pub(crate) fn kind_to_v1(kind: &str) -> (&'static str, bool) {
 
 /// The locations of a tool call as v2 spells them: lines are counted from one, so the line 0 is none.
 pub(crate) fn locations_to_v2(locations: &Json) -> Json {
-    let is_line_0 = |place: &RawValue| {
-        Members::of(place).is_ok_and(|place| place.get("line").is_some_and(|line| line.get() == "0"))
+    let is_line_0 = |place: JsonRef<'_>| {
+        Members::of(place).is_ok_and(|place| place.get("line").is_some_and(|line| line.as_str() == "0"))
     };
-    let places = elements(locations.raw()).unwrap_or_default();
-    if !places.iter().any(|place| is_line_0(place)) {
+    let places = locations.elements().unwrap_or_default();
+    if !places.iter().any(|place| is_line_0(*place)) {
         return locations.clone();
     }
     let places: Vec<_> = places
@@ -263,7 +262,7 @@ impl fmt::Display for Change {
 }
 
 fn changes_of(item: &Object) -> Vec<Change> {
-    let changes = item.get("changes").and_then(|changes| elements(changes.raw())).unwrap_or_default();
+    let changes = item.get_array("changes").unwrap_or_default();
     let change = |raw| {
         let members = Members::of(raw).ok()?;
         let string = |name| members.get(name).and_then(JsonStr::from_raw);
@@ -316,7 +315,7 @@ fn sections_of<'a>(changes: &[Change], sections: &'a [Section]) -> Vec<Option<&'
 /// The text that a v1 client sees in place of a terminal, if it cannot see the terminal.
 fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String>) -> Option<Object> {
     let id = item.get("terminalId")?;
-    let shown = JsonStr::new(&terminal_text(&text(id.raw())?)?);
+    let shown = JsonStr::new(&terminal_text(&id.to_text()?)?);
     let mut meta = item.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
     meta.set(TERMINAL, id.clone());
 
@@ -335,7 +334,7 @@ fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String
 
 /// The member called `name`, if it is a string.
 fn string<'a>(object: &'a Object, name: &str) -> Option<Cow<'a, str>> {
-    text(object.get(name)?.raw())
+    object.get_str(name)
 }
 
 /// The block of an item that is a text.
@@ -344,7 +343,7 @@ fn text_block(item: &Object) -> Option<Members<'_>> {
         return None;
     }
     let block = Members::of(item.get("content")?.raw()).ok()?;
-    (block.get("type").and_then(text)? == "text").then_some(block)
+    (block.get_str("type")? == "text").then_some(block)
 }
 
 /// An item that is a text and nothing else.

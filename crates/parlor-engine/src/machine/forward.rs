@@ -127,7 +127,7 @@ impl SessionMachine {
         let line = match reply {
             Err(error) => Frame::error(id, &RpcError::from_raw(error.raw())),
             Ok(result) => {
-                let result = match parlor_json::type_of(result.raw()) {
+                let result = match result.type_of() {
                     parlor_json::Type::Object => json::object(Some(result.raw())),
                     // Some agents answer so where the protocol has an object.
                     parlor_json::Type::Null if !method.starts_with('_') => Object::default(),

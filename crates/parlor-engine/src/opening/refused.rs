@@ -89,7 +89,7 @@ pub(super) fn known_settings(data: &Object, in_force: &Settings) -> Settings {
 
 /// The settings that a session's agent did not accept before, with the values that it was sent.
 fn refused_before(data: &Object) -> Vec<(Setting, Json)> {
-    let list = data.get(REFUSED).and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
+    let list = data.get_array(REFUSED).unwrap_or_default();
     let read = |one: Object| {
         let setting = match (json::text(&one, "setting").as_deref(), one.get("option")) {
             (Some("mode"), _) => Setting::Mode,

@@ -139,7 +139,7 @@ pub(super) async fn ask(agent: &Agent, until: Instant) -> Option<Vec<SessionRow>
     for _ in 0..MAX_PAGES {
         let page = agent.call_until("session/list", &params, until).await.ok()?;
         let page = json::object(Some(page.raw()));
-        for info in parlor_json::elements(page.get("sessions")?.raw())? {
+        for info in page.get_array("sessions")? {
             let Some(row) = known::row(&agent.about.name, &json::object(Some(info))) else { continue };
             let size =
                 row.id.len() * 2 + row.cwd.len() + row.title.as_ref().map_or(0, String::len) + row.data.len();

@@ -226,7 +226,7 @@ async fn notification(
     agent: &Arc<Agent>,
     message: &Rpc<'_>,
     method: &str,
-    params: Option<&serde_json::value::RawValue>,
+    params: Option<parlor_json::JsonRef<'_>>,
     mail: &mut Mail,
 ) {
     if method == CANCEL_REQUEST {

@@ -157,7 +157,7 @@ impl Agent {
         let others: Vec<_> =
             clients.iter().filter_map(Weak::upgrade).filter(|other| other.id != client.id).collect();
         let is_taken = |id: &JsonStr| others.iter().any(|other| other.mcp_server(id).is_some());
-        let Some(list) = params.get("mcpServers").and_then(|list| parlor_json::elements(list.raw())) else {
+        let Some(list) = params.get_array("mcpServers") else {
             return;
         };
         let mut servers: Vec<String> = Vec::with_capacity(list.len());
@@ -166,7 +166,7 @@ impl Agent {
             let id = json::literal(&server_fields, "serverId");
             let Some(own) = id.filter(|_| json::text(&server_fields, "type").as_deref() == Some("acp"))
             else {
-                servers.push(server.get().to_owned());
+                servers.push(server.as_str().to_owned());
                 continue;
             };
             let agents =
@@ -200,7 +200,7 @@ impl Agent {
 
 /// Notes which MCP servers a client serves over its connection, as it opens a session that an agent may have already.
 pub(crate) fn note_mcp_servers(client: &Client, params: &Object) {
-    let list = params.get("mcpServers").and_then(|list| parlor_json::elements(list.raw()));
+    let list = params.get_array("mcpServers");
     for server in list.unwrap_or_default() {
         let server = json::object(Some(server));
         let id = json::literal(&server, "serverId");

@@ -189,8 +189,8 @@ async fn first_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Ob
             let Ok(Incoming::One(message)) = parlor_wire::parse(line, Batches::Refuse) else { continue };
             if let Body::Response { outcome, .. } = &message.body {
                 return Some(match outcome {
-                    Outcome::Result(result) => Ok(json::object(Some(result))),
-                    Outcome::Error(error) => Err(RpcError::from_raw(error)),
+                    Outcome::Result(result) => Ok(json::object(Some(*result))),
+                    Outcome::Error(error) => Err(RpcError::from_raw(*error)),
                 });
             }
         }

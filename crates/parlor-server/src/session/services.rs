@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use parlor_engine::{AgentEpoch, Event, TerminalEvent, UNPLACED};
-use parlor_json::{JsonStr, Object};
+use parlor_json::{Json, JsonStr, Object};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::task::SessionTask;
@@ -101,7 +101,7 @@ impl SessionTask {
         let row = self.machine.row();
         let access = self.hub.config_of(row).map(|config| config.fs).unwrap_or_default();
         let more = stored::additional_directories(row);
-        let more = more.as_ref().and_then(|more| parlor_json::elements(more.raw())).unwrap_or_default();
+        let more = more.as_ref().and_then(Json::elements).unwrap_or_default();
         let more = more.into_iter().filter_map(|path| Some(JsonStr::from_raw(path)?.to_text().into_owned()));
         let cwd = parlor_engine::stored::data(row).get(UNPLACED).is_none().then(|| row.cwd.clone());
         // What is relative would be relative to where the server runs.

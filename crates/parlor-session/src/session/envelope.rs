@@ -279,8 +279,8 @@ impl Envelopes {
     }
 
     pub(super) fn restored(kept: Option<&Object>) -> Self {
-        let ids = kept.and_then(|kept| parlor_json::elements(kept.get(KEY)?.raw())).unwrap_or_default();
-        let used = ids.into_iter().filter_map(|id| Some(Envelope::new(parlor_json::text(id)?)));
+        let ids = kept.and_then(|kept| kept.get_array(KEY)).unwrap_or_default();
+        let used = ids.into_iter().filter_map(|id| Some(Envelope::new(id.to_text()?)));
         Self { used: used.collect(), ..Self::default() }
     }
 

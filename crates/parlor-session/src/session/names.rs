@@ -220,8 +220,8 @@ impl Names {
         let names = || {
             let names = Object::parse(kept?.get(KEY)?.raw()).ok()?;
             let mut renamed = HashMap::new();
-            for triple in parlor_json::elements(names.get("renamed")?.raw())? {
-                let parts = parlor_json::elements(triple)?;
+            for triple in names.get_array("renamed")? {
+                let parts = triple.elements()?;
                 let [kind, id, name] = parts[..] else { return None };
                 let id = JsonStr::from_raw(id)?;
                 let agents = match JsonStr::from_raw(kind)?.inner() {

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parlor_json::{Json, JsonStr, Object};
-use serde_json::value::RawValue;
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 
 use super::echo::blocks;
 use super::pattern::Pattern;
@@ -560,9 +559,7 @@ impl Prompts {
     }
 
     pub(super) fn restored(kept: Option<&Object>) -> Self {
-        let list = |name: &str| {
-            kept.and_then(|kept| kept.get(name)).and_then(|list| parlor_json::elements(list.raw()))
-        };
+        let list = |name: &str| kept.and_then(|kept| kept.get(name)).and_then(Json::elements);
         let open = list(KEPT).unwrap_or_default().into_iter().filter_map(|held| {
             let held = Object::parse(held).ok()?;
             let id = PromptId(held.get("id")?.as_str().parse().ok()?);
@@ -694,8 +691,8 @@ impl Past {
         format!("[{},{message},{ended}]", self.key.as_literal())
     }
 
-    fn restored(kept: &RawValue) -> Option<Self> {
-        let parts = parlor_json::elements(kept)?;
+    fn restored(kept: JsonRef<'_>) -> Option<Self> {
+        let parts = kept.elements()?;
         let [key, message, ended] = parts[..] else { return None };
         let ended = Object::parse(ended).ok().and_then(|ended| read_state(&ended));
         Some(Self {

@@ -147,7 +147,7 @@ impl Agent {
                 if let Some(turn) = self.asked().answered(id) {
                     let answer = match outcome {
                         Outcome::Result(result) => Ok(Json::from(*result)),
-                        Outcome::Error(error) => Err(RpcError::from_raw(error)),
+                        Outcome::Error(error) => Err(RpcError::from_raw(*error)),
                     };
                     let _ = turn.send(Event::Answer(id.clone(), answer));
                 }

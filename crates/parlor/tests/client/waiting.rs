@@ -1,7 +1,7 @@
 //! Prompts that wait, and what is taken back.
 
 use parlor_client::{Activity, Client, Hello, Object, Questions, Role, Session, Slot, Update, Words};
-use parlor_json::elements;
+
 use parlor_testkit::server::Server;
 use parlor_testkit::wait::within_timeout;
 
@@ -12,7 +12,7 @@ async fn holds(session: &Session, count: usize) {
     let held = || {
         session.read(|transcript| {
             let held = transcript.slot(Slot::Info)?.meta.as_ref()?.get("parlor/queue")?.clone();
-            elements(held.raw()).map(|held| held.len())
+            held.elements().map(|held| held.len())
         })
     };
     let mut news = session.news();

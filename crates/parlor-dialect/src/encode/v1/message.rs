@@ -1,8 +1,7 @@
 //! Messages for a v1 peer, which can only be added to.
 
-use parlor_json::{Json, MAX_DEPTH, Members, Unit, Units};
+use parlor_json::{CodePoint, CodePoints, Json, JsonRef, MAX_DEPTH, Members};
 use parlor_session::{Content, MessageId, MetaPatch, Patch, Role, Upsert, plain_text_in};
-use serde_json::value::RawValue;
 
 use super::Heard;
 use crate::encode::{Context, chunk, message_kinds};
@@ -253,9 +252,9 @@ impl Fingerprint {
     }
 
     /// A value that is no plain text, by what it says.
-    fn value(&mut self, value: &RawValue, depth: usize) {
+    fn value(&mut self, value: JsonRef<'_>, depth: usize) {
         self.unit(Self::MARK);
-        match (Members::of(value), parlor_json::elements(value)) {
+        match (Members::of(value), value.elements()) {
             (Ok(members), _) if depth > 0 => {
                 let mut members: Vec<_> = members.iter().collect();
                 members.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -268,12 +267,12 @@ impl Fingerprint {
                 elements.into_iter().for_each(|element| self.value(element, depth - 1));
             }
             (Ok(_) | Err(_), _) => {
-                match value.get().strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+                match value.as_str().strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
                     Some(string) => {
                         self.unit(Self::MARK);
                         self.text(string);
                     }
-                    None => self.text(value.get()),
+                    None => self.text(value.as_str()),
                 }
             }
         }
@@ -285,12 +284,12 @@ impl Fingerprint {
         if !literal.contains('\\') {
             return literal.encode_utf16().for_each(|unit| self.unit(unit.into()));
         }
-        for unit in Units::of_literal(literal) {
+        for unit in CodePoints::of_literal(literal) {
             match unit {
-                Unit::Char(c) => {
+                CodePoint::Char(c) => {
                     c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| self.unit((*unit).into()));
                 }
-                Unit::Surrogate(half) => self.unit(half.into()),
+                CodePoint::Surrogate(half) => self.unit(half.into()),
             }
         }
     }

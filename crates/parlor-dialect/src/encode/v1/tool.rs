@@ -14,7 +14,7 @@ pub(crate) fn tool_call(call: &Object, transcript: Option<&Transcript>, losses: 
     let mut call = tool_fields(call, false, losses);
     let empty = Transcript::default();
     let terminal_text = |terminal: &str| Some(terminal_text(transcript.unwrap_or(&empty), terminal));
-    if let Some(items) = call.get("content").and_then(|content| parlor_json::elements(content.raw())) {
+    if let Some(items) = call.get_array("content") {
         let items = items.into_iter().filter_map(|item| Object::parse(item).ok());
         let convert = |mut item: Object| match shape::take_note(&mut item, CLIENT_TERMINAL) {
             Some(_) => vec![item],

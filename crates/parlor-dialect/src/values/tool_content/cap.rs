@@ -1,7 +1,6 @@
 //! Tool content that grows chunk by chunk in v2 and is repeated with every update in v1, kept short.
 
-use parlor_json::{JsonStr, Object, Type, Unit, Units, type_of};
-use serde_json::value::RawValue;
+use parlor_json::{CodePoint, CodePoints, JsonRef, JsonStr, Object, Type};
 
 use super::{text_block, text_item};
 use crate::{LossKind, Losses};
@@ -148,10 +147,10 @@ fn boundaries(inner: &str) -> impl Iterator<Item = usize> {
 /// How long a part of a literal is as UTF-8. Half a surrogate pair counts as what would be shown for it.
 fn utf8_len(inner: &str) -> usize {
     let length = |unit| match unit {
-        Unit::Char(c) => c.len_utf8(),
-        Unit::Surrogate(_) => char::REPLACEMENT_CHARACTER.len_utf8(),
+        CodePoint::Char(c) => c.len_utf8(),
+        CodePoint::Surrogate(_) => char::REPLACEMENT_CHARACTER.len_utf8(),
     };
-    Units::of_literal(inner).map(length).sum()
+    CodePoints::of_literal(inner).map(length).sum()
 }
 
 /// How much there is to read in an item.
@@ -168,7 +167,7 @@ fn joined(items: &[Object]) -> Vec<Object> {
             continue;
         }
         let inners = run.iter().filter_map(text_in).map(|raw| {
-            let literal = raw.get();
+            let literal = raw.as_str();
             &literal[1..literal.len() - 1]
         });
         joined.push(text_item(&literal(inners)));
@@ -183,8 +182,8 @@ fn literal<'a>(parts: impl IntoIterator<Item = &'a str>) -> JsonStr {
 }
 
 /// The literal of the text of an item that is one.
-fn text_in(item: &Object) -> Option<&RawValue> {
-    text_block(item)?.get("text").filter(|raw| type_of(raw) == Type::String)
+fn text_in(item: &Object) -> Option<JsonRef<'_>> {
+    text_block(item)?.get("text").filter(|raw| raw.type_of() == Type::String)
 }
 
 /// Whether the item is a text and nothing else, so that a neighbour's text can go on where it ends.
