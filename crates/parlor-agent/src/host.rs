@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use parlor_dialect::live;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonStr, Object, ObjectWriter};
 use parlor_session::{Content, MessageId, SessionId};
 use parlor_wire::{
     Batches, Body, CANCEL_REQUEST, Incoming, InputLine, Lines, Message, Outcome, RequestId, RpcError,
@@ -19,8 +19,8 @@ use crate::info::{Chosen, Info};
 use crate::line::{Home, LINES, Line, lock};
 use crate::place::{Place, Running};
 use crate::session::{Session, fresh, state};
-use crate::text::Text;
 use crate::turn::Turn;
+use crate::update::update;
 
 /// What is said of an agent that panics.
 const FAULT: &str = "the agent has a fault and could not go on";
@@ -126,12 +126,12 @@ impl<A: Agent> Host<A> {
                 // A fork begins with what is chosen in the session that it leaves.
                 let chosen = self.place(&params).map(|parent| lock(&parent.chosen).clone());
                 let place = self.open(None, &params, chosen.unwrap_or_default());
-                let said = Text::new().raw("sessionId", place.id.as_json().as_literal());
+                let said = ObjectWriter::new().raw("sessionId", place.id.as_json().as_literal());
                 self.opened(id, &place, said).await;
             }
             "session/resume" => {
                 let place = self.open(session_in(&params), &params, Chosen::default());
-                self.opened(id, &place, Text::new()).await;
+                self.opened(id, &place, ObjectWriter::new()).await;
             }
             "session/close" | "session/delete" => {
                 let place = session_in(&params).and_then(|id| lock(&self.places).remove(&id));
@@ -186,8 +186,8 @@ impl<A: Agent> Host<A> {
     }
 
     /// Answers that a session is open, and what can be done in it.
-    async fn opened(&self, id: &RequestId, place: &Arc<Place>, said: Text) {
-        let said = self.info.with_settings(said, &lock(&place.chosen)).end();
+    async fn opened(&self, id: &RequestId, place: &Arc<Place>, said: ObjectWriter) {
+        let said = self.info.with_settings(said, &lock(&place.chosen)).finish();
         self.answer(id, Ok(said)).await;
         if let Some(commands) = self.info.commands() {
             self.session(place, false).tell(&commands).await;
@@ -211,7 +211,7 @@ impl<A: Agent> Host<A> {
         };
         let mut chosen = lock(&place.chosen);
         self.info.choose(&mut chosen, &id.to_text(), &value.to_text())?;
-        Ok(self.info.with_settings(Text::new(), &chosen).end())
+        Ok(self.info.with_settings(ObjectWriter::new(), &chosen).finish())
     }
 
     async fn prompt(self: &Arc<Self>, id: &RequestId, params: &Object) {
@@ -253,7 +253,7 @@ impl<A: Agent> Host<A> {
                 (id, content, session, running)
             };
             let message = fresh();
-            self.answer(&id, Ok(Text::new().str("messageId", &message).end())).await;
+            self.answer(&id, Ok(ObjectWriter::new().str("messageId", &message).finish())).await;
             let message = MessageId::from(message.as_str());
             let turn = Turn { session: session.clone(), message, prompt: content };
             session.tell(&state("running")).await;
@@ -308,14 +308,15 @@ impl<A: Agent> Host<A> {
 
 /// Says that a turn is over, and why.
 async fn ended(session: &Session, end: &End) {
-    let idle = Text::update("state_update").str("state", "idle");
+    let idle = update("state_update").str("state", "idle");
     let idle = match end {
         End::Stopped(stop) => idle.str("stopReason", stop.name()),
         End::Cancelled => idle.str("stopReason", "cancelled"),
         End::Failed(failure) => {
-            let error =
-                Text::new().raw("code", &failure.0.code().to_string()).str("message", failure.0.message());
-            idle.str("stopReason", "error").raw("error", &error.end())
+            let error = ObjectWriter::new()
+                .raw("code", &failure.0.code().to_string())
+                .str("message", failure.0.message());
+            idle.str("stopReason", "error").raw("error", &error.finish())
         }
     };
     let status = if matches!(end, End::Cancelled) { "cancelled" } else { "failed" };

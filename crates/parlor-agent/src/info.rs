@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use parlor_json::Object;
+use parlor_json::{Object, ObjectWriter};
 
 use crate::Failure;
-use crate::text::{Text, list};
+use crate::update::{array, update};
 
 /// Who an agent is, what it takes, and what can be chosen.
 ///
@@ -81,11 +81,13 @@ impl Info {
     /// follow it.
     #[must_use]
     pub fn command(mut self, name: &str, about: &str, hint: Option<&str>) -> Self {
-        let mut command = Text::new().str("type", "command").str("name", name).str("description", about);
+        let mut command =
+            ObjectWriter::new().str("type", "command").str("name", name).str("description", about);
         if let Some(hint) = hint {
-            command = command.raw("input", &Text::new().str("type", "text").str("hint", hint).end());
+            command =
+                command.raw("input", &ObjectWriter::new().str("type", "text").str("hint", hint).finish());
         }
-        self.commands.push(command.end());
+        self.commands.push(command.finish());
         self
     }
 
@@ -98,32 +100,36 @@ impl Info {
 
     /// The answer to `initialize`.
     pub(crate) fn initialized(&self) -> String {
-        let who = Text::new().str("name", &self.name).maybe("title", self.title.as_deref());
-        let who = who.str("version", &self.version).end();
-        let session = Text::new()
+        let who = ObjectWriter::new().str("name", &self.name).optional_str("title", self.title.as_deref());
+        let who = who.str("version", &self.version).finish();
+        let session = ObjectWriter::new()
             .raw("prompt", self.prompt.to_json().as_str())
             .raw("mcp", self.mcp.to_json().as_str())
             .raw("delete", "{}")
             .raw("fork", r#"{"atMessageId":true}"#)
-            .end();
-        let capabilities = Text::new().raw("session", &session).end();
-        Text::new().raw("protocolVersion", "2").raw("info", &who).raw("capabilities", &capabilities).end()
+            .finish();
+        let capabilities = ObjectWriter::new().raw("session", &session).finish();
+        ObjectWriter::new()
+            .raw("protocolVersion", "2")
+            .raw("info", &who)
+            .raw("capabilities", &capabilities)
+            .finish()
     }
 
     /// The update that tells of commands, if there are any.
     pub(crate) fn commands(&self) -> Option<String> {
-        let commands = (!self.commands.is_empty()).then(|| list(&self.commands))?;
-        Some(Text::update("available_commands_update").raw("availableCommands", &commands).end())
+        let commands = (!self.commands.is_empty()).then(|| array(&self.commands))?;
+        Some(update("available_commands_update").raw("availableCommands", &commands).finish())
     }
 
     /// Adds what can be chosen, and is, to what is said of a session.
-    pub(crate) fn with_settings(&self, text: Text, chosen: &Chosen) -> Text {
+    pub(crate) fn with_settings(&self, text: ObjectWriter, chosen: &Chosen) -> ObjectWriter {
         if self.settings.is_empty() {
             return text;
         }
         let settings: Vec<_> =
             self.settings.iter().map(|setting| setting.shown(chosen.of(setting))).collect();
-        text.raw("configOptions", &list(&settings))
+        text.raw("configOptions", &array(&settings))
     }
 
     /// What is chosen of a setting.
@@ -168,16 +174,16 @@ impl Setting {
         let values: Vec<_> = self
             .values
             .iter()
-            .map(|(value, name)| Text::new().str("value", value).str("name", name).end())
+            .map(|(value, name)| ObjectWriter::new().str("value", value).str("name", name).finish())
             .collect();
-        Text::new()
+        ObjectWriter::new()
             .str("configId", &self.id)
             .str("name", &self.name)
-            .maybe("category", self.category.as_deref())
+            .optional_str("category", self.category.as_deref())
             .str("type", "select")
             .str("currentValue", current)
-            .raw("options", &list(&values))
-            .end()
+            .raw("options", &array(&values))
+            .finish()
     }
 }
 

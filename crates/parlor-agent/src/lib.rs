@@ -37,9 +37,9 @@ mod line;
 mod place;
 mod serve;
 mod session;
-mod text;
 mod tool;
 mod turn;
+mod update;
 
 pub use agent::{Agent, Failure, Stop};
 pub use info::{Info, Setting};

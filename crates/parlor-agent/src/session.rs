@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use parlor_dialect::live;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonStr, Object, ObjectWriter};
 use parlor_session::{MessageId, Role, SessionId, Transcript};
 use parlor_wire::{code, write::one_line};
 
 use crate::line::{Line, lock};
 use crate::place::Place;
-use crate::text::{Text, list, words};
 use crate::tool::{Terminal, ToolCallBuilder};
+use crate::update::{array, text_block, update};
 use crate::{Failure, Info};
 
 /// A session, and the way to speak in it.
@@ -122,19 +122,19 @@ impl Session {
 
     pub(crate) async fn transcript_with(&self, message: Option<MessageId>) -> Result<Transcript, Failure> {
         // What was said before this is answered is in it.
-        let _ = self.0.line.ask(live::SETTLED, self.about().end()).await;
+        let _ = self.0.line.ask(live::SETTLED, self.about().finish()).await;
         let transcript = self.0.line.transcript(self.id(), message).await;
         transcript.ok_or_else(|| Failure::new("the session is not there any more"))
     }
 
     /// Says something, at the end of what was said last.
     pub async fn say(&self, text: &str) {
-        self.speak(Role::Agent, &words(text)).await;
+        self.speak(Role::Agent, &text_block(text)).await;
     }
 
     /// Thinks aloud.
     pub async fn think(&self, text: &str) {
-        self.speak(Role::Thought, &words(text)).await;
+        self.speak(Role::Thought, &text_block(text)).await;
     }
 
     /// Says a content block of any kind.
@@ -164,9 +164,9 @@ impl Session {
     /// ```
     pub async fn replace(&self, said: &Said, text: &str) {
         let kind = if said.role == Role::Thought { "agent_thought" } else { "agent_message" };
-        let content = if text.is_empty() { Vec::new() } else { vec![words(text)] };
-        let update = Text::update(kind).raw("messageId", said.id.as_json().as_literal());
-        self.tell(&update.raw("content", &list(&content)).end()).await;
+        let content = if text.is_empty() { Vec::new() } else { vec![text_block(text)] };
+        let update = update(kind).raw("messageId", said.id.as_json().as_literal());
+        self.tell(&update.raw("content", &array(&content)).finish()).await;
     }
 
     /// Begins to use a tool, which is shown by a title.
@@ -184,45 +184,53 @@ impl Session {
                     Step::InProgress(text) => (text, "in_progress"),
                     Step::Completed(text) => (text, "completed"),
                 };
-                Text::new().str("content", text).str("priority", "medium").str("status", status).end()
+                ObjectWriter::new()
+                    .str("content", text)
+                    .str("priority", "medium")
+                    .str("status", status)
+                    .finish()
             })
             .collect();
-        let plan = Text::new().str("type", "items").str("planId", PLAN).raw("entries", &list(&steps)).end();
-        self.tell(&Text::update("plan_update").raw("plan", &plan).end()).await;
+        let plan = ObjectWriter::new()
+            .str("type", "items")
+            .str("planId", PLAN)
+            .raw("entries", &array(&steps))
+            .finish();
+        self.tell(&update("plan_update").raw("plan", &plan).finish()).await;
     }
 
     /// Takes the plan away. Clients of version 1 go on to show it.
     pub async fn end_plan(&self) {
-        self.tell(&Text::update("plan_removed").str("planId", PLAN).end()).await;
+        self.tell(&update("plan_removed").str("planId", PLAN).finish()).await;
     }
 
     /// Opens a terminal that shows a command.
     pub async fn terminal(&self, command: &str) -> Terminal {
         let id = fresh();
         let cwd = self.cwd().to_string_lossy();
-        let shown = Text::update("terminal_update").str("terminalId", &id).str("command", command);
-        self.tell(&shown.str("cwd", &cwd).end()).await;
+        let shown = update("terminal_update").str("terminalId", &id).str("command", command);
+        self.tell(&shown.str("cwd", &cwd).finish()).await;
         self.begin(|state| &mut state.terminals, &id);
         Terminal::new(self.clone(), id)
     }
 
     /// Names the session; an empty title is none. A person's own title stays.
     pub async fn title(&self, title: &str) {
-        let update = Text::update("session_info_update");
+        let update = update("session_info_update");
         let update = if title.is_empty() { update.raw("title", "null") } else { update.str("title", title) };
-        self.tell(&update.end()).await;
+        self.tell(&update.finish()).await;
     }
 
     /// Changes the session's metadata, by top-level key; a null removes one.
     pub async fn meta(&self, patch: &Object) {
-        let update = Text::update("session_info_update").raw("_meta", patch.to_json().as_str());
-        self.tell(&update.end()).await;
+        let update = update("session_info_update").raw("_meta", patch.to_json().as_str());
+        self.tell(&update.finish()).await;
     }
 
     /// Tells how full the context window is, in tokens.
     pub async fn usage(&self, used: u64, size: u64) {
-        let update = Text::update("usage_update").raw("used", &used.to_string());
-        self.tell(&update.raw("size", &size.to_string()).end()).await;
+        let update = update("usage_update").raw("used", &used.to_string());
+        self.tell(&update.raw("size", &size.to_string()).finish()).await;
     }
 
     /// What is chosen of a [setting](crate::Setting); `None` if the agent has no such setting.
@@ -236,7 +244,7 @@ impl Session {
         let update = {
             let mut chosen = lock(&self.0.place.chosen);
             self.0.info.choose(&mut chosen, id, value)?;
-            self.0.info.with_settings(Text::update("config_option_update"), &chosen).end()
+            self.0.info.with_settings(update("config_option_update"), &chosen).finish()
         };
         self.tell(&update).await;
         Ok(())
@@ -311,17 +319,17 @@ impl Session {
             }
         };
         let kind = if role == Role::Thought { "agent_thought_chunk" } else { "agent_message_chunk" };
-        let chunk = Text::update(kind).raw("messageId", id.as_json().as_literal());
-        self.tell(&chunk.raw("content", block).end()).await;
+        let chunk = update(kind).raw("messageId", id.as_json().as_literal());
+        self.tell(&chunk.raw("content", block).finish()).await;
     }
 
     /// Params about this session, to be continued.
-    pub(crate) fn about(&self) -> Text {
-        Text::new().raw("sessionId", self.id().as_json().as_literal())
+    pub(crate) fn about(&self) -> ObjectWriter {
+        ObjectWriter::new().raw("sessionId", self.id().as_json().as_literal())
     }
 
     /// Asks the clients. `None` if none of them can be asked this. What is not waited for any more is taken back.
-    pub(crate) async fn ask(&self, method: &str, params: Text) -> Result<Option<Object>, Failure> {
+    pub(crate) async fn ask(&self, method: &str, params: ObjectWriter) -> Result<Option<Object>, Failure> {
         let cancelled = || Failure::with_code(code::REQUEST_CANCELLED, "the turn was cancelled");
         let asking = Asking::begin(self).ok_or_else(cancelled)?;
         if asking.tells_state {
@@ -331,7 +339,7 @@ impl Session {
                 self.send(&state("idle")).await;
             }
         }
-        let answer = self.0.line.ask(method, params.end()).await;
+        let answer = self.0.line.ask(method, params.finish()).await;
         // A turn that is cancelled has its questions answered, which is nothing to go on with.
         if self.state().phase == Phase::Cancelled {
             return Err(cancelled());
@@ -376,7 +384,7 @@ impl Session {
     }
 
     /// The turn is over, and with it what was begun in it. `idle` says why.
-    pub(crate) async fn end(&self, idle: Text, status: &str) {
+    pub(crate) async fn end(&self, idle: ObjectWriter, status: &str) {
         let (rest, spent) = {
             let mut state = self.state();
             state.open = None;
@@ -392,12 +400,13 @@ impl Session {
         let idle = match spent {
             Some((input, output)) => {
                 let total = input.saturating_add(output).to_string();
-                let usage = Text::new().raw("totalTokens", &total).raw("inputTokens", &input.to_string());
-                idle.raw("usage", &usage.raw("outputTokens", &output.to_string()).end())
+                let usage =
+                    ObjectWriter::new().raw("totalTokens", &total).raw("inputTokens", &input.to_string());
+                idle.raw("usage", &usage.raw("outputTokens", &output.to_string()).finish())
             }
             None => idle,
         };
-        self.send(&idle.end()).await;
+        self.send(&idle.finish()).await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -410,7 +419,7 @@ const PLAN: &str = "plan";
 
 /// The update that tells of a state.
 pub(crate) fn state(state: &str) -> String {
-    Text::update("state_update").str("state", state).end()
+    update("state_update").str("state", state).finish()
 }
 
 impl State {
@@ -419,10 +428,10 @@ impl State {
         let terminals = std::mem::take(&mut self.terminals).into_iter();
         // How they ended nobody knows.
         let terminals = terminals
-            .map(|id| Text::update("terminal_update").str("terminalId", &id).raw("exitStatus", "{}").end());
+            .map(|id| update("terminal_update").str("terminalId", &id).raw("exitStatus", "{}").finish());
         let calls = std::mem::take(&mut self.calls).into_iter();
-        let calls = calls
-            .map(|id| Text::update("tool_call_update").str("toolCallId", &id).str("status", status).end());
+        let calls =
+            calls.map(|id| update("tool_call_update").str("toolCallId", &id).str("status", status).finish());
         terminals.chain(calls).collect()
     }
 }

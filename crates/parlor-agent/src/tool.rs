@@ -1,11 +1,11 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use parlor_dialect::live;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonStr, Object, ObjectWriter};
 
 use crate::Failure;
 use crate::session::{Session, fresh};
-use crate::text::{Text, list, words};
+use crate::update::{array, text_block, update};
 
 /// A tool at work. One that is not over when the turn ends has failed, or was cancelled with it.
 #[derive(Debug)]
@@ -75,16 +75,17 @@ impl ToolCallBuilder {
         let Self { session, title, kind, files, input } = self;
         let id = fresh();
         session.end_message();
-        let shown = Text::update("tool_call_update").str("toolCallId", &id).str("title", &title);
-        let mut shown = shown.maybe("kind", kind.as_deref()).str("status", "in_progress");
+        let shown = update("tool_call_update").str("toolCallId", &id).str("title", &title);
+        let mut shown = shown.optional_str("kind", kind.as_deref()).str("status", "in_progress");
         if !files.is_empty() {
-            let places: Vec<_> = files.iter().map(|path| Text::new().str("path", path).end()).collect();
-            shown = shown.raw("locations", &list(&places));
+            let places: Vec<_> =
+                files.iter().map(|path| ObjectWriter::new().str("path", path).finish()).collect();
+            shown = shown.raw("locations", &array(&places));
         }
         if let Some(input) = &input {
             shown = shown.raw("rawInput", input.as_str());
         }
-        session.tell(&shown.end()).await;
+        session.tell(&shown.finish()).await;
         session.begin_call(&id);
         ToolCall { session, id, title }
     }
@@ -98,7 +99,8 @@ impl ToolCall {
 
     /// Shows words of it.
     pub async fn say(&self, text: &str) {
-        self.content(&Text::new().str("type", "content").raw("content", &words(text)).end()).await;
+        self.content(&ObjectWriter::new().str("type", "content").raw("content", &text_block(text)).finish())
+            .await;
     }
 
     /// Shows a changed file; without `old` it is new.
@@ -108,7 +110,8 @@ impl ToolCall {
 
     /// Shows a terminal.
     pub async fn terminal(&self, terminal: &Terminal) {
-        self.content(&Text::new().str("type", "terminal").str("terminalId", &terminal.id).end()).await;
+        self.content(&ObjectWriter::new().str("type", "terminal").str("terminalId", &terminal.id).finish())
+            .await;
     }
 
     /// Asks a person whether the tool may do it. `None` if nobody decided, or no client can be asked, which mostly is a
@@ -118,13 +121,13 @@ impl ToolCall {
             .iter()
             .map(|choice| {
                 let (id, name) = choice.names();
-                Text::new().str("optionId", id).str("name", name).str("kind", id).end()
+                ObjectWriter::new().str("optionId", id).str("name", name).str("kind", id).finish()
             })
             .collect();
-        let call = Text::new().str("toolCallId", &self.id).end();
-        let subject = Text::new().str("type", "tool_call").raw("toolCall", &call).end();
+        let call = ObjectWriter::new().str("toolCallId", &self.id).finish();
+        let subject = ObjectWriter::new().str("type", "tool_call").raw("toolCall", &call).finish();
         let params = self.session.about().str("title", &self.title).raw("subject", &subject);
-        let params = params.raw("options", &list(&options));
+        let params = params.raw("options", &array(&options));
         let Some(answer) = self.session.ask("session/request_permission", params).await? else {
             return Ok(None);
         };
@@ -141,8 +144,8 @@ impl ToolCall {
 
     /// It says what came of it, as a value for programs to look at.
     pub async fn output(&self, output: &Json) {
-        let update = Text::update("tool_call_update").str("toolCallId", &self.id);
-        self.session.tell(&update.raw("rawOutput", output.as_str()).end()).await;
+        let update = update("tool_call_update").str("toolCallId", &self.id);
+        self.session.tell(&update.raw("rawOutput", output.as_str()).finish()).await;
     }
 
     /// It could not do its work.
@@ -151,13 +154,13 @@ impl ToolCall {
     }
 
     async fn content(&self, content: &str) {
-        let chunk = Text::update("tool_call_content_chunk").str("toolCallId", &self.id);
-        self.session.tell(&chunk.raw("content", content).end()).await;
+        let chunk = update("tool_call_content_chunk").str("toolCallId", &self.id);
+        self.session.tell(&chunk.raw("content", content).finish()).await;
     }
 
     async fn end(&self, status: &str) {
-        let update = Text::update("tool_call_update").str("toolCallId", &self.id).str("status", status);
-        self.session.tell(&update.end()).await;
+        let update = update("tool_call_update").str("toolCallId", &self.id).str("status", status);
+        self.session.tell(&update.finish()).await;
         self.session.end_call(&self.id);
     }
 }
@@ -169,24 +172,24 @@ impl Terminal {
 
     /// Shows what was written.
     pub async fn output(&self, bytes: &[u8]) {
-        let chunk = Text::update("terminal_output_chunk").str("terminalId", &self.id);
-        self.session.tell(&chunk.str("data", &BASE64_STANDARD.encode(bytes)).end()).await;
+        let chunk = update("terminal_output_chunk").str("terminalId", &self.id);
+        self.session.tell(&chunk.str("data", &BASE64_STANDARD.encode(bytes)).finish()).await;
     }
 
     /// The command has ended.
     pub async fn exit(self, code: i32) {
-        self.end(Text::new().raw("exitCode", &code.to_string())).await;
+        self.end(ObjectWriter::new().raw("exitCode", &code.to_string())).await;
     }
 
     /// The command was ended by a signal, such as `SIGKILL`.
     pub async fn killed(self, signal: &str) {
-        self.end(Text::new().str("signal", signal)).await;
+        self.end(ObjectWriter::new().str("signal", signal)).await;
     }
 
-    async fn end(self, status: Text) {
-        let status = status.end();
-        let update = Text::update("terminal_update").str("terminalId", &self.id).raw("exitStatus", &status);
-        self.session.tell(&update.end()).await;
+    async fn end(self, status: ObjectWriter) {
+        let status = status.finish();
+        let update = update("terminal_update").str("terminalId", &self.id).raw("exitStatus", &status);
+        self.session.tell(&update.finish()).await;
         self.session.end_terminal(&self.id);
     }
 }

@@ -1,76 +1,74 @@
-//! Reading and making small JSON objects.
+//! JSON members that the protocol gives a meaning to.
 
 use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::SessionId;
-use parlor_wire::{RequestId, RpcError};
+use parlor_wire::RpcError;
 
-/// JSON from text that is known to be JSON.
+/// Parses text that the caller knows to be JSON.
 pub fn json(text: impl AsRef<str>) -> Json {
-    Json::parse(text).expect("it is made of JSON")
+    Json::parse(text).expect("the caller passes valid JSON")
 }
 
-/// A JSON string.
+/// Returns a JSON string.
 pub fn string(text: &str) -> Json {
-    Json::from(&JsonStr::new(text))
+    Json::from(text)
 }
 
-/// The params of a message as an object; none and anything else is one without members.
+/// Returns the params of a message, or an object without members if they are missing or not an object.
 pub fn object(params: Option<JsonRef<'_>>) -> Object {
-    params.and_then(|params| Object::parse(params).ok()).unwrap_or_default()
+    params.and_then(JsonRef::to_object).unwrap_or_default()
 }
 
-/// A member that is an object.
+/// Returns a member that is an object.
 pub fn member(holder: &Object, name: &str) -> Option<Object> {
-    Object::parse(holder.get(name)?.raw()).ok()
+    holder.get_object(name)
 }
 
-/// A member that is a string, as it is.
+/// Returns a member that is a string, without loss.
 pub fn literal(holder: &Object, name: &str) -> Option<JsonStr> {
-    JsonStr::from_raw(holder.get(name)?.raw())
+    holder.get_json_str(name)
 }
 
-/// A member that is a string, as text.
+/// Returns a member that is a string, as text.
 pub fn text(holder: &Object, name: &str) -> Option<String> {
-    Some(literal(holder, name)?.to_text().into_owned())
+    holder.get_string(name)
 }
 
-/// A member that is an absolute path.
+/// Returns a member that is an absolute path.
 pub fn absolute(holder: &Object, name: &str) -> Option<String> {
-    text(holder, name).filter(|path| path.starts_with('/'))
+    holder.get_string(name).filter(|path| path.starts_with('/'))
 }
 
-/// A member that is true or false.
+/// Returns a member that is a boolean.
 pub fn flag(holder: &Object, name: &str) -> Option<bool> {
-    holder.get(name)?.as_str().parse().ok()
+    holder.get_bool(name)
 }
 
-/// The session that params are about.
+/// Returns the `sessionId` of params.
 pub fn session_of(params: &Object) -> Option<SessionId> {
-    literal(params, "sessionId").map(SessionId::from)
+    params.get_json_str("sessionId").map(SessionId::from)
 }
 
-/// Sets a key of the metadata.
+/// Sets a key of `_meta`.
 pub fn note(holder: &mut Object, key: &str, value: Json) {
-    let mut meta = member(holder, "_meta").unwrap_or_default();
+    let mut meta = holder.get_object("_meta").unwrap_or_default();
     meta.set(key, value);
     holder.set("_meta", meta.to_json());
 }
 
-/// A key of the metadata.
+/// Returns a key of `_meta`.
 pub fn noted(holder: &Object, key: &str) -> Option<Json> {
-    member(holder, "_meta")?.get(key).cloned()
+    holder.get_object("_meta")?.get(key).cloned()
 }
 
-/// The metadata of what an agent said, without the keys that are parlor's own.
+/// Returns `_meta` without the keys that start with `parlor/`.
 pub fn foreign_meta(holder: &Object) -> Object {
-    let meta = member(holder, "_meta").unwrap_or_default();
+    let meta = holder.get_object("_meta").unwrap_or_default();
     let foreign = meta.iter().filter(|(key, _)| !key.to_text().starts_with("parlor/"));
     foreign.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// An error as it stands in a response.
+/// Returns the error object of a response.
 pub fn error_object(error: &RpcError) -> Json {
-    let line = parlor_wire::write::error_response(&RequestId::null(), error);
-    let line = json(line);
-    object(Some(line.raw())).get("error").cloned().unwrap_or_else(Json::null)
+    error.to_json()
 }

@@ -3,7 +3,6 @@
 use parlor_json::JsonRef;
 use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
 
-use crate::json;
 use crate::rows::Words;
 
 /// How much of an entry can be found. Who writes more than a book in one message is found by its beginning.
@@ -32,7 +31,7 @@ pub fn words_of(entry: &Entry, at: i64) -> Option<Words> {
         }
         EntryId::ToolCall(_) => ("tool", tool_text(body)),
         EntryId::Terminal(_) => {
-            let command = json::text(&body.fields, "command").unwrap_or_default();
+            let command = body.fields.get_string("command").unwrap_or_default();
             let output = &body.output[..body.output.len().min(MOST)];
             ("tool", format!("{command}\n{}", String::from_utf8_lossy(output)))
         }
@@ -52,7 +51,7 @@ pub fn words_of(entry: &Entry, at: i64) -> Option<Words> {
 pub const TOOL_FIELDS: [&str; 3] = ["title", "rawInput", "rawOutput"];
 
 fn tool_text(body: &Body) -> String {
-    let mut text = json::text(&body.fields, "title").unwrap_or_default();
+    let mut text = body.fields.get_string("title").unwrap_or_default();
     if let Some(input) = body.fields.get("rawInput") {
         strings(input.raw(), &mut text, 0);
     }

@@ -51,7 +51,7 @@ impl StoredSession {
 
     /// Adds a slot of the session.
     pub fn add_slot(&mut self, name: &str, seq: u64, body: String) -> Result<(), BadRow> {
-        let object = |body: String| Json::parse(body).ok().map(|body| json::object(Some(body.raw())));
+        let object = |body: String| Json::parse(body).ok().map(|body| body.to_object().unwrap_or_default());
         match name {
             KEPT => self.kept = object(body),
             ALIASES => self.aliases = Some(body),
@@ -64,20 +64,20 @@ impl StoredSession {
 
 /// The dialect of the agent when the session was last written.
 pub fn dialect_of(row: &SessionRow) -> Option<Dialect> {
-    json::text(&data(row), "agentDialect")?.parse().ok()
+    data(row).get_string("agentDialect")?.parse().ok()
 }
 
 /// The title of a session: one that it was given, else the one that was made of its first prompt.
 pub fn title(row: &SessionRow) -> Option<JsonStr> {
     match &row.title {
         Some(title) => JsonStr::from_literal(title),
-        None => json::literal(&data(row), MADE_TITLE),
+        None => data(row).get_json_str(MADE_TITLE),
     }
 }
 
 /// The time that the agent gave as the session's last activity, unless something happened since.
 pub fn updated_at(row: &SessionRow) -> Option<JsonStr> {
-    json::literal(&data(row), UPDATED_AT)
+    data(row).get_json_str(UPDATED_AT)
 }
 
 /// Keeps the time that the agent gave, or forgets it.
@@ -114,10 +114,10 @@ const MADE_TITLE: &str = "madeTitle";
 
 /// The directories that it has besides its working directory.
 pub fn additional_directories(row: &SessionRow) -> Option<Json> {
-    json::member(&data(row), "params")?.get("additionalDirectories").cloned()
+    data(row).get_object("params")?.get("additionalDirectories").cloned()
 }
 
 /// The message at which a session was forked from its parent.
 pub fn forked_at(row: &SessionRow) -> Option<JsonStr> {
-    json::literal(&data(row), "forkedAt")
+    data(row).get_json_str("forkedAt")
 }

@@ -130,6 +130,13 @@ impl From<&str> for Json {
 }
 
 /// Makes a JSON string; [`Json::parse`] reads JSON text.
+impl From<&String> for Json {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+/// Makes a JSON string; [`Json::parse`] reads JSON text.
 impl From<String> for Json {
     fn from(text: String) -> Self {
         Self::from(text.as_str())

@@ -1,8 +1,9 @@
+use std::borrow::Cow;
 use std::fmt;
 
-use parlor_json::{Json, JsonRef, JsonStr, Members, string_literal};
+use parlor_json::{Json, JsonRef, JsonStr, Members, Object};
 
-use crate::write::push_one_line;
+use crate::write::one_line;
 
 /// The error codes that JSON-RPC and ACP give a meaning to.
 pub mod code {
@@ -84,20 +85,20 @@ impl RpcError {
         self.data.as_ref()
     }
 
-    /// Appends the error object to a line.
-    pub(crate) fn write_to(&self, line: &mut String) {
+    /// Returns the error object, without line breaks.
+    pub fn to_json(&self) -> Json {
+        let one_line = |json: &Json| match one_line(json.as_str()) {
+            Cow::Borrowed(_) => json.clone(),
+            Cow::Owned(line) => Json::parse(line).unwrap_or_else(|_| json.clone()),
+        };
         if let Some(json) = &self.as_received {
-            return push_one_line(line, json.as_str());
+            return one_line(json);
         }
-        line.push_str("{\"code\":");
-        line.push_str(&self.code.to_string());
-        line.push_str(",\"message\":");
-        line.push_str(&string_literal(&self.message));
+        let mut object = Object::new().with("code", self.code).with("message", &self.message);
         if let Some(data) = &self.data {
-            line.push_str(",\"data\":");
-            push_one_line(line, data.as_str());
+            object.set("data", one_line(data));
         }
-        line.push('}');
+        object.to_json()
     }
 }
 
@@ -114,9 +115,7 @@ mod tests {
     use super::*;
 
     fn written(error: &RpcError) -> String {
-        let mut line = String::new();
-        error.write_to(&mut line);
-        line
+        error.to_json().as_str().to_owned()
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub fn error_response(id: &RequestId, error: &RpcError) -> String {
     let mut line = start(None);
     push_id(&mut line, id);
     line.push_str(",\"error\":");
-    error.write_to(&mut line);
+    line.push_str(error.to_json().as_str());
     line.push('}');
     line
 }

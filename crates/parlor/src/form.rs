@@ -63,17 +63,17 @@ pub(crate) enum Filled {
 impl Form {
     /// Reads the params of an elicitation; `None` if it has something that cannot be filled in here.
     pub(crate) fn read(params: &Object) -> Option<Self> {
-        let message = string(params, "message").unwrap_or_default();
+        let message = params.get_string("message").unwrap_or_default();
         let mut form = Self {
             message,
-            url: string(params, "url"),
+            url: params.get_string("url"),
             fields: Vec::new(),
             is_begun: false,
             values: Object::default(),
             place: 0,
             problem: None,
         };
-        if string(params, "mode").as_deref() == Some("url") {
+        if params.get_string("mode").as_deref() == Some("url") {
             return form.url.is_some().then_some(form);
         }
         form.url = None;
@@ -178,7 +178,7 @@ impl Field {
         let schema = Object::parse(schema.raw()).ok()?;
         let number = |name: &str| schema.get(name)?.as_str().parse::<f64>().ok();
         let length = |name: &str| schema.get(name)?.as_str().parse::<usize>().ok();
-        let kind = match string(&schema, "type")?.as_str() {
+        let kind = match schema.get_string("type")?.as_str() {
             "string" => match options(&schema) {
                 Some(options) => Kind::One(options),
                 None => Kind::Text { min: length("minLength"), max: length("maxLength") },
@@ -192,9 +192,9 @@ impl Field {
             _ => return None,
         };
         Some(Self {
-            title: string(&schema, "title").unwrap_or_else(|| name.to_text().into_owned()),
+            title: schema.get_string("title").unwrap_or_else(|| name.to_text().into_owned()),
             name: name.clone(),
-            description: string(&schema, "description"),
+            description: schema.get_string("description"),
             is_required,
             default: schema.get("default").filter(|default| !default.is_null()).cloned(),
             kind,
@@ -269,7 +269,7 @@ fn options(schema: &Object) -> Option<Vec<(Json, String)>> {
     let titled = titled.into_iter().map(|option| {
         let option = Object::parse(option).ok()?;
         let value = option.get("const")?.clone();
-        let title = string(&option, "title").or_else(|| Some(value.to_text()?.into_owned()))?;
+        let title = option.get_string("title").or_else(|| Some(value.to_text()?.into_owned()))?;
         Some((value, title))
     });
     titled.collect()
@@ -282,10 +282,6 @@ fn action(action: &str, content: Option<&Object>) -> Object {
         answer.set("content", content.to_json());
     }
     answer
-}
-
-fn string(holder: &Object, name: &str) -> Option<String> {
-    holder.get_string(name)
 }
 
 #[cfg(test)]

@@ -32,9 +32,10 @@ impl Request {
     }
 
     pub(crate) fn new(params: &Object, title: Option<String>, transcript: &Transcript, cwd: &str) -> Self {
-        let subject = member(params, "subject").unwrap_or_default();
-        let call = member(params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or_default();
-        let id = string(&call, "toolCallId").or_else(|| string(&subject, "toolCallId"));
+        let subject = params.get_object("subject").unwrap_or_default();
+        let call =
+            params.get_object("toolCall").or_else(|| subject.get_object("toolCall")).unwrap_or_default();
+        let id = call.get_string("toolCallId").or_else(|| subject.get_string("toolCallId"));
         let known = id.and_then(|id| transcript.get(&EntryId::ToolCall(id.as_str().into())));
         let known = known.map(parlor_session::Entry::body);
         // What the request says counts; what it leaves out was said before.
@@ -54,14 +55,15 @@ impl Request {
         let shown_command =
             named.into_iter().flatten().find_map(|value| command(value).filter(|text| !is_blank(text)));
         row("command", shown_command.clone());
-        let named = DIRECTORIES.into_iter().map(|name| string(&fields, name));
-        let named = [string(&subject, "cwd")].into_iter().chain(named).flatten().find(|text| !is_blank(text));
+        let named = DIRECTORIES.into_iter().map(|name| fields.get_string(name));
+        let named =
+            [subject.get_string("cwd")].into_iter().chain(named).flatten().find(|text| !is_blank(text));
         let directory = named.unwrap_or_else(|| cwd.to_owned());
         row("directory", Some(directory.clone()));
         paths(said("locations").as_ref()).into_iter().for_each(|path| row("path", Some(path)));
         row("tool", text("name").or_else(|| tool_name(&call, known)));
-        row("kind", text("kind").or_else(|| string(&subject, "type").filter(|kind| kind != "tool_call")));
-        row("says", string(params, "description"));
+        row("kind", text("kind").or_else(|| subject.get_string("type").filter(|kind| kind != "tool_call")));
+        row("says", params.get_string("description"));
         let is_shown = |input: &Json| {
             shown_command.as_ref().is_some_and(|command| says_only(input, command, &directory))
         };
@@ -135,16 +137,8 @@ fn cut(text: &str) -> (&str, usize) {
     (&text[..end], text.len() - end)
 }
 
-fn member(holder: &Object, name: &str) -> Option<Object> {
-    Object::parse(holder.get(name)?.raw()).ok()
-}
-
 fn plain(value: &Json) -> Option<String> {
     value.to_text().map(std::borrow::Cow::into_owned)
-}
-
-fn string(holder: &Object, name: &str) -> Option<String> {
-    plain(holder.get(name)?)
 }
 
 /// A command as text: a string, or a list of words.
@@ -194,13 +188,13 @@ fn paths(locations: Option<&Json>) -> Vec<String> {
 
 /// The name of the tool, which agents put into their metadata under a key of their own.
 fn tool_name(call: &Object, known: Option<&Body>) -> Option<String> {
-    let metas = [member(call, "_meta"), known.and_then(|body| body.meta.clone())];
+    let metas = [call.get_object("_meta"), known.and_then(|body| body.meta.clone())];
     metas.into_iter().flatten().find_map(|meta| {
-        let own = string(&meta, "toolName").or_else(|| string(&meta, "tool_name"));
+        let own = meta.get_string("toolName").or_else(|| meta.get_string("tool_name"));
         own.or_else(|| {
             meta.iter().find_map(|(_, value)| {
                 let inner = Object::parse(value.raw()).ok()?;
-                string(&inner, "toolName").or_else(|| string(&inner, "tool_name"))
+                inner.get_string("toolName").or_else(|| inner.get_string("tool_name"))
             })
         })
     })

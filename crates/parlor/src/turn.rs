@@ -366,13 +366,11 @@ impl Turn<'_> {
 
 /// What a question is about, as the event of its decision names it: the tool call, and the title.
 fn about(question: &Question) -> (Option<String>, String) {
-    let member = |holder: &Object, name: &str| Object::parse(holder.get(name)?.raw()).ok();
-    let text = |holder: &Object, name: &str| holder.get_string(name);
     let params = question.params();
-    let subject = member(params, "subject").unwrap_or_default();
-    let call = member(params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or(subject);
-    let title = question.title().or_else(|| text(params, "message"));
-    (text(&call, "toolCallId"), title.unwrap_or_default())
+    let subject = params.get_object("subject").unwrap_or_default();
+    let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall")).unwrap_or(subject);
+    let title = question.title().or_else(|| params.get_string("message"));
+    (call.get_string("toolCallId"), title.unwrap_or_default())
 }
 
 /// The same transcript, however its text was cut into pieces on the way.

@@ -108,7 +108,7 @@ impl SessionMachine {
         self.stream = None;
         let taking = if dialect == Dialect::V1 { TurnTaking::OneByOne } else { TurnTaking::Queueing };
         let mut data = self.data();
-        data.set("agentDialect", json::string(dialect.name()));
+        data.set("agentDialect", dialect.name());
         if without_history {
             data.remove(HANDED);
         }
@@ -116,7 +116,7 @@ impl SessionMachine {
         // An agent without the history may be restored before it was given the conversation.
         self.needs_context = anew || data.get(HAND_OVER).is_some();
         if self.needs_context {
-            data.set(HAND_OVER, json::json("true"));
+            data.set(HAND_OVER, true);
             let id = self.ids.new_id().as_json().to_text().into_owned();
             self.step(Input::HandedOver(Envelope::new(id)));
         }
@@ -158,7 +158,7 @@ impl SessionMachine {
             }
             None => {
                 let Ok(message) = Json::parse(line) else { return };
-                let params = json::object(Some(message.raw())).get("params").cloned();
+                let params = message.to_object().unwrap_or_default().get("params").cloned();
                 let Ok((_, update)) = live::update_of(params.as_ref().map(Json::raw)) else { return };
                 let beside = Beside::of_params(&json::object(params.as_ref().map(Json::raw)));
                 let ids = &mut self.ids;
@@ -260,7 +260,7 @@ impl SessionMachine {
                     Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
                     Reply::TakenBack => {
                         let error = RpcError::new(code::REQUEST_CANCELLED, "the question was taken back");
-                        Err(json::error_object(&error))
+                        Err(error.to_json())
                     }
                     Reply::Gone => return cancels,
                 };
@@ -309,7 +309,7 @@ impl SessionMachine {
         // The agent may have spoken another version when the prompt was taken.
         if is_empty {
             let message = "nothing of the prompt can be said in the agent's version of the protocol";
-            let error = json::error_object(&RpcError::new(code::INVALID_PARAMS, message));
+            let error = RpcError::new(code::INVALID_PARAMS, message).to_json();
             let failed = AgentEvent::Response(AgentCall::Prompt(prompt.id), Err(error));
             return self.pending.push_back(Pending::Event(Event::Agent(self.epoch, failed)));
         }
@@ -330,7 +330,7 @@ impl SessionMachine {
         let Some(envelope) = self.session.envelope() else { return content.clone() };
         let with = context::in_front_of(content, &context::of(transcript, &entries[..end]), envelope);
         let mut data = self.data();
-        data.set(HANDED, json::json(end.to_string()));
+        data.set(HANDED, end);
         self.set_data(&data);
         with
     }
@@ -375,8 +375,8 @@ impl SessionMachine {
         self.flush_info();
         let input = match (self.session.agent(), reply) {
             (Some(TurnTaking::Queueing), Ok(result)) => {
-                let mut fields = json::object(Some(result.raw()));
-                let message = json::literal(&fields, "messageId").map(Into::into);
+                let mut fields = result.to_object().unwrap_or_default();
+                let message = fields.get_json_str("messageId").map(Into::into);
                 fields.remove("messageId");
                 Input::Accepted { prompt, message, fields }
             }
@@ -431,7 +431,7 @@ impl SessionMachine {
     /// Answers all prompts that wait with an error.
     fn reject_queued(&mut self, error: &RpcError) {
         for held in self.session.held() {
-            self.step(Input::Rejected { prompt: held.id, error: json::error_object(error) });
+            self.step(Input::Rejected { prompt: held.id, error: error.to_json() });
         }
     }
 
@@ -600,7 +600,7 @@ impl SessionMachine {
 
     /// Ends the command in a terminal that the server runs for the agent.
     pub(super) fn cancel_terminal(&mut self, params: &Object) -> Result<(), RpcError> {
-        let terminal = json::literal(params, "terminalId").map(|id| EntryId::Terminal(id.into()));
+        let terminal = params.get_json_str("terminalId").map(|id| EntryId::Terminal(id.into()));
         let shown = terminal.and_then(|terminal| self.session.transcript().get(&terminal));
         let runs = shown.is_some_and(|shown| shown.body().fields.get("exitStatus").is_none());
         if !runs {
@@ -617,8 +617,8 @@ impl SessionMachine {
         let update = match event {
             TerminalEvent::Created { id, command, cwd } => {
                 let mut fields = Object::default();
-                fields.set("command", json::string(&command));
-                fields.set("cwd", json::string(&cwd.to_string_lossy()));
+                fields.set("command", &command);
+                fields.set("cwd", &*cwd.to_string_lossy());
                 fields.set("capabilities", json::json(r#"{"cancel":{}}"#));
                 Update::Upsert { target: entry(&id), upsert: Upsert { fields, ..Upsert::default() } }
             }
@@ -628,10 +628,10 @@ impl SessionMachine {
             TerminalEvent::Exited { id, code, signal } => {
                 let mut status = Object::default();
                 if let Some(code) = code {
-                    status.set("exitCode", json::json(code.to_string()));
+                    status.set("exitCode", code);
                 }
                 if let Some(signal) = signal {
-                    status.set("signal", json::string(&signal));
+                    status.set("signal", &signal);
                 }
                 let mut fields = Object::default();
                 fields.set("exitStatus", status.to_json());

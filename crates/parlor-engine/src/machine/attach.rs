@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_dialect::live::{self, Telling};
 use parlor_dialect::{Dialect, Losses};
-use parlor_json::Object;
+use parlor_json::{Json, Object};
 use parlor_session::session::{Client as Part, ClientId, Input};
 use parlor_session::{EntryId, MessageId, Reading, Role, Slot, Target, Update, Upsert};
 use parlor_wire::{RequestId, RpcError, code};
@@ -61,7 +61,7 @@ impl SessionMachine {
                 let Some(entry) = found else {
                     let mut data = Object::default();
                     data.set("messageId", message.as_json());
-                    data.set("reason", json::string("unknown"));
+                    data.set("reason", "unknown");
                     let error =
                         RpcError::new(code::INVALID_PARAMS, "there is no such message in the session");
                     self.send_unattached(client.id, Frame::error(&id, &error.with_data(data.to_json())));
@@ -428,7 +428,7 @@ fn answer_frames(
     let transcript = telling.transcript;
     let mut result = encoder.session_fields(transcript, losses);
     result.add_missing(opened);
-    json::note(&mut result, "parlor/seq", json::json(told.to_string()));
+    json::note(&mut result, "parlor/seq", Json::from(told));
     json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
     for (name, value) in &request.notes {
         json::note(&mut result, name, value.clone());

@@ -170,7 +170,7 @@ impl SessionMachine {
                 given.remove(name);
             }
             data.set("params", given.to_json());
-            data.set("dialect", json::string(client.dialect.name()));
+            data.set("dialect", client.dialect.name());
         }
         if given.is_some() {
             data.remove(UNPLACED);
@@ -224,10 +224,10 @@ impl SessionMachine {
             return None;
         }
         let data = stored::data(row);
-        let mut params = json::member(&data, "params").unwrap_or_default();
-        let from = json::text(&data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
+        let mut params = data.get_object("params").unwrap_or_default();
+        let from = data.get_string("dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
         params.set("sessionId", &agents);
-        params.set("cwd", json::string(&row.cwd));
+        params.set("cwd", &row.cwd);
         let mut losses = Losses::default();
         let request = live::request_to_agent("session/fork", &params, from, dialect, None, &mut losses);
         let (_, mut params) = request.ok()?;
@@ -254,10 +254,10 @@ impl SessionMachine {
             self.output.losses.push((fork.into(), losses));
         }
         answer.add_missing(&self.opened_for_fork());
-        json::note(&mut answer, "parlor/seq", json::json(fork.entries.len().max(1).to_string()));
-        json::note(&mut answer, "parlor/state", json::string("idle"));
+        json::note(&mut answer, "parlor/seq", Json::from(fork.entries.len().max(1)));
+        json::note(&mut answer, "parlor/state", Json::from("idle"));
         let how = if fork.entries.is_empty() { "empty" } else { "transcript" };
-        json::note(&mut answer, FORK, json::string(how));
+        json::note(&mut answer, FORK, Json::from(how));
         answer
     }
 
@@ -381,7 +381,7 @@ pub const FORK: &str = "parlor/fork";
 fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {
     match params.get("messageId").filter(|message| !message.is_null()) {
         None => Ok(None),
-        Some(_) => match json::literal(params, "messageId") {
+        Some(_) => match params.get_json_str("messageId") {
             Some(message) => Ok(Some(message.into())),
             None => Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string")),
         },
@@ -403,7 +403,7 @@ fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcErro
     if let Some(message) = message {
         data.set("messageId", message.as_json());
     }
-    data.set("reason", json::string(reason));
+    data.set("reason", reason);
     RpcError::new(code::INVALID_PARAMS, text).with_data(data.to_json())
 }
 
@@ -417,7 +417,7 @@ fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
 
 /// The metadata of a request that is for the agent.
 fn agents_meta(params: &Object) -> Option<Object> {
-    let meta = json::member(params, "_meta")?;
+    let meta = params.get_object("_meta")?;
     let mut agents = Object::default();
     for (name, value) in meta.iter().filter(|(name, _)| !name.to_text().starts_with("parlor/")) {
         agents.set(name.clone(), value.clone());

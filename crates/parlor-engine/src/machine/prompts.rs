@@ -58,7 +58,7 @@ impl SessionMachine {
             self.send(client.id, Frame::response(&id, &answer));
         }
         if let Some(error) = self.take_refusal() {
-            return self.record_outcome(&Settled::Rejected { error: json::error_object(&error), by: None });
+            return self.record_outcome(&Settled::Rejected { error: error.to_json(), by: None });
         }
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
@@ -106,7 +106,7 @@ impl SessionMachine {
                 let mut result = Object::default();
                 match dialect {
                     Dialect::V2 => result.set("messageId", message.as_json()),
-                    Dialect::V1 => result.set("stopReason", json::string("end_turn")),
+                    Dialect::V1 => result.set("stopReason", "end_turn"),
                     Dialect::Draft => {}
                 }
                 result.add_missing(fields);
@@ -218,7 +218,7 @@ impl SessionMachine {
         if error.code() == code::REQUEST_CANCELLED {
             return;
         }
-        let failed = EventKind::TurnFailed { prompt: None, error: Some(json::error_object(&error)) };
+        let failed = EventKind::TurnFailed { prompt: None, error: Some(error.to_json()) };
         self.step(Input::Happened(failed));
         // A running turn is another one, and goes on.
         if !self.session.is_running() {
@@ -251,9 +251,9 @@ impl SessionMachine {
             .iter()
             .map(|held| {
                 let mut shown = Object::default();
-                shown.set("id", json::json(held.id.0.to_string()));
-                shown.set("text", json::string(&held.text));
-                shown.set("from", json::json(held.by.0.to_string()));
+                shown.set("id", held.id.0);
+                shown.set("text", &held.text);
+                shown.set("from", held.by.0);
                 shown.to_json().as_str().to_owned()
             })
             .collect();
@@ -274,9 +274,9 @@ impl SessionMachine {
 /// The v1 response to a cancelled prompt, with the client that cancelled it.
 fn cancelled(by: Option<ClientId>) -> Object {
     let mut result = Object::default();
-    result.set("stopReason", json::string("cancelled"));
+    result.set("stopReason", "cancelled");
     if let Some(by) = by {
-        json::note(&mut result, "parlor/by", json::json(by.0.to_string()));
+        json::note(&mut result, "parlor/by", Json::from(by.0));
     }
     result
 }
@@ -285,6 +285,6 @@ fn cancelled(by: Option<ClientId>) -> Object {
 fn with_by(error: RpcError, by: Option<ClientId>) -> RpcError {
     let Some(by) = by else { return error };
     let mut data = json::object(error.data().map(Json::raw));
-    data.set("by", json::json(by.0.to_string()));
+    data.set("by", by.0);
     error.with_data(data.to_json())
 }

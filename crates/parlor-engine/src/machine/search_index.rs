@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::json;
 use crate::rows::{Words, Write};
 use crate::search_text::{TOOL_FIELDS, words_of};
 use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
@@ -144,7 +143,7 @@ impl IndexBacklog {
 fn runs(entry: &EntryId, transcript: &Transcript) -> bool {
     let call = transcript.get(entry).filter(|_| matches!(entry, EntryId::ToolCall(_)));
     call.is_some_and(|call| {
-        let status = json::text(&call.body().fields, "status");
+        let status = call.body().fields.get_string("status");
         status.is_none_or(|status| matches!(status.as_str(), "pending" | "in_progress"))
     })
 }
@@ -155,6 +154,7 @@ mod tests {
     use parlor_session::{Activity, Content, Patch, State, Upsert};
 
     use super::*;
+    use crate::json;
 
     /// A session, and which entries are handed in after each change.
     #[derive(Default)]

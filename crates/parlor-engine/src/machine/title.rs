@@ -71,7 +71,7 @@ impl SessionMachine {
     /// Answers `session/status`.
     pub(super) fn on_status(&mut self, client: &Arc<ClientInfo>, id: &RequestId) {
         let mut result = Object::default();
-        result.set("status", json::string("open"));
+        result.set("status", "open");
         let transcript = self.session.transcript();
         if client.dialect == Dialect::V1 {
             json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());

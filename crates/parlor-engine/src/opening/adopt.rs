@@ -114,7 +114,7 @@ pub(super) fn adoption_error(session: &SessionId, error: RpcError) -> RpcError {
 pub fn session_not_found(session: &SessionId, reason: &str) -> RpcError {
     let mut data = Object::default();
     data.set("sessionId", session.as_json());
-    data.set("reason", json::string(reason));
+    data.set("reason", reason);
     RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such session").with_data(data.to_json())
 }
 

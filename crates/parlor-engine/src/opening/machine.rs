@@ -225,7 +225,7 @@ impl Opening {
         match self.state {
             State::Calling(call, _) => match response {
                 Ok(result) => {
-                    self.result = json::object(Some(result.raw()));
+                    self.result = result.to_object().unwrap_or_default();
                     self.on_result(call, now);
                 }
                 Err(error) => {

@@ -82,9 +82,9 @@ impl RestorePlan {
         losses: &mut Losses,
     ) -> Result<Self, RpcError> {
         let RestoreSource { session, agent_session, cwd, data } = stored;
-        let mut params = json::member(data, "params").unwrap_or_default();
-        let from = json::text(data, "dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
-        params.set("cwd", json::string(cwd));
+        let mut params = data.get_object("params").unwrap_or_default();
+        let from = data.get_string("dialect").and_then(|name| name.parse().ok()).unwrap_or(Dialect::V2);
+        params.set("cwd", cwd);
         let converted = live::request_to_agent("session/new", &params, from, dialect, None, losses);
         let (_, params) = converted.map_err(|loss| {
             RpcError::new(code::INTERNAL_ERROR, format!("the session cannot be given to the agent: {loss}"))

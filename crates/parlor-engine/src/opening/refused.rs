@@ -42,8 +42,8 @@ impl RefusedSettings {
         let settings = self.settings.iter().map(|RefusedSetting { setting, value, .. }| {
             let mut one = Object::default();
             match setting {
-                Setting::Mode => one.set("setting", json::string("mode")),
-                Setting::Model => one.set("setting", json::string("model")),
+                Setting::Mode => one.set("setting", "mode"),
+                Setting::Model => one.set("setting", "model"),
                 Setting::Option(id) => one.set("option", id.clone()),
             }
             one.set("value", value.clone());
@@ -91,7 +91,7 @@ pub(super) fn known_settings(data: &Object, in_force: &Settings) -> Settings {
 fn refused_before(data: &Object) -> Vec<(Setting, Json)> {
     let list = data.get_array(REFUSED).unwrap_or_default();
     let read = |one: Object| {
-        let setting = match (json::text(&one, "setting").as_deref(), one.get("option")) {
+        let setting = match (one.get_string("setting").as_deref(), one.get("option")) {
             (Some("mode"), _) => Setting::Mode,
             (Some("model"), _) => Setting::Model,
             (_, Some(id)) => Setting::Option(id.clone()),
@@ -142,7 +142,7 @@ fn error_of(
         list.join(", ")
     );
     let mut data = Object::default();
-    data.set("reason", json::string("settings_refused"));
+    data.set("reason", "settings_refused");
     if let Some(mode) = &mode {
         data.set("mode", mode.clone());
     }
@@ -224,9 +224,9 @@ mod tests {
 
     #[test]
     fn refused_settings_are_wanted_when_the_session_is_restored_again() {
-        let refused = |setting, is_gone| RefusedSetting { setting, value: json::string("v"), is_gone };
+        let refused = |setting, is_gone| RefusedSetting { setting, value: Json::from("v"), is_gone };
         let error = RpcError::new(code::INTERNAL_ERROR, "e");
-        let option = || Setting::Option(json::string("o"));
+        let option = || Setting::Option(Json::from("o"));
         let all = RefusedSettings {
             error,
             settings: vec![
@@ -240,7 +240,7 @@ mod tests {
         let read: Vec<_> = refused_before(&data).into_iter().map(|(setting, _)| setting).collect();
         assert_eq!(read, [Setting::Mode, Setting::Model, option()]);
         let wanted = wanted_settings(&data, &mode("ask"));
-        assert_eq!(wanted.get(&Setting::Mode), Some(json::string("v")));
+        assert_eq!(wanted.get(&Setting::Mode), Some(Json::from("v")));
         // What the agent does not have any more is forgotten when somebody was told.
         let left = all.after_told().unwrap();
         assert_eq!(left.settings.len(), 2);

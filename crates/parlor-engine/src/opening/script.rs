@@ -72,7 +72,7 @@ pub(super) fn history() -> Arc<History> {
 /// Settings with this mode.
 pub(super) fn mode(mode: &str) -> Settings {
     let mut settings = Settings::default();
-    settings.want(&Setting::Mode, &json::string(mode));
+    settings.want(&Setting::Mode, &Json::from(mode));
     settings
 }
 
@@ -171,7 +171,7 @@ fn event(dialect: Dialect, name: &str, argument: &str) -> OpeningEvent {
         "error" => {
             let (code, message) = argument.split_once(' ').unwrap();
             let error = RpcError::new(code.parse().unwrap(), message);
-            OpeningEvent::Response(Err(json::error_object(&error)))
+            OpeningEvent::Response(Err(error.to_json()))
         }
         "call_failed" => OpeningEvent::CallFailed(error(argument)),
         "listed" if argument == "nothing" => OpeningEvent::Listed(None),
@@ -194,7 +194,7 @@ fn event(dialect: Dialect, name: &str, argument: &str) -> OpeningEvent {
 fn update(dialect: Dialect, name: &str, argument: &str) -> String {
     let chunk = |kind: &str| {
         let id = if dialect == Dialect::V1 { String::new() } else { format!(r#""messageId":"{kind}","#) };
-        let text = json::string(argument);
+        let text = Json::from(argument);
         format!(
             r#"{{"sessionUpdate":"{kind}_chunk",{id}"content":{{"type":"text","text":{}}}}}"#,
             text.as_str()
@@ -275,11 +275,11 @@ fn print_session(done: &AgentSession, printed: &mut String) {
 /// What lines of updates say.
 fn short(lines: &str) -> String {
     let say = |line: &str| {
-        let params = json::member(&object(line), "params").unwrap();
-        let update = json::member(&params, "update").unwrap();
-        let kind = json::text(&update, "sessionUpdate").unwrap();
-        let text = json::member(&update, "content").and_then(|content| json::text(&content, "text"));
-        let more = text.or_else(|| json::text(&update, "state")).or_else(|| json::text(&update, "title"));
+        let params = object(line).get_object("params").unwrap();
+        let update = params.get_object("update").unwrap();
+        let kind = update.get_string("sessionUpdate").unwrap();
+        let text = update.get_object("content").and_then(|content| content.get_string("text"));
+        let more = text.or_else(|| update.get_string("state")).or_else(|| update.get_string("title"));
         more.map_or(kind.clone(), |more| format!("{kind} {more}"))
     };
     lines.lines().map(say).collect::<Vec<_>>().join(" | ")

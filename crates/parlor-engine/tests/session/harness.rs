@@ -97,7 +97,7 @@ impl Rows {
         }
         let object = |name: &str| {
             let body = Json::parse(self.slots.get(name)?.1.clone()).ok()?;
-            Some(json::object(Some(body.raw())))
+            Some(body.to_object().unwrap_or_default())
         };
         for (name, (seq, body)) in &self.slots {
             if ![KEPT, ALIASES, OPENED].contains(&name.as_str()) {
@@ -441,9 +441,9 @@ fn short(line: &str) -> String {
     if let Some(error) = message.get("error") {
         return format!("{id} failed: {}", RpcError::from_raw(error.raw()).message());
     }
-    let params = json::member(&message, "params").unwrap_or_default();
-    let Some(mut update) = json::member(&params, "update") else { return tidy(&json::json(line)) };
-    let kind = json::text(&update, "sessionUpdate").unwrap_or_default();
+    let params = message.get_object("params").unwrap_or_default();
+    let Some(mut update) = params.get_object("update") else { return tidy(&json::json(line)) };
+    let kind = update.get_string("sessionUpdate").unwrap_or_default();
     update.remove("sessionUpdate");
     let seq = json::noted(&params, "parlor/seq").map(|seq| format!(" seq {}", seq.as_str()));
     format!("{kind} {}{}", tidy(&update.to_json()), seq.unwrap_or_default())

@@ -243,7 +243,7 @@ impl World {
         let prompt = session.prompts.remove(at);
         self.ledger.excuse(prompt.token, "the agent rejected it");
         if let Some(call) = self.processes[place.process].calls.remove(&call) {
-            let error = json::error_object(&RpcError::new(code, "no"));
+            let error = RpcError::new(code, "no").to_json();
             self.answer_call(call, Err(error));
         }
     }
@@ -526,7 +526,7 @@ impl World {
                 continue;
             }
             let Some(call) = calls.remove(&id) else { continue };
-            let reply = if self.random.percent(25) { Err(error("no")) } else { Ok(json::json("{}")) };
+            let reply = if self.random.percent(25) { Err(error("no")) } else { Ok(Object::new().to_json()) };
             self.answer_call(call, reply);
         }
     }

@@ -316,9 +316,9 @@ impl World {
         };
         let mut params = Object::default();
         if let Some(message) = &message {
-            params.set("messageId", json::string(message));
+            params.set("messageId", message);
         } else if self.plan.faults.nonsense && self.random.percent(20) {
-            params.set("messageId", json::string("no such message"));
+            params.set("messageId", "no such message");
         }
         if kind == ForkKind::Edit {
             let text = self.tokens.fresh();

@@ -279,7 +279,7 @@ impl World {
         let (result, settings) = self.opening(place.process);
         let restored =
             Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None };
-        let from = ReplayFrom::Forked(vec![(FORK, json::string("native"))]);
+        let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
         let attach = ClientCall::Attach { id, from, cwd: None };
         let mut first = vec![Message::Begun(restored, None), Message::Call(client, attach)];
         if let Some(content) = prompt {
@@ -298,7 +298,7 @@ impl World {
         error: Option<&RpcError>,
     ) {
         if let Some(error) = error {
-            json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
+            json::note(&mut answer, "parlor/forkFailed", Json::from(error.message()));
         }
         let Some(content) = prompt else {
             self.expected.insert(fork.clone(), client);
@@ -320,7 +320,7 @@ impl World {
         let calls = std::mem::take(&mut self.processes[process].calls);
         for call in calls.into_values() {
             if let parlor_engine::AgentCall::Forwarded(_) = &call.call {
-                self.answer_call(call, Err(json::error_object(&gone())));
+                self.answer_call(call, Err(gone().to_json()));
             }
         }
         let sessions = self.processes[process].sessions.values();
@@ -347,6 +347,6 @@ pub(super) fn update_line(session: &str, update: &str) -> String {
 
 fn refused_settings() -> RefusedSettings {
     let error = RpcError::new(code::INTERNAL_ERROR, "the agent does not accept the mode");
-    let setting = RefusedSetting { setting: Setting::Mode, value: json::string("b"), is_gone: true };
+    let setting = RefusedSetting { setting: Setting::Mode, value: Json::from("b"), is_gone: true };
     RefusedSettings { error, settings: vec![setting] }
 }

@@ -603,7 +603,7 @@ pub(super) fn gone() -> RpcError {
 
 /// An error object.
 pub(super) fn error(message: &str) -> Json {
-    parlor_engine::json::error_object(&RpcError::new(code::INTERNAL_ERROR, message))
+    RpcError::new(code::INTERNAL_ERROR, message).to_json()
 }
 
 /// The number that an id is.

@@ -6,7 +6,7 @@ use anstyle::Style;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use parlor_client::{Connection, Hello};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{JsonStr, Object};
 use parlor_server::search::ROLES;
 
 use crate::failure::Failure;
@@ -62,7 +62,7 @@ impl Search {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let mut hits: Vec<Object> = Vec::new();
         let answer = loop {
-            params.set("limit", number(PAGE.min(limit - hits.len())));
+            params.set("limit", PAGE.min(limit - hits.len()));
             let answer = asker.ask(&params)?;
             let found = answer.get_array("hits").unwrap_or_default();
             hits.extend(found.into_iter().filter_map(|hit| Object::parse(hit).ok()));
@@ -188,8 +188,4 @@ fn remark(answer: &Object) {
             "parlor: some sessions of an earlier version cannot be searched yet; a running server sees to it"
         );
     }
-}
-
-fn number(count: usize) -> Json {
-    Json::parse(count.to_string()).expect("a number is JSON")
 }
