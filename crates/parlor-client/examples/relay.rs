@@ -1,7 +1,7 @@
 //! Makes any agent of version 1 one of version 2: `relay PROGRAM [ARGUMENT]...` is used in its place.
 //!
 //! What cannot be said in the other version is named on standard error. A line may be as long as it likes here;
-//! `parlor_wire::Lines` has limits.
+//! `parlor_wire::LineDecoder` has limits.
 
 #![expect(clippy::print_stderr, reason = "what is lost is reported there")]
 

@@ -9,8 +9,8 @@ use parlor_dialect::{Dialect, Side, Translator};
 use parlor_json::{JsonRef, JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
-    Asked, Body, CANCEL_REQUEST, Incoming, Message, Outcome, RequestId, RpcError, cancel_line, cancel_target,
-    code, parse, write,
+    Body, CANCEL_REQUEST, Incoming, Message, Outcome, OutgoingRequests, RequestId, RpcError, cancel_line,
+    cancel_target, code, parse, write,
 };
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -122,7 +122,7 @@ pub(crate) struct Driver {
     commander: mpsc::WeakSender<Command>,
     given_up: Arc<Notify>,
     waiting: VecDeque<String>,
-    asked: Asked<Request>,
+    asked: OutgoingRequests<Request>,
     sessions: Sessions,
     /// The session that the last update was about, as long as those who look at it do not know.
     updated: Option<Arc<Shared>>,
@@ -152,7 +152,7 @@ impl Driver {
             commander,
             given_up,
             waiting: VecDeque::new(),
-            asked: Asked::new(MAX_ASKED),
+            asked: OutgoingRequests::new(MAX_ASKED),
             sessions,
             updated: None,
             desk,
@@ -249,14 +249,14 @@ impl Driver {
         if matches!(purpose, Purpose::Begin) && self.sessions.is_full() {
             return drop(reply.send(Err(Error::Busy)));
         }
-        match self.asked.ask(Request { reply, purpose, is_taken_back: false }) {
+        match self.asked.register(Request { reply, purpose, is_taken_back: false }) {
             Ok(id) => self.say(&write::request(&id, method, Some(params.to_json().raw()))),
-            Err(full) => self.answered(full.refused, Err(Error::Busy)),
+            Err(full) => self.answered(full.rejected, Err(Error::Busy)),
         }
     }
 
     /// Whether an answer is to come that may name a session.
-    fn may_name(asked: &mut Asked<Request>) -> bool {
+    fn may_name(asked: &mut OutgoingRequests<Request>) -> bool {
         asked.iter_mut().any(|(_, request)| matches!(request.purpose, Purpose::Call | Purpose::Begin))
     }
 
@@ -415,7 +415,7 @@ impl Driver {
             }
             Body::Request { id, .. } => self.asked_us(id, &message),
             Body::Response { id, outcome } => {
-                let Some(request) = self.asked.answered(id) else {
+                let Some(request) = self.asked.complete(id) else {
                     return self.ledger.note("an answer that nobody waits for".to_owned());
                 };
                 let outcome = match outcome {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_wire::{InputLine, Lines};
+use parlor_wire::{InputLine, LineDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -122,7 +122,7 @@ impl Transport {
 }
 
 async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Came>>) {
-    let mut framing = Lines::default();
+    let mut framing = LineDecoder::default();
     let mut buffer = vec![0; CHUNK];
     loop {
         let count = read.read(&mut buffer).await.unwrap_or(0);

@@ -8,7 +8,7 @@ use parlor_dialect::Dialect;
 use parlor_engine::ClientInfo;
 use parlor_json::{JsonStr, Object};
 use parlor_session::session::{ClientId, QuestionId};
-use parlor_wire::{Asked, RequestId, RpcError};
+use parlor_wire::{OutgoingRequests, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
 use crate::hub::{Peer, Role, TransportKind};
@@ -26,7 +26,7 @@ pub(crate) struct Client {
     pub(crate) queue: SendQueue,
     /// What it said of itself, once it has.
     info: OnceLock<Arc<ClientInfo>>,
-    asked: Mutex<Asked<Asker>>,
+    asked: Mutex<OutgoingRequests<Asker>>,
     /// Why its agent could not be started for `initialize`, and when: its first session need not try that again.
     failed_start: Mutex<Option<(Instant, RpcError)>>,
     /// The MCP servers that it serves over its connection: the ids under which agents know them, with its own.
@@ -54,7 +54,7 @@ const MAX_MCP_SERVERS: usize = 1000;
 
 impl Client {
     pub(crate) fn new(id: ClientId, peer: Peer, queue: SendQueue) -> Self {
-        let asked = Mutex::new(Asked::new(MAX_ASKED));
+        let asked = Mutex::new(OutgoingRequests::new(MAX_ASKED));
         Self {
             id,
             peer,
@@ -116,19 +116,19 @@ impl Client {
 
     /// The id for a question that is about to be put to it.
     pub(crate) fn ask(&self, question: Question) -> Option<RequestId> {
-        self.asked().ask(Asker::Session(question)).ok()
+        self.asked().register(Asker::Session(question)).ok()
     }
 
     /// The id for a request of an agent's that concerns no session; the request comes back if too many are open.
     pub(crate) fn ask_for_agent(&self, request: AgentRequest) -> Result<RequestId, AgentRequest> {
-        self.asked().ask(Asker::Agent(request)).map_err(|full| match full.refused {
+        self.asked().register(Asker::Agent(request)).map_err(|full| match full.rejected {
             Asker::Agent(request) => request,
             Asker::Session(_) => unreachable!("it is the one that was handed in"),
         })
     }
 
     pub(crate) fn answered(&self, id: &RequestId) -> Option<Asker> {
-        self.asked().answered(id)
+        self.asked().complete(id)
     }
 
     /// The requests that it will not answer any more.
@@ -167,7 +167,7 @@ impl Client {
         self.mcp_servers.lock().unwrap_or_else(PoisonError::into_inner).get(agents_id).cloned()
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked<Asker>> {
+    fn asked(&self) -> MutexGuard<'_, OutgoingRequests<Asker>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

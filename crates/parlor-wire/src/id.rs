@@ -8,11 +8,10 @@ use parlor_json::{Json, JsonRef, JsonStr, Type, string_literal};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The id of a JSON-RPC request, kept as the literal it came in.
+/// The id of a JSON-RPC request, kept as the literal in which it was received.
 ///
-/// An answer must carry the id exactly as the request did, so the text is what is stored and written.
-/// Two ids are equal when they mean the same value: a peer may spell `"a"` in its request and `"\u0061"`
-/// in the cancellation of it. A string never equals a number.
+/// A response carries the id exactly as the request did. Two ids are equal if their values are: a peer may write
+/// `"a"` in a request and `"\u0061"` in its cancellation. A string never equals a number.
 ///
 /// ```
 /// use parlor_wire::RequestId;
@@ -25,24 +24,27 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone)]
 pub struct RequestId(Arc<str>);
 
-/// Why a value cannot be the id of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The error for a value that cannot be the id of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
-    /// It is a boolean, an array or an object.
+    /// The value is a boolean, an array or an object.
+    #[error("an id is a string, an integer or null, not {0}")]
     Type(Type),
-    /// It is a number with a fraction or an exponent. Such ids come back changed from many peers.
+    /// The value is a number with a fraction or an exponent, which many peers do not return unchanged.
+    #[error("a number as an id has no fraction and no exponent")]
     NotAnInteger,
-    /// It is an integer below `i64::MIN` or above `u64::MAX`.
+    /// The value is an integer below `i64::MIN` or above `u64::MAX`.
+    #[error("an integer as an id fits into 64 bits")]
     OutOfRange,
 }
 
 impl RequestId {
-    /// The id `null`, with which an error answers a message whose id could not be read.
+    /// Returns the id `null`, for the response to a message whose id could not be read.
     pub fn null() -> Self {
         Self(Arc::from("null"))
     }
 
-    /// Reads an id, keeping its literal.
+    /// Reads an id and keeps its literal.
     pub fn from_raw(raw: JsonRef<'_>) -> Result<Self, InvalidId> {
         let literal = raw.as_str();
         match raw.type_of() {
@@ -56,24 +58,24 @@ impl RequestId {
         }
     }
 
-    /// The id as it came: JSON that can be written as it is.
+    /// Returns the id as it was received, which is valid JSON.
     pub fn as_literal(&self) -> &str {
         &self.0
     }
 
-    /// The id as a number, if it is one that is not negative.
+    /// Returns the id if it is an integer that is not negative.
     pub fn as_u64(&self) -> Option<u64> {
         self.canonical().parse().ok()
     }
 
-    /// Whether this is the id `null`.
+    /// Returns whether the id is `null`.
     pub fn is_null(&self) -> bool {
         &*self.0 == "null"
     }
 
-    /// The one literal that all spellings of this id share.
+    /// Returns the literal that all equal ids have in common.
     fn canonical(&self) -> Cow<'_, str> {
-        // Integers in JSON have one spelling, but for zero. A string has several only with an escape.
+        // Only zero has two integer literals in JSON, and only strings with escapes have several literals.
         if &*self.0 == "-0" {
             return Cow::Borrowed("0");
         }
@@ -113,7 +115,7 @@ impl Hash for RequestId {
     }
 }
 
-/// Some total order that agrees with equality, so that ids can be the keys of an ordered map.
+/// An unspecified total order that agrees with equality, for ordered maps.
 impl Ord for RequestId {
     fn cmp(&self, other: &Self) -> Ordering {
         self.canonical().cmp(&other.canonical())
@@ -150,18 +152,6 @@ impl<'de> Deserialize<'de> for RequestId {
     }
 }
 
-impl fmt::Display for InvalidId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Type(found) => write!(f, "an id is a string, an integer or null, not {found}"),
-            Self::NotAnInteger => f.write_str("a number as an id has no fraction and no exponent"),
-            Self::OutOfRange => f.write_str("an integer as an id fits into 64 bits"),
-        }
-    }
-}
-
-impl std::error::Error for InvalidId {}
-
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeSet, HashSet};
@@ -173,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_back_byte_for_byte() {
+    fn literals_are_kept_unchanged() {
         for literal in [
             "null",
             "0",
@@ -195,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_id_says_why() {
-        for (literal, why) in [
+    fn values_that_cannot_be_ids_are_rejected() {
+        for (literal, error) in [
             ("1.0", InvalidId::NotAnInteger),
             ("1e3", InvalidId::NotAnInteger),
             ("1E3", InvalidId::NotAnInteger),
@@ -206,7 +196,7 @@ mod tests {
             ("[1]", InvalidId::Type(Type::Array)),
             ("{}", InvalidId::Type(Type::Object)),
         ] {
-            assert_eq!(read(literal), Err(why), "{literal}");
+            assert_eq!(read(literal), Err(error), "{literal}");
             assert!(serde_json::from_str::<RequestId>(literal).is_err());
         }
     }
@@ -231,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_are_numbers() {
+    fn as_u64_returns_integers_that_are_not_negative() {
         for (literal, number) in [
             ("7", Some(7)),
             ("18446744073709551615", Some(u64::MAX)),

@@ -1,7 +1,7 @@
-//! Lines that we say ourselves, without the newline at the end.
+//! Writes messages as lines, without the line end.
 //!
-//! Params, results and data go in as they are. Only a line break between the tokens of a pretty-printed
-//! value becomes a space, because it would end the line.
+//! Params, results and data are written unchanged, except that line breaks between the tokens of a value become
+//! spaces.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use parlor_json::{JsonRef, string_literal};
 
 use crate::{RequestId, RpcError};
 
-/// A request.
+/// Writes a request.
 ///
 /// ```
 /// use parlor_wire::{RequestId, write};
@@ -23,12 +23,12 @@ pub fn request(id: &RequestId, method: &str, params: Option<JsonRef<'_>>) -> Str
     push_call(line, method, params)
 }
 
-/// A notification: a request that wants no answer.
+/// Writes a notification.
 pub fn notification(method: &str, params: Option<JsonRef<'_>>) -> String {
     push_call(start(params), method, params)
 }
 
-/// The answer to a request that went well.
+/// Writes the response to a request that succeeded.
 pub fn response(id: &RequestId, result: JsonRef<'_>) -> String {
     let mut line = start(Some(result));
     push_id(&mut line, id);
@@ -38,7 +38,7 @@ pub fn response(id: &RequestId, result: JsonRef<'_>) -> String {
     line
 }
 
-/// The answer to a request that failed.
+/// Writes the response to a request that failed.
 pub fn error_response(id: &RequestId, error: &RpcError) -> String {
     let mut line = start(None);
     push_id(&mut line, id);
@@ -48,9 +48,9 @@ pub fn error_response(id: &RequestId, error: &RpcError) -> String {
     line
 }
 
-/// A JSON text on one line, for messages that came over something other than lines.
+/// Returns a JSON text on one line.
 ///
-/// JSON has line breaks only between tokens, so a space means the same.
+/// Line breaks in JSON are always between tokens, so a space has the same meaning.
 pub fn one_line(json: &str) -> Cow<'_, str> {
     if memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none() {
         return Cow::Borrowed(json);
@@ -93,7 +93,7 @@ mod tests {
     use crate::code;
 
     #[test]
-    fn lines_are_what_json_rpc_says() {
+    fn messages_are_written_as_json_rpc() {
         let json = |text: &str| Json::parse(text).unwrap();
         let id: RequestId = serde_json::from_str(r#""\u0061""#).unwrap();
         let error = RpcError::new(code::AUTH_REQUIRED, "log in");
@@ -120,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_one_line_is_not_copied() {
+    fn text_on_one_line_is_not_copied() {
         assert!(matches!(one_line(r#"{"a": "\n"}"#), Cow::Borrowed(r#"{"a": "\n"}"#)));
         assert_eq!(one_line("{\r\n\"a\":\n1}"), "{  \"a\": 1}");
-        assert_eq!(one_line("[\r1]"), "[ 1]", "some readers end a line here too");
+        assert_eq!(one_line("[\r1]"), "[ 1]", "some readers end a line at \\r");
     }
 }

@@ -51,7 +51,7 @@ impl Translator {
                 self.end_echo(session, out);
             }
             let asked = Asked { what, session: session.clone(), value: None };
-            let _ = self.agent_asked.begin(id.clone(), asked);
+            let _ = self.agent_asked.register(id.clone(), asked);
             if let Some(session) = session.filter(|_| what != What::Same)
                 && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
             {

@@ -62,7 +62,7 @@ impl Translator {
             self.features = Features::of(params);
         }
         // The answer to a request whose id is in use could not be told from the other one's.
-        if self.mode == Mode::Relay && self.client_asked.is_open(id) {
+        if self.mode == Mode::Relay && self.client_asked.contains(id) {
             return out.id_in_use(id);
         }
         match request {
@@ -117,7 +117,7 @@ impl Translator {
         };
         let asked = Asked { what, session: session.clone(), value: value.cloned() };
         // A request too many, or one whose id is in use, is answered like one that was not seen.
-        let _ = self.client_asked.begin(id.clone(), asked);
+        let _ = self.client_asked.register(id.clone(), asked);
         if let (What::Prompt, Some(session), Some(content)) = (what, session, value)
             && let Ok(known) = session_of(&mut self.sessions, &session, self.agent)
         {

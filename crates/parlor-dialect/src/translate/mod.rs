@@ -16,8 +16,8 @@ use parlor_session::{
     EntryId, MetaPatch, Naming, Patch, Refused, SessionId, Slot, Target, Transcript, Update, Upsert,
 };
 use parlor_wire::{
-    Body, CANCEL_REQUEST, Incoming, Malformed, Message, Open, Outcome, RequestId, RpcError, code, parse,
-    write,
+    Body, CANCEL_REQUEST, Incoming, IncomingRequests, Malformed, Message, Outcome, RequestId, RpcError, code,
+    parse, write,
 };
 
 use self::client::Asked;
@@ -60,8 +60,8 @@ pub struct Translator {
     client: Way,
     mode: Mode,
     sessions: HashMap<SessionId, Session>,
-    client_asked: Open<Asked>,
-    agent_asked: Open<Asked>,
+    client_asked: IncomingRequests<Asked>,
+    agent_asked: IncomingRequests<Asked>,
     features: Features,
     /// How many ids were given.
     named: u64,
@@ -156,8 +156,8 @@ impl Translator {
             client,
             mode,
             sessions: HashMap::new(),
-            client_asked: Open::new(MAX_OPEN),
-            agent_asked: Open::new(MAX_OPEN),
+            client_asked: IncomingRequests::new(MAX_OPEN),
+            agent_asked: IncomingRequests::new(MAX_OPEN),
             features: Features::default(),
             named: 0,
         }
@@ -239,14 +239,14 @@ impl Translator {
                 Ok(())
             }
             (Side::Agent, Body::Response { id, outcome }) => {
-                match self.client_asked.finish(id) {
+                match self.client_asked.complete(id) {
                     Some((id, asked)) => self.agent_response(message, &id, asked, *outcome, out),
                     None => out.unasked(by, message),
                 }
                 Ok(())
             }
             (Side::Client, Body::Response { id, outcome }) => {
-                match self.agent_asked.finish(id) {
+                match self.agent_asked.complete(id) {
                     Some((_, asked)) => self.client_response(message, &asked, *outcome, out),
                     None => out.unasked(by, message),
                 }
@@ -274,7 +274,7 @@ impl Translator {
                 out.say(answerer, write::error_response(id, &error));
             }
             Mode::Record => {
-                let _ = open.begin(id.clone(), Asked { what: What::Dropped, session: None, value: None });
+                let _ = open.register(id.clone(), Asked { what: What::Dropped, session: None, value: None });
             }
             Mode::OneSided => {}
         }

@@ -17,7 +17,7 @@ use parlor_dialect::Dialect;
 use parlor_engine::{AgentEpoch, AgentInfo, Frame, opening};
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
-use parlor_wire::{Asked, RequestId, RpcError, code};
+use parlor_wire::{OutgoingRequests, RequestId, RpcError, code};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{oneshot, watch};
 
@@ -64,7 +64,7 @@ pub(crate) struct Agent {
     stdin: SendQueue,
     /// What the files that it reads and writes may take.
     pub(crate) files: FileBudget,
-    asked: Mutex<Asked<Waiting>>,
+    asked: Mutex<OutgoingRequests<Waiting>>,
     links: Mutex<Links>,
     /// The sessions that are being begun.
     pub(crate) beginnings: Beginnings,
@@ -169,7 +169,7 @@ impl Agent {
             }),
             stdin,
             files: FileBudget::default(),
-            asked: Mutex::new(Asked::new(MAX_ASKED)),
+            asked: Mutex::new(OutgoingRequests::new(MAX_ASKED)),
             links: Mutex::default(),
             beginnings: Beginnings::default(),
             clients: Mutex::default(),
@@ -268,7 +268,7 @@ impl Agent {
         if self.is_gone() {
             return Err(json::error_object(&self.error()));
         }
-        let id = asked.ask(waiting).map_err(|full| {
+        let id = asked.register(waiting).map_err(|full| {
             json::error_object(&RpcError::new(
                 code::INTERNAL_ERROR,
                 format!("the agent is overloaded: {full}"),
@@ -280,7 +280,7 @@ impl Agent {
 
     /// Tells the agent that an answer is not wanted any more, which nobody waits for then.
     pub(crate) fn forget_call(&self, id: &RequestId) {
-        if lock(&self.asked).answered(id).is_some() {
+        if lock(&self.asked).complete(id).is_some() {
             self.stdin.push(Frame::cancel(id));
         }
     }
@@ -583,7 +583,7 @@ struct Open<'a> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        let waiting = lock(&self.agent.asked).answered(&self.id);
+        let waiting = lock(&self.agent.asked).complete(&self.id);
         if waiting.is_some() {
             self.agent.stdin.push(Frame::cancel(&self.id));
         }

@@ -7,8 +7,8 @@ use parlor_engine::Frame;
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
-    Batches, Body, CANCEL_REQUEST, Incoming, InputLine, Lines, Message as Rpc, Outcome, RequestId, RpcError,
-    cancel_target, code, parse,
+    Batches, Body, CANCEL_REQUEST, Incoming, InputLine, LineDecoder, Message as Rpc, Outcome, RequestId,
+    RpcError, cancel_target, code, parse,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Semaphore;
@@ -28,7 +28,7 @@ const DELIVERIES: usize = 32;
 
 /// Reads all that an agent says, until it says nothing more.
 pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) {
-    let mut lines = Lines::default();
+    let mut lines = LineDecoder::default();
     let mut buffer = vec![0; BUFFER];
     let mut mail = Mail::new();
     loop {
@@ -177,7 +177,7 @@ async fn said(agent: &Arc<Agent>, message: &Rpc<'_>, mail: &mut Mail) {
                 Outcome::Result(result) => Ok(Json::from(*result)),
                 Outcome::Error(error) => Err(Json::from(*error)),
             };
-            let waiting = lock(&agent.asked).answered(id);
+            let waiting = lock(&agent.asked).complete(id);
             match waiting {
                 Some(Waiting::Caller(caller, _)) => drop(caller.send(reply)),
                 Some(Waiting::Session(link, call)) => {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use parlor_dialect::{Dialect, live};
 use parlor_json::Object;
-use parlor_wire::{Batches, Body, Incoming, InputLine, Lines, Outcome, RequestId, RpcError, code, write};
+use parlor_wire::{
+    Batches, Body, Incoming, InputLine, LineDecoder, Outcome, RequestId, RpcError, code, write,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -176,7 +178,7 @@ async fn end(process: Process, stdin: ChildStdin, startup: Startup) {
 
 /// The answer to the first request. Nothing else that comes before it concerns anybody.
 async fn first_answer(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Object, RpcError>> {
-    let mut lines = Lines::default();
+    let mut lines = LineDecoder::default();
     let mut byte = [0; 1];
     loop {
         // Byte by byte, so that nothing of what comes after is taken away from who reads next.
