@@ -1,149 +1,150 @@
-//! What a session hands to the store: plain data, written together in one [`Batch`].
+//! The rows that a session writes to the store, in a [`Batch`].
 
-/// Writes that are taken together or not at all.
+/// Writes that are applied as a whole or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// What to write, in this order.
+    /// The writes in order.
     pub writes: Vec<Write>,
-    /// Whether it must be safe from a power cut before it is reported as done, and not only from the end of the
-    /// process. If making it safe fails, that is reported, although what it writes may be there.
+    /// Whether the batch must survive a power cut before it is reported as done, and not only the end of the process.
+    /// If the sync fails, an error is reported, although the writes may have been applied.
     pub durable: bool,
 }
 
-/// One thing to write.
+/// A write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// A session is made or replaced. Its slots and entries stay.
+    /// Creates or replaces a session; its slots and entries are kept.
     Session(SessionRow),
-    /// A slot is made or replaced; `None` removes it.
+    /// Creates or replaces a slot; `None` removes it.
     Slot {
-        /// Of which session.
+        /// The session.
         session: String,
-        /// Its name.
+        /// The name of the slot.
         name: String,
-        /// The change that did it.
+        /// The change.
         seq: u64,
-        /// What it holds.
+        /// The value of the slot.
         body: Option<String>,
     },
-    /// An entry is made, or its head replaced. An entry that is made without content has an empty one.
+    /// Creates an entry or replaces its head; an entry that is created without content has empty content.
     Entry {
-        /// Of which session.
+        /// The session.
         session: String,
-        /// The change that made it; it names the entry in its session.
+        /// The change that created the entry, which identifies it in its session.
         created: u64,
-        /// The change that did this.
+        /// The present change.
         seq: u64,
-        /// What is known of it besides its content.
+        /// The entry without its content.
         head: String,
-        /// All of its content; `None` leaves it as it is.
+        /// The new content; `None` keeps the present one.
         content: Option<String>,
     },
-    /// The content of an entry that is there grows.
+    /// Appends to the content of an existing entry.
     Append {
-        /// Of which session.
+        /// The session.
         session: String,
-        /// The change that made the entry.
+        /// The change that created the entry.
         created: u64,
-        /// The last change of those that did this.
+        /// The last of the changes that appended.
         seq: u64,
-        /// What comes at the end of the content.
+        /// The text to append.
         content: String,
     },
-    /// Entries of another session are copied as they are now; their content is shared until either side changes it.
-    /// They must be there, and must not be here yet.
+    /// Copies entries of another session as they are now; their content is shared until either side changes it. The
+    /// entries must exist there and must not exist here.
     Copy {
-        /// From which session.
+        /// The session to copy from.
         from: String,
-        /// To which.
+        /// The session to copy to.
         to: String,
         /// The entries.
-        entries: Vec<Copied>,
+        entries: Vec<CopiedEntry>,
     },
-    /// The words by which an entry is found, in place of those before. They go with the content: an entry whose content
-    /// is replaced is not found until its words are handed in again. What is appended leaves them as they are, unless
-    /// copies had the same content: then they stay with these.
+    /// Replaces the index document of an entry. It belongs to the content: an entry whose content is replaced is not
+    /// found until it is indexed again. An append keeps the document, unless copies share the content: then the
+    /// document stays with the copies.
     ///
-    /// An entry that changed after `seq` is left alone: the words are not its any more.
-    Words {
-        /// Of which session.
+    /// An entry that changed after `seq` is not indexed, because the document is stale.
+    Index {
+        /// The session.
         session: String,
-        /// The change that made the entry.
+        /// The change that created the entry.
         created: u64,
-        /// The last change to the entry when these were its words.
+        /// The last change of the entry that the document includes.
         seq: u64,
-        /// The words; `None` if it is not to be found.
-        words: Option<Words>,
-        /// Whether words that are there stay.
+        /// The document; `None` removes the entry from the index.
+        document: Option<IndexDocument>,
+        /// Whether an existing document is kept.
         only_missing: bool,
     },
-    /// All words of a session of before were handed in.
+    /// Records that all entries of a session of an earlier version are indexed.
     Indexed {
-        /// Which session.
+        /// The session.
         session: String,
     },
-    /// A session goes, with its slots and entries. Copies of its entries stay. One that is not there is gone already.
+    /// Deletes a session with its slots and entries; copies of its entries are kept. A session that does not exist is
+    /// ignored.
     Delete {
-        /// Which session.
+        /// The session.
         session: String,
     },
-    /// A value that belongs to no session; `None` removes it.
+    /// Sets a value that belongs to no session; `None` removes it.
     Value {
-        /// Its name.
+        /// The name of the value.
         key: String,
-        /// What it holds.
+        /// The value.
         value: Option<String>,
     },
 }
 
-/// What an entry is found by.
+/// The text by which an entry is searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
-    /// What kind of entry it is, in the words of who writes; [`TITLE`] is that of titles.
+pub struct IndexDocument {
+    /// The kind of the entry, chosen by the caller; [`TITLE`] is reserved for titles.
     pub kind: String,
-    /// When it was said, in milliseconds since 1970.
+    /// The time of the entry, in milliseconds since 1970.
     pub at: i64,
-    /// The text.
+    /// The text to index.
     pub text: String,
 }
 
-/// The kind of what is found by the title of a session.
+/// The kind of search hits that are titles of sessions.
 pub const TITLE: &str = "title";
 
-/// An entry on its way into another session.
+/// An entry to copy into another session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Copied {
-    /// The change that made it there.
+pub struct CopiedEntry {
+    /// The change that created the entry in the source session.
     pub from: u64,
-    /// The change that makes it here, which is also its last.
+    /// The change that creates the copy, which is also its last change.
     pub to: u64,
-    /// Its head, where it is not the same.
+    /// The head of the copy, if it differs.
     pub head: Option<String>,
 }
 
-/// What is known of a session without looking into it.
+/// A session without its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
-    /// Its id, as JSON writes it.
+    /// The id of the session, as a JSON string literal.
     pub id: String,
-    /// The name of its agent.
+    /// The name of the agent.
     pub agent: String,
-    /// The session's id at the agent, as JSON writes it.
+    /// The id of the agent session, as a JSON string literal.
     pub agent_session: Option<String>,
-    /// Where it works.
+    /// The working directory.
     pub cwd: String,
-    /// Its title, as JSON writes it. The session is found by it.
+    /// The title, as a JSON string literal; the session is found by it.
     pub title: Option<String>,
     /// The session that it was forked from.
     pub parent: Option<String>,
-    /// When it was made, in milliseconds since 1970.
+    /// The time of creation, in milliseconds since 1970.
     pub created_at: i64,
-    /// When something last happened in it, in milliseconds since 1970.
+    /// The time of the last activity, in milliseconds since 1970.
     pub active_at: i64,
-    /// Whether it was put away.
+    /// Whether the session is archived.
     pub archived: bool,
-    /// Whether a turn ran when it was written: after a crash it has to be ended.
+    /// Whether a turn was running when the row was written, also after a crash.
     pub busy: bool,
-    /// What else its owner keeps.
+    /// Further data of the engine, as JSON.
     pub data: String,
 }

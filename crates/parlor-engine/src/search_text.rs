@@ -3,14 +3,14 @@
 use parlor_json::JsonRef;
 use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
 
-use crate::rows::Words;
+use crate::rows::IndexDocument;
 
 /// How much of an entry can be found. Who writes more than a book in one message is found by its beginning.
 const MOST: usize = 1 << 20;
 
 /// What an entry is found by: a message by its text, a tool call by its title, its input, what it shows and what came of it,
 /// a terminal by its command and its output. `None` for what is never found.
-pub fn words_of(entry: &Entry, at: i64) -> Option<Words> {
+pub fn words_of(entry: &Entry, at: i64) -> Option<IndexDocument> {
     let body = entry.body();
     let (kind, text) = match entry.id() {
         EntryId::Message(role, _) => {
@@ -44,7 +44,7 @@ pub fn words_of(entry: &Entry, at: i64) -> Option<Words> {
     };
     let mut text = text;
     text.truncate((0..=MOST.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
-    Some(Words { kind: kind.to_owned(), at, text })
+    Some(IndexDocument { kind: kind.to_owned(), at, text })
 }
 
 /// The fields of a tool call by which it is found.

@@ -1,7 +1,7 @@
-//! What a server waits for: commits, forks, lists, searches, and reading a session back.
+//! Benchmarks of commits, forks, lists, searches and reading a session.
 //!
-//! Run with `cargo bench -p parlor-store`, or with `-- search` and the like for one of them. The files are made in the directory for temporary ones; `TMPDIR` names
-//! another disk.
+//! Run with `cargo bench -p parlor-store`, or with `-- search` and the like for one of them. The files are created in
+//! the directory for temporary files; `TMPDIR` selects another disk.
 
 #![allow(clippy::print_stdout, missing_docs, reason = "a benchmark prints what it measured")]
 
@@ -20,11 +20,11 @@ const APPENDS: u64 = 1_000_000;
 const PIECE: &str = r#"{"type":"text","text":"some words of a message"}"#;
 
 fn main() {
-    // Cargo hands a benchmark that is run as a test no reason to measure.
+    // Cargo also runs benchmarks as tests, where nothing is measured.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
-    // The names of some of them measure only these.
+    // The names of benchmarks as arguments select them.
     let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     for (name, measure) in [
         ("commits", commits as fn()),
@@ -49,7 +49,7 @@ fn dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Prints the best, the median and the worst of some runs.
+/// Prints the best, the median and the worst of the runs.
 fn measure(name: &str, runs: u64, mut work: impl FnMut(u64)) {
     let mut times: Vec<Duration> = (0..runs)
         .map(|n| {
@@ -119,10 +119,10 @@ fn fork() {
     });
 }
 
-/// How long a fork takes by the length of the session, and by how many forks there are already.
+/// Measures a fork by the length of the session and by the number of earlier forks.
 fn forks() {
     for entries in [100_u64, 1000, 10_000, 100_000] {
-        // As many others as there is room for: each has a row for each of its entries.
+        // Limits the number of rows: each fork has a row for each of its entries.
         let most_others = (10_000_000 / entries).min(1000);
         for others in [0, most_others] {
             let dir = dir();
@@ -181,7 +181,7 @@ fn lists() {
     }
 }
 
-/// Most are put away, few are busy, and the second agent never works in the large directory.
+/// Most sessions are archived, few are busy, and the second agent has no session in the large directory.
 fn many(n: usize) -> SessionRow {
     let large = n.is_multiple_of(2);
     SessionRow {
@@ -197,7 +197,7 @@ fn many(n: usize) -> SessionRow {
     }
 }
 
-/// What a long message costs those who write it and everybody else: 50 MB of text, and a screenshot as agents send it.
+/// Measures a long message, for its writer and for others: 50 MB of text, and a screenshot as agents send it.
 fn long() {
     let dir = dir();
     let store = opened(&dir);
@@ -247,10 +247,10 @@ fn long() {
     });
 }
 
-/// How many different words there are beside those that are searched for.
+/// The number of different words besides those that are searched for.
 const VOCABULARY: u64 = 20_000;
 
-/// How long a search takes by how much there is.
+/// Measures a search by the size of the database.
 fn search() {
     let dir = dir();
     let path = dir.path().join("db");
@@ -292,7 +292,7 @@ fn search() {
     }
 }
 
-/// A message of about 40 words, most of them rare.
+/// Returns a message of about 40 words, most of them rare.
 fn message(n: u64) -> String {
     let mut text = String::from("common");
     let mut seed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,19 +1,19 @@
-//! What every backend refuses, so that all refuse the same.
+//! Checks that all backends have in common.
 
 use parlor_json::JsonStr;
 
 use crate::{Batch, SessionRow, StoreError, Write};
 
-/// A change number as backends keep it.
+/// Converts the seq of a change for a backend.
 pub(crate) fn number(seq: u64) -> Result<i64, StoreError> {
     i64::try_from(seq)
         .ok()
         .filter(|seq| *seq > 0)
-        .ok_or_else(|| StoreError::invalid(format!("{seq} is no change number")))
+        .ok_or_else(|| StoreError::invalid(format!("{seq} is not a valid seq")))
 }
 
 pub(crate) fn no_session(id: &str) -> StoreError {
-    StoreError::invalid(format!("there is no session {id}"))
+    StoreError::invalid(format!("session {id} does not exist"))
 }
 
 pub(crate) fn no_entry(session: &str, created: u64) -> StoreError {
@@ -21,16 +21,16 @@ pub(crate) fn no_entry(session: &str, created: u64) -> StoreError {
 }
 
 pub(crate) fn entry_exists(session: &str, created: u64) -> StoreError {
-    StoreError::invalid(format!("session {session} has an entry {created} already"))
+    StoreError::invalid(format!("session {session} already has an entry {created}"))
 }
 
-/// The title of a session as text.
+/// Returns the title of a session as text.
 pub(crate) fn title(row: &SessionRow) -> Option<String> {
     let title = JsonStr::from_literal(row.title.as_deref()?)?;
     Some(title.to_text().into_owned())
 }
 
-/// The session that is written to.
+/// Returns the session that a write changes.
 pub(crate) fn session_of(write: &Write) -> Option<&str> {
     match write {
         Write::Session(row) => Some(&row.id),
@@ -38,21 +38,21 @@ pub(crate) fn session_of(write: &Write) -> Option<&str> {
         | Write::Entry { session, .. }
         | Write::Append { session, .. }
         | Write::Copy { to: session, .. }
-        | Write::Words { session, .. }
+        | Write::Index { session, .. }
         | Write::Indexed { session }
         | Write::Delete { session } => Some(session),
         Write::Value { .. } => None,
     }
 }
 
-/// Whether a batch may replace or delete something, of which an older copy is in the log then.
+/// Returns whether a batch may replace or delete data, whose old copy is then in the log.
 pub(crate) fn may_replace(batch: &Batch) -> bool {
     let only_adds =
         |write: &Write| matches!(write, Write::Append { .. } | Write::Copy { .. } | Write::Indexed { .. });
     !batch.writes.iter().all(only_adds)
 }
 
-/// About how many bytes a batch is: at least as many as it takes in a journal.
+/// Returns an estimate of the size of a batch in bytes, which is at least its size in a journal.
 pub(crate) fn size(batch: &Batch) -> usize {
     1 + batch.writes.iter().map(size_of_write).sum::<usize>()
 }
@@ -71,8 +71,8 @@ fn size_of_write(write: &Write) -> usize {
         Write::Copy { entries, .. } => {
             entries.iter().map(|copied| size_of_val(copied) + optional(&copied.head)).sum()
         }
-        Write::Words { session, words, .. } => {
-            session.len() + words.as_ref().map_or(0, |words| words.kind.len() + words.text.len())
+        Write::Index { session, document, .. } => {
+            session.len() + document.as_ref().map_or(0, |document| document.kind.len() + document.text.len())
         }
         Write::Delete { .. } | Write::Indexed { .. } => 0,
         Write::Value { key, value } => key.len() + optional(value),

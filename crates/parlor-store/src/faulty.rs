@@ -6,10 +6,10 @@ use crate::{
     Batch, Cursor, Done, EntryRow, ErrorKind, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError,
 };
 
-/// A store that fails or stalls when it is told to, for tests of those who write to one.
+/// A store for tests that fails, delays or blocks calls on demand.
 ///
-/// Everything goes to the store inside, apart from the writes that [`fail_next`](FaultyStore::fail_next) spoke of:
-/// these never get there, and their `done` is called with the error before `write` returns.
+/// All calls go to the inner store, except the writes that [`fail_next`](FaultyStore::fail_next) makes fail: their
+/// `done` is called with the error before `write` returns.
 ///
 /// ```
 /// use parlor_store::{Batch, ErrorKind, FaultyStore, MemoryStore, Store};
@@ -27,7 +27,7 @@ use crate::{
 /// std::thread::scope(|scope| {
 ///     let reading = scope.spawn(|| store.value("k"));
 ///     hold.wait();
-///     assert_eq!(store.value("k"), Ok(None), "only one read is held");
+///     assert_eq!(store.value("k"), Ok(None), "only one read is blocked");
 ///     assert!(!reading.is_finished());
 ///     drop(hold);
 ///     assert_eq!(reading.join().unwrap(), Ok(None));
@@ -42,17 +42,17 @@ pub struct FaultyStore<S> {
     write_gate: Arc<Gate>,
 }
 
-/// Holds up calls of a [`FaultyStore`] until it is dropped.
+/// Blocks calls of a [`FaultyStore`] until it is dropped.
 #[derive(Debug)]
-#[must_use = "dropping it lets the calls go on"]
+#[must_use = "dropping it unblocks the calls"]
 pub struct Hold {
     gate: Arc<Gate>,
-    /// How many calls it holds in all.
+    /// The number of calls to block.
     count: usize,
 }
 
 impl Hold {
-    /// Waits until as many calls are held as were asked for.
+    /// Waits until all of these calls are blocked.
     pub fn wait(&self) {
         let mut state = self.gate.lock();
         while state.held < self.count {
@@ -76,7 +76,7 @@ struct Gate {
 
 #[derive(Debug, Default)]
 struct GateState {
-    /// How many calls are to be held, and how many are.
+    /// The number of calls to block, and the number of blocked calls.
     wanted: usize,
     held: usize,
 }
@@ -87,7 +87,7 @@ impl Gate {
         Hold { gate: Arc::clone(self), count }
     }
 
-    /// Waits here if this call is to be held.
+    /// Blocks this call if it is one of those to block.
     fn pass(&self) {
         let mut state = self.lock();
         if state.held == state.wanted {
@@ -106,7 +106,7 @@ impl Gate {
 }
 
 impl<S: Store> FaultyStore<S> {
-    /// Wraps a store; no write fails yet.
+    /// Wraps a store without failures.
     pub fn new(inner: S) -> Self {
         Self {
             inner,
@@ -117,29 +117,28 @@ impl<S: Store> FaultyStore<S> {
         }
     }
 
-    /// Lets the next `n` writes fail. What was said before is forgotten, so that an `n` of 0 ends the trouble.
+    /// Makes the next `n` writes fail, in place of an earlier call; 0 ends the failures.
     pub fn fail_next(&self, n: usize, kind: ErrorKind) {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = (n, kind);
     }
 
-    /// Lets the next `n` writes take this long, as a disk that hangs: the call returns after that time. Reads, and writes of
-    /// others that come meanwhile, are not held up by it. What was said before is forgotten.
+    /// Makes the next `n` writes take this long, in place of an earlier call. Reads and other writes are not delayed.
     pub fn stall_next(&self, n: usize, time: Duration) {
         *self.stalls.lock().unwrap_or_else(PoisonError::into_inner) = (n, time);
     }
 
-    /// Holds up the next `n` reads, as a disk that hangs does: they go on when the [`Hold`] is dropped. Other calls are not
-    /// held up. One hold of reads is possible at a time.
+    /// Blocks the next `n` reads until the [`Hold`] is dropped; other calls are not blocked. There can be one hold of
+    /// reads at a time.
     pub fn hold_reads(&self, n: usize) -> Hold {
         self.read_gate.hold(n)
     }
 
-    /// The same for writes: `write` does not return, and the store inside gets the batch afterwards.
+    /// Blocks the next `n` writes like [`hold_reads`](Self::hold_reads); the inner store gets the batches afterwards.
     pub fn hold_writes(&self, n: usize) -> Hold {
         self.write_gate.hold(n)
     }
 
-    /// The store inside.
+    /// Returns the inner store.
     pub fn inner(&self) -> &S {
         &self.inner
     }
@@ -164,7 +163,7 @@ impl<S: Store> Store for FaultyStore<S> {
             thread::sleep(time);
         }
         match self.fault() {
-            Some(kind) => done(Err(StoreError::new(kind, "a test asked for it"))),
+            Some(kind) => done(Err(StoreError::new(kind, "simulated by a test"))),
             None => self.inner.write(batch, done),
         }
     }

@@ -1,24 +1,24 @@
-//! Where sessions are kept.
+//! Persists sessions.
 //!
-//! A [`Store`] keeps plain data: rows of sessions, their slots and their entries. It keeps state, not events: an
-//! entry's head is replaced when it changes, and its content is one text that grows. What the texts mean is the
-//! business of who writes them; a store only concatenates what was appended.
+//! A [`Store`] keeps plain rows: sessions, their slots and their entries. It stores state, not events: the head of an
+//! entry is replaced when it changes, and its content is a text that grows. The store does not interpret these texts;
+//! it only concatenates appended content.
 //!
-//! Writes are handed over in [`Batch`]es, each of which is taken as a whole or not at all, in the order of the calls.
-//! A backend takes batches that wait for it together. Reads see every batch that was reported as done. A batch that need
-//! not be durable may be reported before a durable one that was handed in earlier.
+//! Callers write [`Batch`]es. Each batch is applied as a whole or not at all, in the order of the calls; a backend
+//! may commit several batches together. Reads see every batch that was reported as done. A batch that need not be
+//! durable may be reported before an earlier durable one.
 //!
-//! Ids and texts are JSON or made of JSON, so that they carry no raw U+0000 and half surrogate pairs stand in them as
-//! escapes: every backend can keep them as text.
+//! Ids and texts are JSON or consist of JSON, so they have no raw U+0000, and unpaired surrogates are escaped in
+//! them: every backend can store them as text.
 //!
-//! Change numbers begin at 1, so that 0 can stand for "before all changes", and end at `i64::MAX`; a write with
-//! another number is [`Invalid`](ErrorKind::Invalid). So is a write into a session that is not there.
+//! The `seq` of changes starts at 1, so that 0 can mean "before all changes", and ends at `i64::MAX`. A write with
+//! another value is [`Invalid`](ErrorKind::Invalid), and so is a write to a session that does not exist.
 //!
-//! What was said can be searched for by its words. What the words of an entry are is said by who writes it
-//! ([`Write::Words`]): the store does not know what its texts mean. The one thing that it reads is the title of a session.
+//! Entries can be searched by their index documents, which the caller writes with [`Write::Index`]. The store itself
+//! indexes only the titles of sessions.
 //!
-//! [`SqliteStore`] keeps sessions in a file, [`MemoryStore`] for as long as it lives, and [`FaultyStore`] fails on
-//! demand, for tests of those who use a store.
+//! [`SqliteStore`] persists sessions in a file, [`MemoryStore`] keeps them in memory, and [`FaultyStore`] simulates
+//! failures in tests.
 
 mod check;
 mod faulty;
@@ -27,9 +27,7 @@ mod query;
 mod sqlite;
 mod words;
 
-use std::fmt;
-
-pub use parlor_engine::rows::{Batch, Copied, SessionRow, TITLE, Words, Write};
+pub use parlor_engine::rows::{Batch, CopiedEntry, IndexDocument, SessionRow, TITLE, Write};
 
 pub use faulty::{FaultyStore, Hold};
 pub use memory::MemoryStore;
@@ -39,22 +37,21 @@ pub use sqlite::Options;
 pub use sqlite::SqliteStore;
 pub use words::{Word, words};
 
-/// Keeps sessions.
+/// Persists sessions.
 ///
-/// Every call may block for as long as a disk does. Async code calls a store from threads that may block, so that a disk
-/// that hangs does not stop the workers of its runtime; this crate needs no runtime for that.
+/// Every call may block for as long as a disk does. Async code calls a store from threads that may block, so that a
+/// hanging disk does not stop the workers of its runtime; this crate needs no runtime.
 pub trait Store: Send + Sync + 'static {
-    /// Takes a batch. `done` is called, from any thread, when it is committed or has failed.
+    /// Writes a batch; `done` is called from any thread when the batch is committed or has failed.
     ///
-    /// The call may do the work itself, and take as long as a disk does. Batches wait in memory while the backend is busy
-    /// with others. When too much waits, the call waits too, so that a slow disk slows down those who write instead of
-    /// filling the memory.
+    /// The call may do the work itself. Batches wait in a bounded queue while the backend is busy; when the queue is
+    /// full the call blocks, so that a slow disk slows down the callers instead of filling the memory.
     fn write(&self, batch: Batch, done: Done);
 
-    /// One session.
+    /// Returns a session.
     fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError>;
 
-    /// A page of sessions, the latest activity first. Sessions of equal activity are ordered by id.
+    /// Returns a page of sessions, the latest activity first; sessions of equal activity are ordered by id.
     fn sessions(
         &self,
         filter: &Filter,
@@ -62,11 +59,11 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<SessionRow>, StoreError>;
 
-    /// The slots of a session that changed after `since`, by name.
+    /// Returns the slots of a session that changed after `since`, by name.
     fn slots(&self, session: &str, since: u64) -> Result<Vec<SlotRow>, StoreError>;
 
-    /// Entries of a session that changed after change number `since`, in the order in which they were created, those
-    /// created after `after` and as many as `bytes` allow (at least one). An empty list means that there are no more.
+    /// Returns entries of a session that changed after the seq `since`, in the order of creation: those created after
+    /// `after`, and as many as `bytes` allow (at least one). An empty list means that there are no more.
     fn entries(
         &self,
         session: &str,
@@ -75,143 +72,154 @@ pub trait Store: Send + Sync + 'static {
         bytes: usize,
     ) -> Result<Vec<EntryRow>, StoreError>;
 
-    /// A value that belongs to no session.
+    /// Returns a value that belongs to no session.
     fn value(&self, key: &str) -> Result<Option<String>, StoreError>;
 
-    /// What a search finds, the best first: those of which the words are rare and stand often in a short text. The first
-    /// `offset` are left out.
+    /// Returns the hits of a search after the first `offset`, the best first: those with rare words that occur often
+    /// in a short text.
     ///
     /// A content that a session shares with copies is found once, in the session that had it first, among those that
     /// still have it.
     fn search(&self, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError>;
 
-    /// Sessions whose words were never handed in, because they are from before there was a search. They stay here until
-    /// [`Write::Indexed`] says that they were.
+    /// Returns sessions that were written before there was a search index; [`Write::Indexed`] removes them from this
+    /// list.
     fn unindexed(&self, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Waits until all that was handed in is written, and lets others have the data. What is written afterwards may be
-    /// refused as [closed](ErrorKind::Closed). This blocks.
+    /// Blocks until all accepted batches are written, and releases the data for other processes. Later batches may be
+    /// rejected as [closed](ErrorKind::Closed).
     fn close(&self) {}
 }
 
-/// Called once with what came of a batch. It runs where the backend works, so it must be quick; it may write again,
-/// which never waits there, but everything else waits for it.
+/// Called once with the result of a batch. It runs on the thread of the backend, which waits for it, so it must be
+/// quick; it may call `write`, which does not block there.
 pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// What is searched for, and where. What is `None` does not matter.
+/// A search; fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Search {
-    /// The words.
+    /// The query.
     pub query: Query,
-    /// Entries of this kind.
+    /// Only entries of this kind.
     pub kind: Option<String>,
-    /// In this session.
+    /// Only entries of this session.
     pub session: Option<String>,
-    /// In sessions of this agent.
+    /// Only entries of sessions of this agent.
     pub agent: Option<String>,
-    /// In sessions that work here.
+    /// Only entries of sessions with this working directory.
     pub cwd: Option<String>,
-    /// Said at this time or later, in milliseconds since 1970.
+    /// Only entries of this time or later, in milliseconds since 1970.
     pub since: Option<i64>,
 }
 
-/// Something that was found.
+/// An entry or a title that a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
-    /// In which session.
+    /// The session.
     pub session: String,
-    /// The change that made the entry; `None` for the title of the session.
+    /// The change that created the entry; `None` for the title of the session.
     pub created: Option<u64>,
-    /// What kind of entry it is.
+    /// The kind of the entry.
     pub kind: String,
-    /// When it was said; for a title, when something last happened in the session.
+    /// The time of the entry; for a title, the last activity of the session.
     pub at: i64,
 }
 
-/// What a session has once.
+/// A named value of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotRow {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The change that wrote it.
     pub seq: u64,
-    /// What it holds.
+    /// The value.
     pub body: String,
 }
 
 /// An entry with its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryRow {
-    /// The change that made it.
+    /// The change that created the entry.
     pub created: u64,
-    /// The last change to it; a write with an earlier number does not turn it back.
+    /// The last change of the entry; a write with a lower seq does not decrease it.
     pub seq: u64,
-    /// What is known of it besides its content.
+    /// The entry without its content.
     pub head: String,
-    /// Its content.
+    /// The content.
     pub content: String,
-    /// How many bytes at the start of the content came with a copy; 0 for an entry that was not copied.
+    /// The number of bytes at the start of the content that were copied from another session; 0 for an entry that was
+    /// not copied.
     ///
-    /// Numbers in that part are those of another session (of several, for a copy of a copy). What was appended after
-    /// the copy begins right behind it and counts in this session's numbers. A new head leaves this as it is; new
-    /// content belongs to this session alone, which makes it 0.
+    /// The seq values in that part are those of another session (of several, for a copy of a copy). Text that was
+    /// appended after the copy follows it directly and has seq values of this session. A new head does not change
+    /// this; new content belongs to this session alone and sets it to 0.
     pub inherited: usize,
 }
 
-/// Which sessions to list. What is `None` does not matter.
+/// A filter for lists of sessions; fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Those of this agent.
+    /// Only sessions of this agent.
     pub agent: Option<String>,
-    /// Those that work here.
+    /// Only sessions with this working directory.
     pub cwd: Option<String>,
-    /// The one with this id at the agent.
+    /// Only the session with this id at the agent.
     pub agent_session: Option<String>,
-    /// Those that were put away, or those that were not.
+    /// Only archived sessions, or only others.
     pub archived: Option<bool>,
-    /// Those in which a turn ran.
+    /// Only sessions with a running turn, or only others.
     pub busy: Option<bool>,
 }
 
-/// Where a page ends.
+/// The position of the last session of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
-    /// The activity of the last session of the page.
+    /// The last activity of the session.
     pub active_at: i64,
-    /// Its id.
+    /// The id of the session.
     pub id: String,
 }
 
-/// A store could not do what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The error of a store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}: {message}")]
 pub struct StoreError {
-    /// What kind of trouble it is.
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// What the backend says.
+    /// The message of the backend.
     pub message: String,
 }
 
-/// What kind of trouble a store has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The kinds of store errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is no room left.
+    /// There is no disk space left.
+    #[error("the disk is full")]
     Full,
     /// Reading or writing failed.
+    #[error("the disk cannot be read or written")]
     Io,
-    /// Another process has a lock that is needed, and has not given it up.
+    /// Another process holds a lock for longer than the timeout.
+    #[error("another process has locked the database")]
     Busy,
-    /// What is there cannot be read: it is damaged, or not from this program.
+    /// The data cannot be read: it is damaged, or was not written by this program.
+    #[error("the stored data cannot be read")]
     Format,
-    /// What is there was written by a later version of this program.
+    /// The data was written by a later version of this program.
+    #[error("the stored data has a later format")]
     Newer,
     /// A journal of the last changes is damaged. The sessions can be read; changes may be lost.
+    #[error("a journal of changes is damaged")]
     DamagedJournal,
-    /// What is there has the format of an earlier version; opening it for writing upgrades it.
+    /// The data has the format of an earlier version; opening it for writing migrates it.
+    #[error("the stored data has an earlier format")]
     Outdated,
-    /// What was asked makes no sense, like an entry of a session that is not there.
+    /// The call is invalid, for example a write to a session that does not exist.
+    #[error("invalid call of the store")]
     Invalid,
-    /// The store was closed.
+    /// The store is closed.
+    #[error("the store is closed")]
     Closed,
 }
 
@@ -224,22 +232,3 @@ impl StoreError {
         Self::new(ErrorKind::Invalid, message)
     }
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.kind {
-            ErrorKind::Full => "the disk is full",
-            ErrorKind::Io => "the disk cannot be read or written",
-            ErrorKind::Busy => "another process has locked the database",
-            ErrorKind::Format => "the stored data cannot be read",
-            ErrorKind::Newer => "the stored data is of a later version",
-            ErrorKind::DamagedJournal => "a journal of changes is damaged",
-            ErrorKind::Outdated => "the stored data is of an earlier version",
-            ErrorKind::Invalid => "the store was asked for something impossible",
-            ErrorKind::Closed => "the store is closed",
-        };
-        write!(f, "{what}: {}", self.message)
-    }
-}
-
-impl std::error::Error for StoreError {}

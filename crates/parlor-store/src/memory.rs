@@ -9,12 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use self::contents::Contents;
 use crate::check::{entry_exists, no_entry, no_session, number};
 use crate::{
-    Batch, Copied, Cursor, Done, EntryRow, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError, Write,
+    Batch, CopiedEntry, Cursor, Done, EntryRow, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError,
+    Write,
 };
 
-/// Keeps sessions for as long as it lives. `done` is called before `write` returns.
+/// Keeps sessions in memory; `done` is called before `write` returns.
 ///
-/// Lists are sorted on every call, and a search looks through everything, so it is for tests and for servers that keep nothing, not for many sessions.
+/// Lists are sorted on every call and a search reads everything, so this store is for tests and for servers that
+/// persist nothing.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<State>);
 
@@ -23,13 +25,13 @@ struct State {
     sessions: BTreeMap<String, Session>,
     contents: Contents,
     values: BTreeMap<String, String>,
-    /// How many sessions there ever were.
+    /// The number of sessions that were ever created.
     made: u64,
 }
 
 #[derive(Debug)]
 struct Session {
-    /// Grows from session to session.
+    /// The session's number in the order of creation.
     number: u64,
     row: SessionRow,
     slots: BTreeMap<String, SlotRow>,
@@ -40,7 +42,7 @@ struct Session {
 struct Entry {
     seq: u64,
     head: String,
-    /// The number of its content, which it shares with copies until one of them changes it.
+    /// The number of the entry's content, which it shares with its copies until one of them changes it.
     content: u64,
     inherited: usize,
 }
@@ -48,11 +50,11 @@ struct Entry {
 impl Store for MemoryStore {
     fn write(&self, batch: Batch, done: Done) {
         let mut state = self.lock();
-        let result = Check::new(&state).batch(&batch);
+        let result = BatchCheck::new(&state).batch(&batch);
         if result.is_ok() {
             batch.writes.into_iter().for_each(|write| state.apply(write));
         }
-        // Whoever is told may use the store at once.
+        // The callback may call the store, so the lock is released first.
         drop(state);
         done(result);
     }
@@ -70,8 +72,8 @@ impl Store for MemoryStore {
         let state = self.lock();
         let after = after.map(|cursor| (Reverse(cursor.active_at), cursor.id.as_str()));
         let mut rows: Vec<_> = state.sessions.values().map(|session| &session.row).collect();
-        rows.retain(|row| matches(filter, row) && after.is_none_or(|after| place(row) > after));
-        rows.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+        rows.retain(|row| matches(filter, row) && after.is_none_or(|after| sort_key(row) > after));
+        rows.sort_unstable_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         Ok(rows.into_iter().take(limit).cloned().collect())
     }
 
@@ -132,8 +134,8 @@ impl MemoryStore {
     }
 }
 
-/// Where a session stands in lists.
-fn place(row: &SessionRow) -> (Reverse<i64>, &str) {
+/// Returns the sort key of a session in lists.
+fn sort_key(row: &SessionRow) -> (Reverse<i64>, &str) {
     (Reverse(row.active_at), &row.id)
 }
 
@@ -146,7 +148,7 @@ fn matches(filter: &Filter, row: &SessionRow) -> bool {
 }
 
 impl State {
-    /// Does one write of a batch that was checked, so that what it speaks of is there.
+    /// Applies a write of a batch that was checked, so that the rows it refers to exist.
     fn apply(&mut self, write: Write) {
         match write {
             Write::Session(row) => match self.sessions.get_mut(&row.id) {
@@ -175,7 +177,7 @@ impl State {
                         }
                     }
                     None => {
-                        let content = self.contents.make(content.unwrap_or_default());
+                        let content = self.contents.create(content.unwrap_or_default());
                         let entry = Entry { seq, head, content, inherited: 0 };
                         self.session(&session).entries.insert(created, entry);
                     }
@@ -185,13 +187,13 @@ impl State {
                 let entry = self.entry(&session, created);
                 entry.seq = entry.seq.max(seq);
                 let number = entry.content;
-                match self.contents.own(number) {
+                match self.contents.exclusive(number) {
                     Some(text) => text.push_str(&content),
                     None => self.change(&session, created, |text| format!("{text}{content}")),
                 }
             }
             Write::Copy { from, to, entries } => {
-                for Copied { from: created, to: seq, head } in entries {
+                for CopiedEntry { from: created, to: seq, head } in entries {
                     let mut entry = self.session(&from).entries[&created].clone();
                     entry.seq = seq;
                     entry.inherited = self.contents.share(entry.content).len();
@@ -199,19 +201,19 @@ impl State {
                     self.session(&to).entries.insert(seq, entry);
                 }
             }
-            Write::Words { session, created, seq, words, only_missing } => {
+            Write::Index { session, created, seq, document, only_missing } => {
                 let entry = self.entry(&session, created).clone();
-                let has_words = self.contents.has_words(entry.content);
-                if entry.seq > seq || (only_missing && has_words) {
+                let has_document = self.contents.has_document(entry.content);
+                if entry.seq > seq || (only_missing && has_document) {
                     return;
                 }
-                if has_words && self.contents.own(entry.content).is_none() {
+                if has_document && self.contents.exclusive(entry.content).is_none() {
                     self.change(&session, created, str::to_owned);
                 }
                 let content = self.entry(&session, created).content;
-                self.contents.put_words(content, (session, created), words);
+                self.contents.set_document(content, (session, created), document);
             }
-            // There never was a time before words were handed in.
+            // All sessions of this store are indexed from the start.
             Write::Indexed { .. } => {}
             Write::Delete { session } => {
                 let Some(gone) = self.sessions.remove(&session) else { return };
@@ -232,47 +234,47 @@ impl State {
         self.session(session).entries.get_mut(&created).expect("it was checked")
     }
 
-    /// Gives an entry a new content, made of the one that it has.
+    /// Gives an entry a new content, computed from its present one.
     fn change(&mut self, session: &str, created: u64, change: impl FnOnce(&str) -> String) {
         let old = self.entry(session, created).content;
         let new = change(self.contents.text(old));
-        let new = self.contents.make(new);
+        let new = self.contents.create(new);
         self.entry(session, created).content = new;
         self.release(session, created, old);
     }
 
-    /// An entry does not have a content any more. If it was found there, it is found in the first that still has it.
+    /// Detaches an entry from a content; search hits move to the first other entry that has the content.
     fn release(&mut self, session: &str, created: u64, content: u64) {
         if !self.contents.release(content, (session, created)) {
             return;
         }
         let mut sessions: Vec<_> = self.sessions.values().collect();
         sessions.sort_unstable_by_key(|session| session.number);
-        let mut places = sessions.into_iter().flat_map(|session| {
+        let mut entries = sessions.into_iter().flat_map(|session| {
             let has = session.entries.iter().filter(|(_, entry)| entry.content == content);
             has.map(|(created, _)| (session.row.id.clone(), *created))
         });
-        let first = places.next().expect("others have it");
-        self.contents.move_to(content, first);
+        let first = entries.next().expect("others have it");
+        self.contents.move_hits(content, first);
     }
 }
 
-/// Whether a batch makes sense, found out before anything is changed: then there is nothing to undo.
-struct Check<'a> {
+/// Checks a batch before anything is changed, so that nothing has to be undone.
+struct BatchCheck<'a> {
     state: &'a State,
-    /// The sessions that the batch made or deleted, and the entries that it made there.
+    /// The sessions that the batch creates or deletes, and the entries that it creates in them.
     touched: BTreeMap<&'a str, Touched>,
 }
 
 #[derive(Default)]
 struct Touched {
     there: bool,
-    /// Whether it was deleted in between, so that entries of before do not count.
+    /// Whether the batch deletes the session, so that its stored entries do not count.
     emptied: bool,
     entries: BTreeSet<u64>,
 }
 
-impl<'a> Check<'a> {
+impl<'a> BatchCheck<'a> {
     fn new(state: &'a State) -> Self {
         Self { state, touched: BTreeMap::new() }
     }
@@ -298,7 +300,7 @@ impl<'a> Check<'a> {
                 self.session(session)?;
                 self.has_entry(session, *created).then_some(()).ok_or_else(|| no_entry(session, *created))?;
             }
-            Write::Words { session, created, seq, .. } => {
+            Write::Index { session, created, seq, .. } => {
                 number(*created)?;
                 number(*seq)?;
                 self.session(session)?;

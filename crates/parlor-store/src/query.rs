@@ -1,43 +1,44 @@
-//! What is searched for.
+//! Search queries.
 
 use std::ops::Range;
 
 use crate::words::{Word, words};
 
-/// How many things one query asks for, and how many words one of them has. What is more is left out.
-const MOST_TERMS: usize = 64;
-const MOST_WORDS: usize = 64;
+/// The most terms of a query and the most words of a term; the rest is ignored and counted.
+const MAX_TERMS: usize = 64;
+const MAX_WORDS: usize = 64;
 
-/// What is searched for: every text is a query, and none is wrong.
+/// A search query; every text is a valid query.
 ///
-/// All words must be there, in any order. `"these words"` must stand together, `begin*` is the beginning of a word, and
-/// `-word` must not be there. Signs are not looked for: `foo_bar()` is the words foo and bar, next to each other.
-/// A query without words, or with none but those that must not be there, finds nothing.
+/// A text matches if it has all words of the query, in any order. `"these words"` match in this order without others
+/// between them, `begin*` matches words with that prefix, and `-word` excludes texts with that word. Punctuation is
+/// ignored: `foo_bar()` is the words foo and bar, next to each other. A query without words, or only with excluded
+/// ones, matches nothing.
 ///
 /// ```
 /// use parlor_store::Query;
 ///
 /// let query = Query::parse(r#"cafe "two words" pri* -without"#);
-/// assert!(query.finds("Two words about the Café and its prices"));
-/// assert!(!query.finds("Two words about the Café and its prices, without tips"));
+/// assert!(query.matches("Two words about the Café and its prices"));
+/// assert!(!query.matches("Two words about the Café and its prices, without tips"));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
     all: Vec<Term>,
     none: Vec<Term>,
-    left_out: usize,
+    ignored_words: usize,
 }
 
-/// Words that stand together.
+/// IndexDocument that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) words: Vec<String>,
-    /// Whether the last word may go on.
+    /// Whether the last word is a prefix.
     pub(crate) is_prefix: bool,
 }
 
 impl Query {
-    /// Reads a query.
+    /// Parses a query.
     pub fn parse(text: &str) -> Self {
         let mut query = Self::default();
         let mut rest = text.trim_start();
@@ -63,16 +64,16 @@ impl Query {
 
     fn add(&mut self, part: &str, is_prefix: bool, excludes: bool) {
         let mut found = words(part).map(|word| word.folded);
-        let taken: Vec<_> = found.by_ref().take(MOST_WORDS).collect();
+        let taken: Vec<_> = found.by_ref().take(MAX_WORDS).collect();
         let cut = found.count();
         if taken.is_empty() {
             return;
         }
-        if self.all.len() + self.none.len() >= MOST_TERMS {
-            self.left_out += taken.len() + cut;
+        if self.all.len() + self.none.len() >= MAX_TERMS {
+            self.ignored_words += taken.len() + cut;
             return;
         }
-        self.left_out += cut;
+        self.ignored_words += cut;
         let term = Term { words: taken, is_prefix: is_prefix && cut == 0 };
         let terms = if excludes { &mut self.none } else { &mut self.all };
         if !terms.contains(&term) {
@@ -80,63 +81,63 @@ impl Query {
         }
     }
 
-    /// Whether it can find nothing.
+    /// Returns whether the query matches nothing.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many words were too many and are not looked for.
-    pub fn left_out(&self) -> usize {
-        self.left_out
+    /// Returns the number of ignored words.
+    pub fn ignored_words(&self) -> usize {
+        self.ignored_words
     }
 
-    /// Whether a text is found.
-    pub fn finds(&self, text: &str) -> bool {
-        self.finds_words(&words(text).collect::<Vec<_>>())
+    /// Returns whether a text matches.
+    pub fn matches(&self, text: &str) -> bool {
+        self.matches_words(&words(text).collect::<Vec<_>>())
     }
 
-    pub(crate) fn finds_words(&self, words: &[Word]) -> bool {
-        let is_there = |term: &Term| term.places(words).next().is_some();
+    pub(crate) fn matches_words(&self, words: &[Word]) -> bool {
+        let is_there = |term: &Term| term.positions(words).next().is_some();
         !self.is_empty() && self.all.iter().all(is_there) && !self.none.iter().any(is_there)
     }
 
-    /// Where the words that are looked for stand in a text, in bytes and in order. Places do not overlap.
-    pub fn places(&self, text: &str) -> Vec<Range<usize>> {
+    /// Returns the byte ranges of the matching words of a text, in order and without overlap.
+    pub fn ranges(&self, text: &str) -> Vec<Range<usize>> {
         let words: Vec<_> = words(text).collect();
-        let places = self.all.iter().flat_map(|term| {
-            term.places(&words).map(|at| words[at].place.start..words[at + term.words.len() - 1].place.end)
+        let ranges = self.all.iter().flat_map(|term| {
+            term.positions(&words).map(|at| words[at].range.start..words[at + term.words.len() - 1].range.end)
         });
-        let mut places: Vec<_> = places.collect();
-        places.sort_unstable_by_key(|place| (place.start, place.end));
-        let mut merged: Vec<Range<usize>> = Vec::with_capacity(places.len());
-        for place in places {
+        let mut ranges: Vec<_> = ranges.collect();
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
+        let mut merged: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+        for range in ranges {
             match merged.last_mut() {
-                Some(last) if place.start < last.end => last.end = last.end.max(place.end),
-                Some(_) | None => merged.push(place),
+                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+                Some(_) | None => merged.push(range),
             }
         }
         merged
     }
 
-    pub(crate) fn wanted(&self) -> &[Term] {
+    pub(crate) fn required(&self) -> &[Term] {
         &self.all
     }
 
-    pub(crate) fn unwanted(&self) -> &[Term] {
+    pub(crate) fn excluded(&self) -> &[Term] {
         &self.none
     }
 }
 
 impl Term {
-    /// The places among the words of a text at which this begins.
-    pub(crate) fn places<'a>(&'a self, words: &'a [Word]) -> impl Iterator<Item = usize> + 'a {
+    /// Returns the indices of the words at which the term matches.
+    pub(crate) fn positions<'a>(&'a self, words: &'a [Word]) -> impl Iterator<Item = usize> + 'a {
         let (last, first) = self.words.split_last().expect("a term has a word");
         let is_last =
             move |word: &str| if self.is_prefix { word.starts_with(last.as_str()) } else { word == last };
         words.windows(self.words.len()).enumerate().filter_map(move |(at, window)| {
             let (end, begin) = window.split_last().expect("a term has a word");
-            let found =
-                is_last(&end.folded) && begin.iter().zip(first).all(|(word, wanted)| word.folded == *wanted);
+            let found = is_last(&end.folded)
+                && begin.iter().zip(first).all(|(word, required)| word.folded == *required);
             found.then_some(at)
         })
     }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     fn check(query: &str, text: &str, expected: bool) {
-        assert_eq!(Query::parse(query).finds(text), expected, "{query} in {text}");
+        assert_eq!(Query::parse(query).matches(text), expected, "{query} in {text}");
     }
 
     #[test]
@@ -187,18 +188,18 @@ mod tests {
     fn what_is_too_much_is_left_out_and_counted() {
         let many: String = (0..10_000).map(|n| format!("word{n} ")).collect();
         let query = Query::parse(&many);
-        assert_eq!((query.all.len(), query.left_out()), (MOST_TERMS, 10_000 - MOST_TERMS));
+        assert_eq!((query.all.len(), query.ignored_words()), (MAX_TERMS, 10_000 - MAX_TERMS));
         let phrase = Query::parse(&format!("\"{many}\"*"));
-        assert_eq!((phrase.all[0].words.len(), phrase.left_out()), (MOST_WORDS, 10_000 - MOST_WORDS));
-        assert!(phrase.finds(&many));
-        assert_eq!(Query::parse(&"again ".repeat(1000)).left_out(), 0);
+        assert_eq!((phrase.all[0].words.len(), phrase.ignored_words()), (MAX_WORDS, 10_000 - MAX_WORDS));
+        assert!(phrase.matches(&many));
+        assert_eq!(Query::parse(&"again ".repeat(1000)).ignored_words(), 0);
     }
 
     #[test]
-    fn places_are_those_of_the_words() {
+    fn ranges_are_those_of_the_matching_words() {
         let text = "The café: two words, twofold. CAFÉ";
-        let places: Vec<_> = Query::parse("cafe two* \"two words\" -x").places(text);
-        let found: Vec<_> = places.into_iter().map(|place| &text[place]).collect();
+        let ranges: Vec<_> = Query::parse("cafe two* \"two words\" -x").ranges(text);
+        let found: Vec<_> = ranges.into_iter().map(|range| &text[range]).collect();
         assert_eq!(found, ["café", "two words", "twofold", "CAFÉ"]);
     }
 }

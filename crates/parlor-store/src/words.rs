@@ -1,35 +1,35 @@
-//! Words: what a text is found by.
+//! Splits text into the words by which it is searched.
 //!
-//! Letters and digits make words, everything else stands between them. Case, accents and the width of letters do not
-//! matter. In scripts that put no spaces between words (Chinese, Japanese, Thai and their like) each character is a word,
-//! so that any part of a sentence is found as a phrase.
+//! Letters and digits form words; all other characters separate them. Case, accents and the width of letters are
+//! ignored. In scripts without spaces between words (Chinese, Japanese, Thai and others) each character is a word, so
+//! that any part of a sentence matches as a phrase.
 
 use std::ops::Range;
 
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
-/// How many bytes of a word count. What is longer is no word that anybody types.
-const MOST: usize = 64;
+/// The most bytes of a word; the rest of a longer word is ignored.
+const MAX_BYTES: usize = 64;
 
-/// One word of a text.
+/// A word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// Where it stands, in bytes.
-    pub place: Range<usize>,
-    /// The word as it is compared: in small letters and without accents.
+    /// The byte range of the word in the text.
+    pub range: Range<usize>,
+    /// The word in lower case and without accents, as it is compared.
     pub folded: String,
 }
 
-/// The words of a text, in order.
+/// Iterates over the words of a text.
 pub fn words(text: &str) -> impl Iterator<Item = Word> {
     let mut scanner = Scanner { text, at: 0 };
     std::iter::from_fn(move || {
         let mut folded = String::new();
-        scanner.next(&mut folded).map(|place| Word { place, folded })
+        scanner.next(&mut folded).map(|range| Word { range, folded })
     })
 }
 
-/// The folded words of a text with a space between them.
+/// Returns the folded words of a text, separated by spaces.
 pub(crate) fn folded(text: &str) -> String {
     let mut scanner = Scanner { text, at: 0 };
     let mut all = String::with_capacity(text.len());
@@ -45,7 +45,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Puts the next word behind what is in `folded`, and says where it stood.
+    /// Appends the next word to `folded` and returns its byte range.
     fn next(&mut self, folded: &mut String) -> Option<Range<usize>> {
         let before = folded.len();
         loop {
@@ -53,15 +53,15 @@ impl Scanner<'_> {
             let (skipped, first) = rest.char_indices().find(|(_, c)| c.is_alphanumeric())?;
             let start = self.at + skipped;
             self.at = start;
-            let alone = stands_alone(first);
+            let unspaced = is_unspaced(first);
             for (n, c) in self.text[start..].chars().enumerate() {
                 let goes_on =
-                    is_silent(c) || is_mark(c) || (!alone && c.is_alphanumeric() && !stands_alone(c));
+                    is_ignored(c) || is_mark(c) || (!unspaced && c.is_alphanumeric() && !is_unspaced(c));
                 if n > 0 && !goes_on {
                     break;
                 }
                 self.at += c.len_utf8();
-                if folded.len() - before < MOST {
+                if folded.len() - before < MAX_BYTES {
                     fold(c, folded);
                 }
             }
@@ -72,21 +72,21 @@ impl Scanner<'_> {
     }
 }
 
-/// One character as it is compared.
+/// Appends a character in lower case and without accents.
 fn fold(c: char, folded: &mut String) {
     if c.is_ascii() {
         folded.push(c.to_ascii_lowercase());
         return;
     }
     let mut push = |c: char| {
-        for small in c.to_lowercase().filter(|c| !is_silent(*c)) {
+        for small in c.to_lowercase().filter(|c| !is_ignored(*c)) {
             if small.is_alphanumeric() || is_mark(small) {
                 folded.push(if small == 'ς' { 'σ' } else { small });
             }
         }
     };
     match c {
-        // Taken apart, these would be other sounds.
+        // Decomposition would change the sound of these.
         '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7a3}' => push(c),
         _ => decompose_compatible(c, push),
     }
@@ -96,9 +96,9 @@ fn is_mark(c: char) -> bool {
     !c.is_ascii() && is_combining_mark(c)
 }
 
-/// Whether a character within a word makes no difference: accents, the points of Hebrew and Arabic, and what only says
-/// where lines may be broken.
-fn is_silent(c: char) -> bool {
+/// Returns whether a character within a word is ignored: accents, vowel points of Hebrew and Arabic, and characters
+/// that only control line breaks.
+fn is_ignored(c: char) -> bool {
     matches!(c,
         '\u{ad}'
         | '\u{300}'..='\u{36f}'
@@ -109,8 +109,8 @@ fn is_silent(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{feff}')
 }
 
-/// Whether a character is of a script without spaces.
-fn stands_alone(c: char) -> bool {
+/// Returns whether a character belongs to a script without spaces between words.
+fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{e00}'..='\u{fff}' // Thai, Lao, Tibetan
         | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' // Myanmar, Khmer
@@ -155,14 +155,14 @@ mod tests {
     #[test]
     fn a_word_says_where_it_stands() {
         let text = "  Éa, 東京!";
-        let places: Vec<_> = words(text).map(|word| &text[word.place]).collect();
+        let places: Vec<_> = words(text).map(|word| &text[word.range]).collect();
         assert_eq!(places, ["Éa", "東", "京"]);
     }
 
     #[test]
     fn a_word_is_as_long_as_anybody_types() {
         let long = "é".repeat(1000);
-        assert_eq!(folded(&long), format!("{} ", "e".repeat(MOST)));
-        assert_eq!(words(&long).next().unwrap().place, 0..2000);
+        assert_eq!(folded(&long), format!("{} ", "e".repeat(MAX_BYTES)));
+        assert_eq!(words(&long).next().unwrap().range, 0..2000);
     }
 }

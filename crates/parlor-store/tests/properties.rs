@@ -5,7 +5,8 @@ mod common;
 use std::path::Path;
 
 use parlor_store::{
-    Batch, Copied, Cursor, Filter, MemoryStore, Query, Search, SessionRow, SqliteStore, Store, Words, Write,
+    Batch, CopiedEntry, Cursor, Filter, IndexDocument, MemoryStore, Query, Search, SessionRow, SqliteStore,
+    Store, Write,
 };
 use proptest::prelude::*;
 
@@ -45,13 +46,21 @@ fn session() -> impl Strategy<Value = SessionRow> {
     )
 }
 
-fn copied() -> impl Strategy<Value = Copied> {
-    (number(), 1..40_u64, prop::option::of(text())).prop_map(|(from, to, head)| Copied { from, to, head })
+fn copied() -> impl Strategy<Value = CopiedEntry> {
+    (number(), 1..40_u64, prop::option::of(text())).prop_map(|(from, to, head)| CopiedEntry {
+        from,
+        to,
+        head,
+    })
 }
 
 /// Few words, so that a query finds some.
-fn found() -> impl Strategy<Value = Words> {
-    ("[uv]", 0..4_i64, "([abé] ?){0,4}|[*\"(]|東京").prop_map(|(kind, at, text)| Words { kind, at, text })
+fn found() -> impl Strategy<Value = IndexDocument> {
+    ("[uv]", 0..4_i64, "([abé] ?){0,4}|[*\"(]|東京").prop_map(|(kind, at, text)| IndexDocument {
+        kind,
+        at,
+        text,
+    })
 }
 
 fn one_write() -> impl Strategy<Value = Write> {
@@ -67,7 +76,7 @@ fn one_write() -> impl Strategy<Value = Write> {
         4 => (id(), id(), prop::collection::vec(copied(), 0..3))
             .prop_map(|(from, to, entries)| Write::Copy { from, to, entries }),
         6 => (id(), number(), number(), prop::option::weighted(0.9, found()), any::<bool>()).prop_map(
-            |(session, created, seq, words, only_missing)| Write::Words { session, created, seq, words, only_missing }
+            |(session, created, seq, words, only_missing)| Write::Index { session, created, seq, document: words, only_missing }
         ),
         1 => id().prop_map(|session| Write::Indexed { session }),
         1 => id().prop_map(|session| Write::Delete { session }),

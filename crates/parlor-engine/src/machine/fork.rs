@@ -14,7 +14,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::SessionMachine;
 use super::agent_link::UNPLACED;
 use crate::opening::wanted_settings;
-use crate::rows::{Copied, SessionRow, Write};
+use crate::rows::{CopiedEntry, SessionRow, Write};
 use crate::stored::{self, KEPT, OPENED};
 use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json};
 
@@ -282,7 +282,7 @@ impl SessionMachine {
         let session = || row.id.clone();
         let last = fork.entries.len().max(1) as u64;
         let entries = fork.entries.into_iter();
-        let entries = entries.map(|moved| Copied { from: moved.from, to: moved.to, head: moved.head });
+        let entries = entries.map(|moved| CopiedEntry { from: moved.from, to: moved.to, head: moved.head });
         let mut writes = vec![
             Write::Session(row.clone()),
             Write::Copy { from: self.row.id.clone(), to: session(), entries: entries.collect() },

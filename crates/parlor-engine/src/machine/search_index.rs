@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::rows::{Words, Write};
+use crate::rows::{IndexDocument, Write};
 use crate::search_text::{TOOL_FIELDS, words_of};
 use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
 
@@ -126,11 +126,11 @@ impl IndexBacklog {
             self.finish_running();
         }
         let entries = transcript.entries();
-        let write = |created, words: &dyn Fn(&Entry) -> Option<Option<Words>>| {
+        let write = |created, words: &dyn Fn(&Entry) -> Option<Option<IndexDocument>>| {
             let place = entries.binary_search_by_key(&created, Entry::created).ok()?;
             let (entry, session) = (&entries[place], session.to_owned());
             let words = words(entry)?;
-            Some(Write::Words { session, created, seq: entry.seq(), words, only_missing: false })
+            Some(Write::Index { session, created, seq: entry.seq(), document: words, only_missing: false })
         };
         let (due, stale) = (std::mem::take(&mut self.due), std::mem::take(&mut self.stale));
         let forgotten = stale.difference(&due).filter_map(|created| write(*created, &|_| Some(None)));
@@ -174,7 +174,7 @@ mod tests {
         fn take(&mut self, turn: TurnPhase) -> Vec<(u64, String)> {
             let writes = self.unworded.take("s", &self.transcript, turn, self.now);
             let words = writes.into_iter().map(|write| {
-                let Write::Words { created, seq, words, .. } = write else { panic!("{write:?}") };
+                let Write::Index { created, seq, document: words, .. } = write else { panic!("{write:?}") };
                 assert!(seq >= created);
                 let Some(words) = words else { return (created, "forgotten".to_owned()) };
                 assert_eq!(words.at, self.now);

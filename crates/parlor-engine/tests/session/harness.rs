@@ -78,7 +78,7 @@ impl Rows {
                 | Write::Entry { .. }
                 | Write::Append { .. }
                 | Write::Copy { .. }
-                | Write::Words { .. }
+                | Write::Index { .. }
                 | Write::Indexed { .. }
                 | Write::Delete { .. }
                 | Write::Value { .. } => {}

@@ -4,7 +4,7 @@ use std::sync::Weak;
 
 use parlor_engine::search_text::words_of;
 use parlor_session::Transcript;
-use parlor_store::{Batch, EntryRow, ErrorKind, Store, StoreError, Words, Write};
+use parlor_store::{Batch, EntryRow, ErrorKind, IndexDocument, Store, StoreError, Write};
 
 use crate::hub::Shared;
 
@@ -76,13 +76,13 @@ fn piece(store: &dyn Store, id: &str, after: u64) -> Result<Option<(Vec<Write>, 
     let writes = entries.iter().filter_map(|entry| {
         let words = Some(words_of_row(entry, row.active_at)?);
         let (session, created, seq) = (id.to_owned(), entry.created, entry.seq);
-        Some(Write::Words { session, created, seq, words, only_missing: true })
+        Some(Write::Index { session, created, seq, document: words, only_missing: true })
     });
     Ok(Some((writes.collect(), last)))
 }
 
 /// What a stored entry is found by; `None` also for one that cannot be read.
-fn words_of_row(row: &EntryRow, at: i64) -> Option<Words> {
+fn words_of_row(row: &EntryRow, at: i64) -> Option<IndexDocument> {
     let mut transcript = Transcript::default();
     transcript.restore_entry(row.created, row.seq, &row.head, &row.content, row.inherited).ok()?;
     words_of(transcript.entries().first()?, at)

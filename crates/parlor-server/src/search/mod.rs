@@ -47,8 +47,8 @@ pub fn answer(
     if let Some(next) = asked.next().filter(|_| has_more) {
         result.set("nextCursor", json::string(&next));
     }
-    if asked.search.query.left_out() > 0 {
-        result.set("ignoredWords", json::json(asked.search.query.left_out().to_string()));
+    if asked.search.query.ignored_words() > 0 {
+        result.set("ignoredWords", json::json(asked.search.query.ignored_words().to_string()));
     }
     if !store.unindexed(1).map_err(failed)?.is_empty() {
         result.set("incomplete", json::json("true"));

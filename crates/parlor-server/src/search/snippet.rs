@@ -21,7 +21,7 @@ pub(super) struct Snippet {
 
 impl Snippet {
     pub(super) fn of(text: &str, query: &Query) -> Self {
-        let places = query.places(text);
+        let places = query.ranges(text);
         let first = places.first().cloned().unwrap_or(0..0);
         let begin = begin(text, first.start);
         let end = end(text, begin, first.end);

@@ -1,12 +1,12 @@
-//! The contents of entries, by number: shared by entries until one of them changes.
+//! The contents of entries by number, shared by entries until one of them changes.
 
 use std::collections::HashMap;
 
-use crate::Words;
+use crate::IndexDocument;
 use crate::words::{Word, words};
 
-/// The entry in which something is found: its session and the change that made it.
-pub(super) type Place = (String, u64);
+/// The entry of a search hit: its session and the change that created it.
+pub(super) type EntryKey = (String, u64);
 
 #[derive(Debug, Default)]
 pub(super) struct Contents {
@@ -17,15 +17,15 @@ pub(super) struct Contents {
 #[derive(Debug)]
 struct Content {
     text: String,
-    /// How many entries have it.
+    /// The number of entries that have this content.
     entries: usize,
-    words: Option<Found>,
+    words: Option<IndexedContent>,
 }
 
-/// What a content is found by, and where.
+/// The index document of a content, and the entry in which it is found.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) place: Place,
+pub(super) struct IndexedContent {
+    pub(super) entry: EntryKey,
     pub(super) kind: String,
     pub(super) at: i64,
     pub(super) words: Vec<Word>,
@@ -36,27 +36,27 @@ impl Contents {
         &self.all[&number].text
     }
 
-    /// A new content that one entry has.
-    pub(super) fn make(&mut self, text: String) -> u64 {
+    /// Creates a content for one entry.
+    pub(super) fn create(&mut self, text: String) -> u64 {
         self.made += 1;
         self.all.insert(self.made, Content { text, entries: 1, words: None });
         self.made
     }
 
-    /// The text of a content that one entry has alone.
-    pub(super) fn own(&mut self, number: u64) -> Option<&mut String> {
+    /// Returns the text of a content that only one entry has.
+    pub(super) fn exclusive(&mut self, number: u64) -> Option<&mut String> {
         let content = self.content(number);
         (content.entries == 1).then_some(&mut content.text)
     }
 
-    /// One more entry has it.
+    /// Adds an entry to a content and returns its text.
     pub(super) fn share(&mut self, number: u64) -> &str {
         let content = self.content(number);
         content.entries += 1;
         &content.text
     }
 
-    /// An entry has it no more. Whether it has to be found in another one from now on.
+    /// Removes an entry from a content; returns whether search hits must move to another entry.
     pub(super) fn release(&mut self, number: u64, (session, created): (&str, u64)) -> bool {
         let content = self.content(number);
         content.entries -= 1;
@@ -64,29 +64,29 @@ impl Contents {
             self.all.remove(&number);
             return false;
         }
-        content.words.as_ref().is_some_and(|words| words.place.0 == session && words.place.1 == created)
+        content.words.as_ref().is_some_and(|words| words.entry.0 == session && words.entry.1 == created)
     }
 
-    pub(super) fn move_to(&mut self, number: u64, place: Place) {
+    pub(super) fn move_hits(&mut self, number: u64, entry: EntryKey) {
         if let Some(words) = &mut self.content(number).words {
-            words.place = place;
+            words.entry = entry;
         }
     }
 
-    pub(super) fn has_words(&self, number: u64) -> bool {
+    pub(super) fn has_document(&self, number: u64) -> bool {
         self.all[&number].words.is_some()
     }
 
-    pub(super) fn put_words(&mut self, number: u64, place: Place, new: Option<Words>) {
+    pub(super) fn set_document(&mut self, number: u64, entry: EntryKey, new: Option<IndexDocument>) {
         self.content(number).words = new.and_then(|new| {
             let words: Vec<_> = words(&new.text).collect();
-            let found = Found { place, kind: new.kind, at: new.at, words };
-            (!found.words.is_empty()).then_some(found)
+            let indexed = IndexedContent { entry, kind: new.kind, at: new.at, words };
+            (!indexed.words.is_empty()).then_some(indexed)
         });
     }
 
-    /// What is to be found.
-    pub(super) fn found(&self) -> impl Iterator<Item = &Found> {
+    /// Iterates over all index documents.
+    pub(super) fn indexed(&self) -> impl Iterator<Item = &IndexedContent> {
         self.all.values().filter_map(|content| content.words.as_ref())
     }
 

@@ -1,51 +1,51 @@
-//! One write, as SQL.
+//! Applies a write as SQL.
 
 use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::cache::{Known, Recent};
+use super::cache::{RecentMap, WriterCache};
 use super::content::{self, Released, Tail};
 use super::copy::copy;
-use super::words;
+use super::index;
 use crate::check::{no_entry, no_session, number};
 use crate::{ErrorKind, SessionRow, StoreError, Write};
 
-/// Does one write inside a transaction. When it fails, what it did so far has to be undone and `known` forgotten.
-pub(super) fn apply(conn: &Connection, known: &mut Known, write: &Write) -> Result<(), StoreError> {
+/// Applies a write inside a transaction; after an error the caller must roll back and clear `cache`.
+pub(super) fn apply(conn: &Connection, cache: &mut WriterCache, write: &Write) -> Result<(), StoreError> {
     match write {
         Write::Session(row) => put_session(conn, row),
         Write::Slot { session, name, seq, body } => {
             let seq = number(*seq)?;
-            let session = session_key(conn, known, session)?;
+            let session = session_key(conn, cache, session)?;
             put_slot(conn, session, name, seq, body.as_deref())
         }
         Write::Entry { session, created, seq, head, content } => {
             let (created, seq) = (number(*created)?, number(*seq)?);
-            let session = session_key(conn, known, session)?;
+            let session = session_key(conn, cache, session)?;
             match content {
-                Some(content) => put_entry(conn, known, session, created, seq, head, content),
+                Some(content) => put_entry(conn, cache, session, created, seq, head, content),
                 None if put_head(conn, session, created, seq, head)? => Ok(()),
-                None => put_entry(conn, known, session, created, seq, head, ""),
+                None => put_entry(conn, cache, session, created, seq, head, ""),
             }
         }
         Write::Append { session, created, seq, content } => {
-            append_to(conn, known, session, *created, *seq, content)
+            append_to(conn, cache, session, *created, *seq, content)
         }
         Write::Copy { from, to, entries } => {
-            let (from_key, to_key) = (session_key(conn, known, from)?, session_key(conn, known, to)?);
-            // Contents that belonged to one entry alone do so no more.
-            known.tails.retain(|(session, _)| *session != from_key);
+            let (from_key, to_key) = (session_key(conn, cache, from)?, session_key(conn, cache, to)?);
+            // Contents that belonged to one entry alone are now shared.
+            cache.tails.retain(|(session, _)| *session != from_key);
             copy(conn, (from, from_key), (to, to_key), entries)
         }
-        Write::Words { session, created, seq, words, only_missing } => {
+        Write::Index { session, created, seq, document, only_missing } => {
             let (made, seq) = (number(*created)?, number(*seq)?);
-            let key = session_key(conn, known, session)?;
-            words::put(conn, known, key, made, seq, words.as_ref(), *only_missing)?
+            let key = session_key(conn, cache, session)?;
+            index::set(conn, cache, key, made, seq, document.as_ref(), *only_missing)?
                 .ok_or_else(|| no_entry(session, *created))
         }
-        Write::Indexed { session } => words::indexed(conn, session),
-        Write::Delete { session } => delete(conn, known, session),
+        Write::Indexed { session } => index::mark_indexed(conn, session),
+        Write::Delete { session } => delete(conn, cache, session),
         Write::Value { key, value } => put_value(conn, key, value.as_deref()),
     }
 }
@@ -77,11 +77,11 @@ fn put_session(conn: &Connection, row: &SessionRow) -> Result<(), StoreError> {
         row.busy,
         row.data,
     ])?;
-    if before.flatten() == row.title { Ok(()) } else { words::put_title(conn, row) }
+    if before.flatten() == row.title { Ok(()) } else { index::set_title(conn, row) }
 }
 
-fn session_key(conn: &Connection, known: &mut Known, id: &str) -> Result<i64, StoreError> {
-    if let Some(key) = known.sessions.get(id) {
+fn session_key(conn: &Connection, cache: &mut WriterCache, id: &str) -> Result<i64, StoreError> {
+    if let Some(key) = cache.sessions.get(id) {
         return Ok(key);
     }
     let key = conn
@@ -89,7 +89,7 @@ fn session_key(conn: &Connection, known: &mut Known, id: &str) -> Result<i64, St
         .query_row([id], |row| row.get(0))
         .optional()?
         .ok_or_else(|| no_session(id))?;
-    known.sessions.put(id.to_owned(), key);
+    cache.sessions.put(id.to_owned(), key);
     Ok(key)
 }
 
@@ -111,7 +111,7 @@ fn put_slot(
     Ok(())
 }
 
-/// Replaces the head of an entry, if there is one.
+/// Replaces the head of an entry; returns whether it exists.
 fn put_head(conn: &Connection, session: i64, created: i64, seq: i64, head: &str) -> Result<bool, StoreError> {
     let rows = conn
         .prepare_cached("UPDATE entries SET seq = max(seq, ?), head = ? WHERE session = ? AND created = ?")?
@@ -119,23 +119,23 @@ fn put_head(conn: &Connection, session: i64, created: i64, seq: i64, head: &str)
     Ok(rows > 0)
 }
 
-/// Makes an entry, or replaces all of it.
+/// Creates an entry or replaces all of it.
 fn put_entry(
     conn: &Connection,
-    known: &mut Known,
+    cache: &mut WriterCache,
     session: i64,
     created: i64,
     seq: i64,
     head: &str,
     text: &str,
 ) -> Result<(), StoreError> {
-    known.tails.take(&(session, created));
+    cache.tails.take(&(session, created));
     let content = match content::owned(conn, session, created)? {
         Some(owned) => {
-            // The segments that know of later changes go.
+            // The segments that have the later seq are deleted.
             let seq = seq.max(content::appended_seq(conn, &owned)?);
             content::release(conn, session, created, owned.content)?;
-            let content = content::new_content(conn, known)?;
+            let content = content::new_content(conn, cache)?;
             conn.prepare_cached(
                 "UPDATE entries SET seq = max(seq, ?), head = ?, content = ?, inherited = 0
                  WHERE session = ? AND created = ?",
@@ -144,7 +144,7 @@ fn put_entry(
             content
         }
         None => {
-            let content = content::new_content(conn, known)?;
+            let content = content::new_content(conn, cache)?;
             conn.prepare_cached(
                 "INSERT INTO entries (session, created, seq, content, inherited, head)
                  VALUES (?, ?, ?, ?, 0, ?)",
@@ -157,37 +157,37 @@ fn put_entry(
     if !text.is_empty() {
         tail.push(conn, seq, text)?;
     }
-    known.tails.put((session, created), tail);
+    cache.tails.put((session, created), tail);
     Ok(())
 }
 
 /// Appends to the content of an entry.
 pub(super) fn append_to(
     conn: &Connection,
-    known: &mut Known,
+    cache: &mut WriterCache,
     session: &str,
     created: u64,
     seq: u64,
     text: &str,
 ) -> Result<(), StoreError> {
     let (entry, seq) = (number(created)?, number(seq)?);
-    let key = session_key(conn, known, session)?;
-    let tail = content::own_tail(conn, known, key, entry)?;
+    let key = session_key(conn, cache, session)?;
+    let tail = content::own_tail(conn, cache, key, entry)?;
     let mut tail = tail.ok_or_else(|| no_entry(session, created))?;
     tail.push(conn, seq, text)?;
-    known.tails.put((key, entry), tail);
+    cache.tails.put((key, entry), tail);
     Ok(())
 }
 
-fn delete(conn: &Connection, known: &mut Known, session: &str) -> Result<(), StoreError> {
-    let key = match session_key(conn, known, session) {
+fn delete(conn: &Connection, cache: &mut WriterCache, session: &str) -> Result<(), StoreError> {
+    let key = match session_key(conn, cache, session) {
         Ok(key) => key,
         Err(error) if error.kind == ErrorKind::Invalid => return Ok(()),
         Err(error) => return Err(error),
     };
-    // The key may be given to another session.
-    known.sessions.take(session);
-    known.tails = Recent::default();
+    // SQLite may reuse the key for another session.
+    cache.sessions.take(session);
+    cache.tails = RecentMap::default();
     let contents: Vec<i64> = conn
         .prepare_cached("SELECT content FROM entries WHERE session = ?")?
         .query_map([key], |row| row.get(0))?
@@ -205,7 +205,7 @@ fn delete(conn: &Connection, known: &mut Known, session: &str) -> Result<(), Sto
     ] {
         conn.prepare_cached(rows)?.execute([key])?;
     }
-    words::session_left(conn, key, left)
+    index::on_session_deleted(conn, key, left)
 }
 
 fn put_value(conn: &Connection, key: &str, value: Option<&str>) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! What the writer remembers of the database.
+//! The writer's cache of database rows.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -7,42 +7,42 @@ use std::ops::Range;
 
 use super::content::Tail;
 
-/// What the writer knows without asking the database. All of it can be asked for again, so that it is forgotten
-/// whenever something was undone.
+/// Rows that the writer has read or written; cleared whenever something was rolled back.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct WriterCache {
     /// The keys of sessions.
-    pub(super) sessions: Recent<String, i64>,
-    /// The ends of contents that belong to one entry alone, by its session and the change that made it.
-    pub(super) tails: Recent<(i64, i64), Tail>,
-    /// Numbers for new contents that were set aside.
+    pub(super) sessions: RecentMap<String, i64>,
+    /// The tails of contents that belong to one entry alone, by its session and the change that created it.
+    pub(super) tails: RecentMap<(i64, i64), Tail>,
+    /// Reserved numbers for new contents.
     pub(super) contents: Range<i64>,
 }
 
-/// How many things of a kind are remembered at least, if there were as many.
-const ENOUGH: usize = 4096;
+/// The number of recent items that are kept at least.
+const GENERATION: usize = 4096;
 
-/// A map that forgets what was not used for long: when the young ones are many, they become the old ones, and the
-/// old ones go.
-pub(super) struct Recent<K, V> {
+/// A map that drops items that were not used recently: when the new generation is full, it becomes the old one, and
+/// the old one is dropped.
+pub(super) struct RecentMap<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
 }
 
-impl<K: Eq + Hash, V> Recent<K, V> {
-    /// Takes something out. Who goes on using it puts it in again.
+impl<K: Eq + Hash, V> RecentMap<K, V> {
+    /// Removes an item; a caller that goes on using it inserts it again.
     pub(super) fn take<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
         let young = self.young.remove(key);
-        // Looked for in both, because what was written again while it was old would come back.
+        // Removed from both generations, because an item that was written again would otherwise reappear in its old
+        // state.
         let old = self.old.remove(key);
         young.or(old)
     }
 
-    /// Looks something up, which makes it young again.
+    /// Returns an item and moves it to the new generation.
     pub(super) fn get<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -57,21 +57,21 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         Some(value)
     }
 
-    /// Keeps only what has such a key.
+    /// Removes all items whose key does not satisfy the predicate.
     pub(super) fn retain(&mut self, is_kept: impl Fn(&K) -> bool) {
         self.young.retain(|key, _| is_kept(key));
         self.old.retain(|key, _| is_kept(key));
     }
 
     pub(super) fn put(&mut self, key: K, value: V) {
-        if self.young.len() >= ENOUGH {
+        if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(key, value);
     }
 }
 
-impl<K, V> Default for Recent<K, V> {
+impl<K, V> Default for RecentMap<K, V> {
     fn default() -> Self {
         Self { young: HashMap::new(), old: HashMap::new() }
     }

@@ -2,26 +2,26 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::cache::Known;
-use super::words;
+use super::cache::WriterCache;
+use super::index;
 use crate::StoreError;
 
-/// A segment of this many bytes is left alone once it is written.
-const LARGE: usize = 16 << 10;
+/// A segment of this many bytes is not merged any more.
+const CLOSED_BYTES: usize = 16 << 10;
 
-/// When there are this many open segments at the end of a content, or as many bytes in them, they become one. Fewer
-/// would make short ones of the pieces that agents send, and SQLite leaves half a page empty behind each.
-const MOST_OPEN: usize = 512;
-const MOST_OPEN_BYTES: usize = MOST_BYTES - LARGE;
+/// The number of open segments at the end of a content, or of their bytes, at which they are merged. A lower limit
+/// would give short segments, and SQLite leaves half a page empty after each.
+const MAX_OPEN: usize = 512;
+const MOST_OPEN_BYTES: usize = MAX_SEGMENT - CLOSED_BYTES;
 
-/// How long one segment gets. Longer texts are cut, so that a row costs little to read, to write and to delete.
-const MOST_BYTES: usize = 64 << 10;
+/// The most bytes of a segment; longer texts are split, so that a row is cheap to read, write and delete.
+const MAX_SEGMENT: usize = 64 << 10;
 
-/// How many bits of a segment's key are its number; those before it are the number of its content.
+/// The number of low bits of a segment's key that are its number; the other bits are the number of its content.
 const NUMBER_BITS: u32 = 20;
 
-/// How many numbers of contents are set aside at a time. Those that are not used are lost, and do not matter.
-const SET_ASIDE: i64 = 1024;
+/// The number of content numbers that are reserved at a time; unused ones are lost.
+const RESERVED: i64 = 1024;
 
 const INSERT: &str = "INSERT INTO segments (key, seq, closed, text) VALUES (?, ?, ?, ?)";
 
@@ -29,39 +29,39 @@ const EXTEND: &str = "UPDATE segments SET seq = ?2, closed = 1, text = text || ?
 
 const DELETE: &str = "DELETE FROM segments WHERE key BETWEEN ? AND ?";
 
-/// The keys of the segments of a content: the first and the last that it can have.
+/// Returns the first and the last key that segments of a content can have.
 pub(super) fn keys(content: i64) -> [i64; 2] {
     let first = content << NUMBER_BITS;
     [first, first | ((1 << NUMBER_BITS) - 1)]
 }
 
-/// The end of a content that belongs to one entry alone.
+/// The tail of a content that belongs to one entry alone.
 #[derive(Debug, Clone)]
 pub(super) struct Tail {
     content: i64,
     /// The key of the next segment.
     next: i64,
-    /// The last change in this session that appended; 0 for none.
+    /// The last change of this session that appended; 0 for none.
     seq: i64,
-    /// How many segments at the end are open, and how many bytes they have.
+    /// The number of open segments at the end, and of their bytes.
     open: usize,
     open_bytes: usize,
 }
 
-/// What is known of an entry's content.
+/// The content of an entry as its row describes it.
 pub(super) struct Owned {
     pub(super) content: i64,
-    /// As in the table: `None` while all of it came with a copy.
+    /// As in the table: `None` while all of the content was copied.
     pub(super) inherited: Option<i64>,
 }
 
 impl Tail {
-    /// The end of a content that has no segments.
+    /// Returns the tail of a content without segments.
     pub(super) fn empty(content: i64) -> Self {
         Self { content, next: keys(content)[0], seq: 0, open: 0, open_bytes: 0 }
     }
 
-    /// Looks the end up.
+    /// Reads the tail of a content.
     pub(super) fn find(conn: &Connection, content: i64) -> Result<Self, StoreError> {
         let mut tail = Self::empty(content);
         let mut last = conn.prepare_cached(
@@ -69,7 +69,7 @@ impl Tail {
              ORDER BY key DESC LIMIT ?",
         )?;
         let [first, end] = keys(content);
-        let mut rows = last.query(params![first, end, MOST_OPEN])?;
+        let mut rows = last.query(params![first, end, MAX_OPEN])?;
         while let Some(row) = rows.next()? {
             if tail.next == first {
                 tail.next = row.get::<_, i64>(0)? + 1;
@@ -84,12 +84,12 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Writes more text. This is one insert, apart from long texts and from the merge that is due now and then.
+    /// Appends text. This is one insert, except for long texts and for a merge now and then.
     pub(super) fn push(&mut self, conn: &Connection, seq: i64, text: &str) -> Result<(), StoreError> {
         self.seq = self.seq.max(seq);
         let mut rest = text;
-        while rest.len() > MOST_BYTES {
-            let (now, later) = rest.split_at(boundary(rest, MOST_BYTES));
+        while rest.len() > MAX_SEGMENT {
+            let (now, later) = rest.split_at(boundary(rest, MAX_SEGMENT));
             self.insert(conn, now)?;
             rest = later;
         }
@@ -97,7 +97,7 @@ impl Tail {
     }
 
     fn insert(&mut self, conn: &Connection, text: &str) -> Result<(), StoreError> {
-        let closed = text.len() >= LARGE;
+        let closed = text.len() >= CLOSED_BYTES;
         if closed {
             (self.open, self.open_bytes) = (0, 0);
         } else {
@@ -105,12 +105,12 @@ impl Tail {
             self.open_bytes += text.len();
         }
         self.segment(conn, closed, text)?;
-        if self.open >= MOST_OPEN || self.open_bytes >= MOST_OPEN_BYTES { self.merge(conn) } else { Ok(()) }
+        if self.open >= MAX_OPEN || self.open_bytes >= MOST_OPEN_BYTES { self.merge(conn) } else { Ok(()) }
     }
 
     fn segment(&mut self, conn: &Connection, closed: bool, text: &str) -> Result<(), StoreError> {
         if self.next > keys(self.content)[1] {
-            // There is no number for one more.
+            // There is no number for another segment.
             conn.prepare_cached(EXTEND)?.execute(params![self.next - 1, self.seq, text])?;
             (self.open, self.open_bytes) = (0, 0);
             return Ok(());
@@ -120,8 +120,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Makes one closed segment of the open ones. It is never touched again, so that each byte is written twice at
-    /// most, however long the content gets.
+    /// Merges the open segments into a closed one, which is never changed again: each byte is written at most twice,
+    /// however long the content gets.
     fn merge(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let first = self.next - i64::try_from(self.open).expect("there are few");
         let mut text = String::with_capacity(self.open_bytes);
@@ -138,50 +138,51 @@ impl Tail {
         self.segment(conn, true, &text)
     }
 
-    /// Nothing of it counts in the numbers of this session.
-    fn foreign(self) -> Self {
+    /// Marks the content as copied, so that its seq does not count in this session.
+    fn into_copied(self) -> Self {
         Self { seq: 0, ..self }
     }
 }
 
-/// The last place between two characters that is not behind `at`.
+/// Returns the last character boundary that is not after `at`.
 fn boundary(text: &str, at: usize) -> usize {
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).expect("every text begins at 0")
 }
 
-/// The number of a content that nobody has yet.
-pub(super) fn new_content(conn: &Connection, known: &mut Known) -> Result<i64, StoreError> {
-    if let Some(content) = known.contents.next() {
+/// Returns an unused content number.
+pub(super) fn new_content(conn: &Connection, cache: &mut WriterCache) -> Result<i64, StoreError> {
+    if let Some(content) = cache.contents.next() {
         return Ok(content);
     }
     let end: i64 = conn
         .prepare_cached("UPDATE contents SET next = next + ? RETURNING next")?
-        .query_row([SET_ASIDE], |row| row.get(0))?;
-    known.contents = end - SET_ASIDE + 1..end;
-    Ok(end - SET_ASIDE)
+        .query_row([RESERVED], |row| row.get(0))?;
+    cache.contents = end - RESERVED + 1..end;
+    Ok(end - RESERVED)
 }
 
-/// An entry has a content no more. The text and its words go with the last that had it, else they are found in another.
+/// Detaches an entry from a content. The last entry deletes the text and its index document; otherwise search hits
+/// move to another entry.
 pub(super) fn release(conn: &Connection, session: i64, created: i64, content: i64) -> Result<(), StoreError> {
     if let Released::ByOne = count_down(conn, content)? {
-        words::left(conn, session, created, content)?;
+        index::on_detached(conn, session, created, content)?;
     }
     Ok(())
 }
 
-/// Whether others have a content that an entry does not have any more.
+/// Whether other entries still have a released content.
 pub(super) enum Released {
-    /// It is gone, and so are its words.
+    /// The content and its index document were deleted.
     ByAll,
     ByOne,
 }
 
-/// One entry less has a content.
+/// Decrements the number of entries of a content.
 pub(super) fn count_down(conn: &Connection, content: i64) -> Result<Released, StoreError> {
     let sql = match entries_of(conn, content)? {
         ..=1 => {
             conn.prepare_cached(DELETE)?.execute(keys(content))?;
-            words::forget(conn, content)?;
+            index::remove(conn, content)?;
             return Ok(Released::ByAll);
         }
         2 => "DELETE FROM shared WHERE content = ?",
@@ -191,15 +192,15 @@ pub(super) fn count_down(conn: &Connection, content: i64) -> Result<Released, St
     Ok(Released::ByOne)
 }
 
-/// Gives an entry a content of its own that is the same.
+/// Gives an entry a copy of its content.
 pub(super) fn unshare(
     conn: &Connection,
-    known: &mut Known,
+    cache: &mut WriterCache,
     session: i64,
     created: i64,
     content: i64,
 ) -> Result<i64, StoreError> {
-    let copy = new_content(conn, known)?;
+    let copy = new_content(conn, cache)?;
     copy_segments(conn, content, copy)?;
     conn.prepare_cached("UPDATE entries SET content = ? WHERE session = ? AND created = ?")?
         .execute(params![copy, session, created])?;
@@ -207,7 +208,7 @@ pub(super) fn unshare(
     Ok(copy)
 }
 
-/// How many entries have a content.
+/// Returns the number of entries that have a content.
 pub(super) fn entries_of(conn: &Connection, content: i64) -> Result<i64, StoreError> {
     let entries = conn
         .prepare_cached("SELECT entries FROM shared WHERE content = ?")?
@@ -216,7 +217,7 @@ pub(super) fn entries_of(conn: &Connection, content: i64) -> Result<i64, StoreEr
     Ok(entries.unwrap_or(1))
 }
 
-/// What is known of an entry's content; `None` without such an entry.
+/// Returns the content of an entry, or `None` if the entry does not exist.
 pub(super) fn owned(conn: &Connection, session: i64, created: i64) -> Result<Option<Owned>, StoreError> {
     let found = conn
         .prepare_cached("SELECT content, inherited FROM entries WHERE session = ? AND created = ?")?
@@ -227,7 +228,7 @@ pub(super) fn owned(conn: &Connection, session: i64, created: i64) -> Result<Opt
     Ok(found)
 }
 
-/// The number of the last change that appended to an entry.
+/// Returns the seq of the last change that appended to an entry.
 pub(super) fn appended_seq(conn: &Connection, owned: &Owned) -> Result<i64, StoreError> {
     if owned.inherited.is_none() {
         return Ok(0);
@@ -239,20 +240,20 @@ pub(super) fn appended_seq(conn: &Connection, owned: &Owned) -> Result<i64, Stor
     Ok(seq.unwrap_or(0))
 }
 
-/// The end of an entry's content, ready to be appended to: a content that is shared is copied, and what came with a
-/// copy is measured before more comes behind it. `None` without such an entry.
+/// Returns the tail of an entry's content, ready for an append: a shared content is copied, and the length of copied
+/// text is recorded before more is appended. Returns `None` if the entry does not exist.
 pub(super) fn own_tail(
     conn: &Connection,
-    known: &mut Known,
+    cache: &mut WriterCache,
     session: i64,
     created: i64,
 ) -> Result<Option<Tail>, StoreError> {
-    if let Some(tail) = known.tails.take(&(session, created)) {
+    if let Some(tail) = cache.tails.take(&(session, created)) {
         return Ok(Some(tail));
     }
     let Some(owned) = owned(conn, session, created)? else { return Ok(None) };
     let content = if entries_of(conn, owned.content)? > 1 {
-        unshare(conn, known, session, created, owned.content)?
+        unshare(conn, cache, session, created, owned.content)?
     } else {
         owned.content
     };
@@ -271,11 +272,11 @@ pub(super) fn own_tail(
         .execute(params![content, inherited, session, created])?;
     }
     let tail = Tail::find(conn, content)?;
-    Ok(Some(if owned.inherited.is_none() { tail.foreign() } else { tail }))
+    Ok(Some(if owned.inherited.is_none() { tail.into_copied() } else { tail }))
 }
 
 fn copy_segments(conn: &Connection, from: i64, to: i64) -> Result<(), StoreError> {
-    // One row at a time, by two statements: one alone would gather all rows in memory first.
+    // Row by row with two statements, because a single statement would collect all rows in memory first.
     let mut read = conn.prepare_cached(
         "SELECT key, seq, closed, text FROM segments WHERE key BETWEEN ? AND ? ORDER BY key",
     )?;

@@ -1,8 +1,8 @@
-//! Copies of entries that share their contents.
+//! Copies entries that share their contents.
 //!
-//! A fork copies thousands of entries, so that each statement reads or writes many rows: to begin one takes longer than to
-//! write a row. Rows are not copied by one statement alone: it would read the table that it writes to, and gather all rows
-//! in a table of its own first.
+//! A fork copies thousands of entries, so each statement reads or writes many rows, because starting a statement
+//! takes longer than writing a row. The rows are not copied by one statement: it would read the table that it writes
+//! to, and collect all rows in a temporary table first.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,21 +10,21 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, params};
 
-use super::words;
+use super::index;
 use crate::check::{no_entry, number};
-use crate::{Copied, StoreError};
+use crate::{CopiedEntry, StoreError};
 
-/// How many rows one statement writes.
+/// The number of rows that one statement writes.
 const ROWS: usize = 32;
 
-/// How many entries are read before they are written, and about how many bytes of them.
+/// The most entries that are read before they are written, and about how many bytes.
 const READ: usize = 8 * ROWS;
 const READ_BYTES: usize = 1 << 20;
 
-/// Writes one entry, and counts that it has a content.
+/// Inserts one entry, and increments the number of entries of its content.
 static ONE: LazyLock<[String; 2]> = LazyLock::new(|| statements(1));
 
-/// The same for as many as one statement writes.
+/// The same for [`ROWS`] entries.
 static MANY: LazyLock<[String; 2]> = LazyLock::new(|| statements(ROWS));
 
 fn statements(rows: usize) -> [String; 2] {
@@ -41,28 +41,28 @@ fn statements(rows: usize) -> [String; 2] {
     ]
 }
 
-/// Entries that were read, of which the heads are in one text.
+/// Entries that were read, with their heads in one text.
 #[derive(Default)]
 struct Page {
     heads: String,
     rows: Vec<(i64, Range<usize>)>,
 }
 
-/// Copies entries from a session to another, both named by id and key.
+/// Copies entries from one session to another, both given by id and key.
 pub(super) fn copy(
     conn: &Connection,
     from: (&str, i64),
     to: (&str, i64),
-    entries: &[Copied],
+    entries: &[CopiedEntry],
 ) -> Result<(), StoreError> {
-    words::are_family(conn, from.1, to.1)?;
+    index::link(conn, from.1, to.1)?;
     let mut page = Page::default();
     // A copy within a session may be copied again.
     let most = if from.1 == to.1 { 1 } else { READ };
     let mut rest = entries;
     while !rest.is_empty() {
         // A page is read in the order of the table.
-        let follows = |pair: &&[Copied]| pair[0].from < pair[1].from;
+        let follows = |pair: &&[CopiedEntry]| pair[0].from < pair[1].from;
         let count = 1 + rest.windows(2).take(most - 1).take_while(follows).count();
         page.read(conn, from, &rest[..count])?;
         let (now, later) = rest.split_at(page.rows.len());
@@ -73,8 +73,13 @@ pub(super) fn copy(
 }
 
 impl Page {
-    /// Reads entries, at least the first of them.
-    fn read(&mut self, conn: &Connection, from: (&str, i64), entries: &[Copied]) -> Result<(), StoreError> {
+    /// Reads entries, at least the first one.
+    fn read(
+        &mut self,
+        conn: &Connection,
+        from: (&str, i64),
+        entries: &[CopiedEntry],
+    ) -> Result<(), StoreError> {
         self.heads.clear();
         self.rows.clear();
         let mut read = conn.prepare_cached(
@@ -83,7 +88,7 @@ impl Page {
         )?;
         let (first, last) = (number(entries[0].from)?, number(entries[entries.len() - 1].from)?);
         let mut rows = read.query(params![from.1, first, last])?;
-        for Copied { from: created, head, .. } in entries {
+        for CopiedEntry { from: created, head, .. } in entries {
             let row = loop {
                 let row = rows.next()?.ok_or_else(|| no_entry(from.0, *created))?;
                 match row.get::<_, u64>(0)?.cmp(created) {
@@ -104,7 +109,7 @@ impl Page {
         Ok(())
     }
 
-    fn write(&self, conn: &Connection, to: (&str, i64), entries: &[Copied]) -> Result<(), StoreError> {
+    fn write(&self, conn: &Connection, to: (&str, i64), entries: &[CopiedEntry]) -> Result<(), StoreError> {
         for (copied, rows) in entries.chunks(ROWS).zip(self.rows.chunks(ROWS)) {
             if copied.len() == ROWS {
                 self.write_rows(conn, &MANY, to, copied, rows)?;
@@ -122,13 +127,13 @@ impl Page {
         conn: &Connection,
         [insert, share]: &[String; 2],
         to: (&str, i64),
-        entries: &[Copied],
+        entries: &[CopiedEntry],
         rows: &[(i64, Range<usize>)],
     ) -> Result<(), StoreError> {
         let (mut insert, mut share) = (conn.prepare_cached(insert)?, conn.prepare_cached(share)?);
         let mut place = 0;
         for ((content, head), n) in rows.iter().zip(1..) {
-            let Copied { to: created, head: other, .. } = &entries[n - 1];
+            let CopiedEntry { to: created, head: other, .. } = &entries[n - 1];
             let created = number(*created)?;
             let head = other.as_deref().unwrap_or(&self.heads[head.clone()]);
             insert.raw_bind_parameter(place + 1, to.1)?;
@@ -141,7 +146,7 @@ impl Page {
         }
         if insert.raw_execute()? < rows.len() {
             let (first, last) = (entries[0].to, entries[entries.len() - 1].to);
-            let message = format!("session {} has one of the entries {first} to {last} already", to.0);
+            let message = format!("session {} already has one of the entries {first} to {last}", to.0);
             return Err(StoreError::invalid(message));
         }
         share.raw_execute()?;

@@ -1,4 +1,4 @@
-//! Journals that are damaged, which are kept beside the database for people to look at.
+//! Damaged journals that are kept beside the database for inspection.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,11 +9,11 @@ use std::time::SystemTime;
 use super::{journal, journal_file};
 use crate::{ErrorKind, StoreError};
 
-/// How many are kept.
-const MOST: usize = 4;
+/// The most damaged journals that are kept.
+const MAX_KEPT: usize = 4;
 
-/// The names that a database's damaged journals can have.
-pub(super) fn paths_of(database: &Path) -> [PathBuf; MOST] {
+/// Returns the names that a database's damaged journals can have.
+pub(super) fn paths_of(database: &Path) -> [PathBuf; MAX_KEPT] {
     std::array::from_fn(|n| {
         let mut path = OsString::from(journal_file::path_of(database));
         path.push(format!(".damaged-{}", n + 1));
@@ -21,7 +21,7 @@ pub(super) fn paths_of(database: &Path) -> [PathBuf; MOST] {
     })
 }
 
-/// Renames a journal to a name that is free, else to that of the oldest one, which goes. Returns the name.
+/// Renames a journal to an unused name, or replaces the oldest kept journal, and returns the name.
 pub(super) fn keep(database: &Path) -> io::Result<PathBuf> {
     let age = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified());
     let is_free = |path: &&PathBuf| age(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -33,7 +33,7 @@ pub(super) fn keep(database: &Path) -> io::Result<PathBuf> {
     Ok(kept.clone())
 }
 
-/// Says what is wrong with each one that is kept.
+/// Returns an error for each kept journal that describes its damage.
 pub(super) fn all(database: &Path) -> Result<Vec<StoreError>, StoreError> {
     let mut damaged = Vec::new();
     for path in paths_of(database) {
@@ -49,8 +49,8 @@ pub(super) fn all(database: &Path) -> Result<Vec<StoreError>, StoreError> {
     Ok(damaged)
 }
 
-/// Deletes those that name a session.
-pub(super) fn forget(database: &Path, session: &str) -> io::Result<()> {
+/// Deletes the kept journals that contain the id of a session.
+pub(super) fn remove_session(database: &Path, session: &str) -> io::Result<()> {
     for path in paths_of(database) {
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -58,7 +58,7 @@ pub(super) fn forget(database: &Path, session: &str) -> io::Result<()> {
         };
         if bytes.windows(session.len().max(1)).any(|part| part == session.as_bytes()) {
             fs::remove_file(&path)?;
-            tracing::warn!(file = %path.display(), "a damaged journal is deleted with a session that is in it");
+            tracing::warn!(file = %path.display(), "deleted a damaged journal that contained a deleted session");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to those who use a store.
+//! Converts errors of SQLite and of files.
 
 use rusqlite::ErrorCode;
 
@@ -24,7 +24,7 @@ impl From<std::io::Error> for StoreError {
 
 fn kind(error: &rusqlite::Error) -> ErrorKind {
     let Some(code) = error.sqlite_error_code() else {
-        // SQLite did what it was asked, but what it found is not what is written there.
+        // The statement was executed, but a value has another type than the format says.
         return ErrorKind::Format;
     };
     if code == ErrorCode::DiskFull || (is_write(error) && has_file_size_limit()) {
@@ -36,7 +36,7 @@ fn kind(error: &rusqlite::Error) -> ErrorKind {
     } else if matches!(code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) {
         ErrorKind::Busy
     } else {
-        // A disk that fails, a file that may not be opened or written.
+        // For example a failing disk, or a file that cannot be opened or written.
         ErrorKind::Io
     }
 }
@@ -45,7 +45,8 @@ fn is_write(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE)
 }
 
-/// Whether files of this process may grow only so far (`ulimit -f`). SQLite tells a write beyond that from no other error.
+/// Returns whether the process has a file size limit (`ulimit -f`); SQLite reports a write beyond it as a general I/O
+/// error.
 fn has_file_size_limit() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }

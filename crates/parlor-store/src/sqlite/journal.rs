@@ -1,41 +1,41 @@
-//! The format of the journal: batches that are done and not yet folded into the database.
+//! The format of the journal, which has batches that are done and not yet folded into the database.
 //!
-//! A journal is a header and records, one for each batch. Positions count all bytes of records that were ever written
-//! for a database, so that the database says with one number what is folded. The header says which position the first
-//! record has. Behind the last record are zeros, or nothing.
+//! A journal is a header and records, one for each batch. A position counts all bytes of records that were ever written
+//! for a database, so that one number in the database says what is folded. The header has the position of the first
+//! record. After the last record the file has zeros or ends.
 //!
 //! ```text
 //! header   "prlrjrn", version (1 byte), position of the first record (8), checksum of both (4)
 //! record   length of the batch and the end byte (4), checksum (4), synced position (8), batch, end byte (1)
 //! ```
 //!
-//! Numbers of fixed size are little-endian. The checksum of a record covers its own position too, so that what an
-//! earlier journal left in the file is no record of this one. The synced position is how far the journal was known to
-//! be on the disk when the record was written.
+//! Numbers of fixed size are little-endian. The checksum of a record includes its position, so that remains of an
+//! earlier journal in the file are not records of this one. The synced position is the position up to which the journal
+//! was known to be on the disk when the record was written.
 //!
-//! The end byte is never zero, so that an append that did not complete (a kill, a power cut) is told from damage: it
-//! leaves zeros where its last record should end, and nothing behind that. Version 1 had no end byte.
+//! The end byte is never zero, so that an incomplete append (after a kill or a power cut) differs from damage: it leaves
+//! zeros where its last record should end, and nothing after that. Version 1 had no end byte.
 
 use std::fmt;
 
-use crate::{Batch, SessionRow, Words, Write};
+use crate::{Batch, IndexDocument, SessionRow, Write};
 
-/// The bytes of the header.
+/// The length of the header in bytes.
 pub(super) const HEADER: usize = 20;
 
-/// The bytes of a record before its batch.
+/// The length of a record in bytes without its batch.
 pub(super) const RECORD: usize = 16;
 
 const MAGIC: &[u8; 7] = b"prlrjrn";
 const VERSION: u8 = 2;
 
-/// The length of a batch and its end byte is at most this: larger batches do not go to the journal.
-pub(super) const LONGEST: u32 = 256 << 10;
+/// The most bytes of a batch with its end byte; larger batches do not go to the journal.
+pub(super) const MAX_BATCH: u32 = 256 << 10;
 
-/// How many bytes a record can be behind what was synced. Journals are emptied, and all is synced, long before that.
-const FARTHEST: u64 = 1 << 40;
+/// The most bytes between a record and the synced position in it; a journal is synced and emptied long before that.
+const MAX_UNSYNCED: u64 = 1 << 40;
 
-/// The last byte of a record. No change of a single bit makes it zero.
+/// The last byte of a record; no change of a single bit makes it zero.
 const END: u8 = 0xff;
 
 /// Encodes the header of a journal whose first record has this position.
@@ -49,18 +49,18 @@ pub(super) fn header(base: u64) -> [u8; HEADER] {
     header
 }
 
-/// The beginning of a journal.
+/// The header of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Header {
-    /// None was written since the journal was made or emptied.
+    /// No header was written since the journal was created or emptied.
     Missing,
     /// The first record has this position.
     Base(u64),
-    /// It cannot be read.
+    /// The header is damaged.
     Damaged,
 }
 
-/// The journal has a version that only a later program can read.
+/// The error for a journal of a later format version.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LaterVersion(u8);
 
@@ -83,7 +83,7 @@ pub(super) fn read_header(bytes: &[u8]) -> Result<Header, LaterVersion> {
     if header[7] > VERSION { Err(LaterVersion(header[7])) } else { Ok(Header::Base(u64_at(header, 8))) }
 }
 
-/// Appends the record of a batch to `out`, and says at which position the next one begins.
+/// Appends the record of a batch to `out` and returns the position of the next record.
 pub(super) fn encode(batch: &Batch, position: u64, synced: u64, out: &mut Vec<u8>) -> u64 {
     let start = out.len();
     out.extend([0; RECORD]);
@@ -97,20 +97,20 @@ pub(super) fn encode(batch: &Batch, position: u64, synced: u64, out: &mut Vec<u8
     position + (out.len() - start) as u64
 }
 
-/// A record whose checksum is right.
+/// A record with a valid checksum.
 struct Record<'a> {
     synced: u64,
     batch: &'a [u8],
-    /// The bytes of all of it.
+    /// The length of the whole record in bytes.
     size: usize,
 }
 
-/// The record at the beginning of `bytes`, if there is a whole one that belongs at this position.
+/// Returns the record at the start of `bytes`, if it is complete and belongs at this position.
 fn record(bytes: &[u8], position: u64) -> Option<Record<'_>> {
     let head = bytes.first_chunk::<RECORD>()?;
     let (length, synced) = (u32_at(head, 0), u64_at(head, 8));
-    // What is not plausible is seen without a checksum of it.
-    if length == 0 || position.checked_sub(synced)? > FARTHEST {
+    // An implausible record is rejected without computing its checksum.
+    if length == 0 || position.checked_sub(synced)? > MAX_UNSYNCED {
         return None;
     }
     let size = RECORD.checked_add(usize::try_from(length).ok()?)?;
@@ -122,46 +122,46 @@ fn record(bytes: &[u8], position: u64) -> Option<Record<'_>> {
     Some(Record { synced, batch: &record[RECORD..], size })
 }
 
-/// Whether a record may begin here: if not, `bytes` are the end of a journal.
+/// Returns whether a record may start here; if not, `bytes` are the end of a journal.
 pub(super) fn may_begin(bytes: &[u8]) -> bool {
     bytes.iter().take(4).any(|byte| *byte != 0)
 }
 
-/// What a journal has that is not folded.
+/// The batches of a journal that are not folded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unfolded {
     pub(super) batches: Vec<Batch>,
-    /// The position behind them.
+    /// The position after the batches.
     pub(super) end: u64,
-    /// What is damaged, so that there may be more that cannot be folded.
+    /// The damage of the journal, because of which later batches cannot be folded.
     pub(super) damage: Option<Damage>,
 }
 
 impl Unfolded {
-    /// Says that all up to a position is folded.
+    /// Returns a value without batches for a journal that is folded up to a position.
     pub(super) fn nothing(folded: u64) -> Self {
         Self { batches: Vec::new(), end: folded, damage: None }
     }
 }
 
-/// What is wrong with a journal that no append that did not complete can have left.
+/// Damage to a journal that an incomplete append cannot have caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Damage {
     what: What,
-    /// How many whole records are lost with it: nothing is folded out of order.
+    /// The number of complete records that are lost, because records are folded only in order.
     lost: usize,
-    /// Whether it was on the disk: then it was changed there, and not lost in a power cut.
+    /// Whether the damaged part was synced: then it was changed on the disk and not lost in a power cut.
     was_synced: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum What {
     Header,
-    /// The record at this place in the file.
+    /// The record at this offset of the file is damaged.
     Record(usize),
-    /// The same, with a right checksum.
+    /// The record at this offset has a valid checksum but cannot be decoded.
     Batch(usize),
-    /// The journal begins behind what the database has.
+    /// The journal starts after the position of the database.
     OlderDatabase,
 }
 
@@ -169,8 +169,8 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.what {
             What::Header => f.write_str("its header is damaged")?,
-            What::Record(place) => write!(f, "the record at byte {place} is damaged")?,
-            What::Batch(place) => write!(f, "the record at byte {place} cannot be decoded")?,
+            What::Record(offset) => write!(f, "the record at byte {offset} is damaged")?,
+            What::Batch(offset) => write!(f, "the record at byte {offset} cannot be decoded")?,
             What::OlderDatabase => f.write_str("it belongs to a later state of the database")?,
         }
         match self.lost {
@@ -185,38 +185,39 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Reads what comes after a position, up to the first record that is not whole. What an append left that did not
-/// complete is left out.
+/// Reads the batches after a position, up to the first incomplete record. An incomplete append is ignored.
 pub(super) fn unfolded(bytes: &[u8], folded: u64) -> Result<Unfolded, LaterVersion> {
     let mut unfolded = Unfolded::nothing(folded);
     let header = read_header(bytes)?;
     let first = match header {
-        // A later state of the database is a base behind it.
+        // The base of a journal is at most the position of a later database.
         Header::Base(base) if base > folded => {
             let later = Later::find(bytes, HEADER, base);
-            // If nothing of it was synced, a power cut may have taken commits from the database.
+            // If none of it was synced, a power cut may have undone commits of the database.
             unfolded.damage = later
                 .filter(|later| later.synced > folded)
                 .map(|later| later.damage(What::OlderDatabase, true));
             return Ok(unfolded);
         }
-        Header::Base(base) => usize::try_from(folded - base).ok().and_then(|place| place.checked_add(HEADER)),
-        // A record says by its checksum which position it has.
+        Header::Base(base) => {
+            usize::try_from(folded - base).ok().and_then(|offset| offset.checked_add(HEADER))
+        }
+        // The checksum of a record covers its position.
         Header::Missing | Header::Damaged => {
-            (0..bytes.len()).find(|place| record(&bytes[*place..], folded).is_some())
+            (0..bytes.len()).find(|offset| record(&bytes[*offset..], folded).is_some())
         }
     };
-    let mut place = first.unwrap_or(bytes.len());
-    while let Some(record) = record(bytes.get(place..).unwrap_or_default(), unfolded.end) {
+    let mut offset = first.unwrap_or(bytes.len());
+    while let Some(record) = record(bytes.get(offset..).unwrap_or_default(), unfolded.end) {
         let Some(batch) = decode_batch(record.batch) else { break };
         unfolded.batches.push(batch);
         unfolded.end += record.size as u64;
-        place += record.size;
+        offset += record.size;
     }
-    unfolded.damage = damage_at(bytes, place, unfolded.end);
+    unfolded.damage = damage_at(bytes, offset, unfolded.end);
     let lacks_header = match header {
         Header::Base(_) => false,
-        // A journal that is emptied loses its header first, when all of it is folded.
+        // A journal that is emptied loses its header first, after all of it is folded.
         Header::Missing => !unfolded.batches.is_empty(),
         Header::Damaged => true,
     };
@@ -227,14 +228,14 @@ pub(super) fn unfolded(bytes: &[u8], folded: u64) -> Result<Unfolded, LaterVersi
     Ok(unfolded)
 }
 
-/// Says what is damaged in a journal of which nothing else is known.
+/// Returns the damage of a journal whose database position is unknown.
 pub(super) fn damage_of(bytes: &[u8]) -> Option<Damage> {
     let Ok(Header::Base(base)) = read_header(bytes) else {
         return Some(Damage { what: What::Header, lost: 0, was_synced: false });
     };
-    let (mut place, mut position) = (HEADER, base);
+    let (mut offset, mut position) = (HEADER, base);
     loop {
-        let rest = bytes.get(place..).unwrap_or_default();
+        let rest = bytes.get(offset..).unwrap_or_default();
         let size = match record(rest, position) {
             Some(record) => decode_batch(record.batch).map(|_| record.size),
             // Commits of the database leave zeros before the next record.
@@ -243,55 +244,56 @@ pub(super) fn damage_of(bytes: &[u8]) -> Option<Damage> {
                 (1..=zeros).find(|zeros| record(&rest[*zeros..], position + *zeros as u64).is_some())
             }
         };
-        let Some(size) = size else { return damage_at(bytes, place, position) };
+        let Some(size) = size else { return damage_at(bytes, offset, position) };
         position += size as u64;
-        place += size;
+        offset += size;
     }
 }
 
-/// Says whether the bytes at a place, which are no whole record that can be decoded, are damaged.
-fn damage_at(bytes: &[u8], place: usize, position: u64) -> Option<Damage> {
-    let rest = bytes.get(place..).unwrap_or_default();
+/// Returns the damage at an offset where there is no complete record that can be decoded, if it is damage.
+fn damage_at(bytes: &[u8], offset: usize, position: u64) -> Option<Damage> {
+    let rest = bytes.get(offset..).unwrap_or_default();
     if record(rest, position).is_some() {
-        let later = Later::find(bytes, place, position)?;
-        return Some(later.damage(What::Batch(place), false));
+        let later = Later::find(bytes, offset, position)?;
+        return Some(later.damage(What::Batch(offset), false));
     }
-    match Later::find(bytes, place, position) {
-        // A power cut took a commit from the database: what came after it was not synced, and goes too.
+    match Later::find(bytes, offset, position) {
+        // A power cut undid a commit of the database: the later records were not synced and are dropped too.
         Some(later) if later.synced <= position && later.follows_zeros => None,
-        Some(later) => Some(later.damage(What::Record(place), later.synced > position)),
+        Some(later) => Some(later.damage(What::Record(offset), later.synced > position)),
         None if may_be_torn(rest, position) => None,
-        None => Some(Damage { what: What::Record(place), lost: 0, was_synced: false }),
+        None => Some(Damage { what: What::Record(offset), lost: 0, was_synced: false }),
     }
 }
 
-/// Whole records at or behind a place.
+/// Complete records at or after an offset.
 struct Later {
-    /// Whether there are only zeros before the first one.
+    /// Whether only zeros precede the first of them.
     follows_zeros: bool,
     count: usize,
-    /// How far the journal was synced when they were written.
+    /// The synced position when they were written.
     synced: u64,
 }
 
 impl Later {
-    /// Looks for records behind a place that has a position.
+    /// Searches records after an offset that has a position.
     fn find(bytes: &[u8], from: usize, position: u64) -> Option<Self> {
         let end = bytes.iter().rposition(|byte| *byte != 0)?;
         let mut found: Option<Self> = None;
-        let mut place = from;
-        while place <= end {
-            let Some(record) = record(&bytes[place..], position.saturating_add((place - from) as u64)) else {
-                place += 1;
+        let mut offset = from;
+        while offset <= end {
+            let Some(record) = record(&bytes[offset..], position.saturating_add((offset - from) as u64))
+            else {
+                offset += 1;
                 continue;
             };
             let later = found.get_or_insert_with(|| {
-                let follows_zeros = bytes[from..place].iter().all(|byte| *byte == 0);
+                let follows_zeros = bytes[from..offset].iter().all(|byte| *byte == 0);
                 Self { follows_zeros, count: 0, synced: 0 }
             });
             later.count += 1;
             later.synced = later.synced.max(record.synced);
-            place += record.size;
+            offset += record.size;
         }
         found
     }
@@ -301,19 +303,21 @@ impl Later {
     }
 }
 
-/// Whether the bytes behind the last whole record may be those of an append that did not complete, or are zeros.
+/// Returns whether the bytes after the last complete record may be an incomplete append, or zeros.
 fn may_be_torn(bytes: &[u8], position: u64) -> bool {
     let Some(last) = bytes.iter().rposition(|byte| *byte != 0) else { return true };
     let written = &bytes[..=last];
     let mut length = [0; 4];
-    let known = written.len().min(length.len());
-    length[..known].copy_from_slice(&written[..known]);
+    let cache = written.len().min(length.len());
+    length[..cache].copy_from_slice(&written[..cache]);
     let length = u32::from_le_bytes(length);
-    // All of it is there if another length makes it a record.
+    // The record is complete if another length makes its checksum valid.
     let is_whole = written.len().checked_sub(RECORD).is_some_and(|length| {
         u32::try_from(length).is_ok_and(|length| checksum(written, length, position) == u32_at(written, 4))
     });
-    (1..=LONGEST).contains(&length) && !is_whole && (written.len() as u64) < RECORD as u64 + u64::from(length)
+    (1..=MAX_BATCH).contains(&length)
+        && !is_whole
+        && (written.len() as u64) < RECORD as u64 + u64::from(length)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -324,7 +328,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("there are enough"))
 }
 
-/// The checksum of a record of this length at a position.
+/// Computes the checksum of a record of this length at a position.
 fn checksum(record: &[u8], length: u32, position: u64) -> u32 {
     Checksum::default().add(&position.to_le_bytes()).add(&length.to_le_bytes()).add(&record[8..]).0
 }
@@ -380,7 +384,7 @@ impl Checksum {
 }
 
 fn encode_batch(batch: &Batch, out: &mut Vec<u8>) {
-    // Whether it was durable does not matter to who folds it.
+    // `durable` is not encoded, because folding does not need it.
     put_number(batch.writes.len() as u64, out);
     batch.writes.iter().for_each(|write| encode_write(write, out));
 }
@@ -408,23 +412,23 @@ fn encode_write(write: &Write, out: &mut Vec<u8>) {
         }
         Write::Entry { session, created, seq, head, content } => {
             out.push(3);
-            put_place(session, *created, *seq, out);
+            put_entry_key(session, *created, *seq, out);
             put_text(head, out);
             put_option(content.as_deref(), out);
         }
         Write::Append { session, created, seq, content } => {
             out.push(4);
-            put_place(session, *created, *seq, out);
+            put_entry_key(session, *created, *seq, out);
             put_text(content, out);
         }
-        Write::Words { session, created, seq, words, only_missing } => {
+        Write::Index { session, created, seq, document, only_missing } => {
             out.push(5);
-            put_place(session, *created, *seq, out);
-            out.push(u8::from(*only_missing) | u8::from(words.is_some()) << 1);
-            if let Some(words) = words {
-                put_text(&words.kind, out);
-                out.extend(words.at.to_le_bytes());
-                put_text(&words.text, out);
+            put_entry_key(session, *created, *seq, out);
+            out.push(u8::from(*only_missing) | u8::from(document.is_some()) << 1);
+            if let Some(document) = document {
+                put_text(&document.kind, out);
+                out.extend(document.at.to_le_bytes());
+                put_text(&document.text, out);
             }
         }
         Write::Value { key, value } => {
@@ -438,13 +442,13 @@ fn encode_write(write: &Write, out: &mut Vec<u8>) {
     }
 }
 
-fn put_place(session: &str, created: u64, seq: u64, out: &mut Vec<u8>) {
+fn put_entry_key(session: &str, created: u64, seq: u64, out: &mut Vec<u8>) {
     put_text(session, out);
     put_number(created, out);
     put_number(seq, out);
 }
 
-/// Seven bits a byte, the lowest first; all but the last byte have the eighth bit.
+/// Encodes seven bits per byte, the lowest first; all bytes but the last have the eighth bit set.
 fn put_number(mut number: u64, out: &mut Vec<u8>) {
     loop {
         let [low, ..] = number.to_le_bytes();
@@ -478,7 +482,7 @@ fn decode_batch(bytes: &[u8]) -> Option<Batch> {
     matches!(input.0, [] | [END]).then_some(Batch { writes, durable: false })
 }
 
-/// What is left of a batch to decode.
+/// The rest of a batch to decode.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -506,13 +510,13 @@ impl Input<'_> {
             },
             5 => {
                 let (session, created, seq) = (self.text()?, self.number()?, self.number()?);
-                let [only_missing, has_words] = self.flags()?;
-                let words = if has_words {
-                    Some(Words { kind: self.text()?, at: self.time()?, text: self.text()? })
+                let [only_missing, has_document] = self.flags()?;
+                let document = if has_document {
+                    Some(IndexDocument { kind: self.text()?, at: self.time()?, text: self.text()? })
                 } else {
                     None
                 };
-                Write::Words { session, created, seq, words, only_missing }
+                Write::Index { session, created, seq, document, only_missing }
             }
             6 => Write::Value { key: self.text()?, value: self.option()? },
             _ => return None,

@@ -12,7 +12,7 @@ fn option() -> impl Strategy<Value = Option<String>> {
     prop::option::of(text())
 }
 
-fn place() -> impl Strategy<Value = (String, u64, u64)> {
+fn offset() -> impl Strategy<Value = (String, u64, u64)> {
     (text(), any::<u64>(), any::<u64>())
 }
 
@@ -44,7 +44,7 @@ fn session() -> impl Strategy<Value = SessionRow> {
 }
 
 fn write() -> impl Strategy<Value = Write> {
-    let words = (text(), any::<i64>(), text()).prop_map(|(kind, at, text)| Words { kind, at, text });
+    let words = (text(), any::<i64>(), text()).prop_map(|(kind, at, text)| IndexDocument { kind, at, text });
     prop_oneof![
         session().prop_map(Write::Session),
         (text(), text(), any::<u64>(), option()).prop_map(|(session, name, seq, body)| Write::Slot {
@@ -53,21 +53,21 @@ fn write() -> impl Strategy<Value = Write> {
             seq,
             body
         }),
-        (place(), text(), option()).prop_map(|((session, created, seq), head, content)| {
+        (offset(), text(), option()).prop_map(|((session, created, seq), head, content)| {
             Write::Entry { session, created, seq, head, content }
         }),
-        (place(), text()).prop_map(|((session, created, seq), content)| Write::Append {
+        (offset(), text()).prop_map(|((session, created, seq), content)| Write::Append {
             session,
             created,
             seq,
             content
         }),
-        (place(), prop::option::of(words), any::<bool>()).prop_map(
-            |((session, created, seq), words, only_missing)| Write::Words {
+        (offset(), prop::option::of(words), any::<bool>()).prop_map(
+            |((session, created, seq), words, only_missing)| Write::Index {
                 session,
                 created,
                 seq,
-                words,
+                document: words,
                 only_missing
             }
         ),
@@ -80,14 +80,14 @@ fn batches() -> impl Strategy<Value = Vec<Batch>> {
     prop::collection::vec(batch, 0..6)
 }
 
-/// A journal with the positions at which its records begin, and where the last one ends. The first `synced` records
+/// Returns a journal, the positions of its records and the position after the last one. The first `synced` records
 /// were on the disk before the others were written.
 fn journal(batches: &[Batch], synced: usize) -> (Vec<u8>, Vec<u64>) {
     let mut bytes = header(BASE).to_vec();
     let mut positions = vec![BASE];
     for (n, batch) in batches.iter().enumerate() {
-        let known = if n < synced { BASE } else { positions[synced] };
-        let next = encode(batch, *positions.last().unwrap(), known, &mut bytes);
+        let cache = if n < synced { BASE } else { positions[synced] };
+        let next = encode(batch, *positions.last().unwrap(), cache, &mut bytes);
         positions.push(next);
     }
     (bytes, positions)
@@ -118,7 +118,7 @@ proptest! {
         }
     }
 
-    /// As after a power cut: what was synced is there, and of the rest whole records up to the cut.
+    /// After a power cut: the synced records are there, and complete records up to the cut.
     #[test]
     fn a_journal_that_is_cut_anywhere_has_the_whole_records_before(
         batches in batches(),
@@ -128,7 +128,7 @@ proptest! {
         let zeros = zeros.unwrap_or(0);
         for cut in HEADER..=bytes.len() {
             let whole = positions.iter().filter(|position| place_of(**position) <= cut).count() - 1;
-            // A file system may leave zeros in place of what was cut.
+            // A file system may leave zeros after the cut.
             let mut bytes = bytes[..cut].to_vec();
             bytes.resize(cut + zeros, 0);
             let found = unfolded(&bytes, BASE).unwrap();
@@ -148,19 +148,19 @@ proptest! {
         prop_assume!(!batches.is_empty());
         let synced = synced.index(batches.len());
         let (mut bytes, positions) = journal(&batches, synced);
-        let place = HEADER + at.index(bytes.len() - HEADER);
-        bytes[place] ^= 1 << bit;
-        let damaged = positions.iter().rposition(|position| place_of(*position) <= place).unwrap();
+        let offset = HEADER + at.index(bytes.len() - HEADER);
+        bytes[offset] ^= 1 << bit;
+        let damaged = positions.iter().rposition(|position| place_of(*position) <= offset).unwrap();
         bytes.resize(bytes.len() + 100, 0);
         let found = unfolded(&bytes, BASE).unwrap();
         prop_assert_eq!(&found.batches, &batches[..damaged]);
         prop_assert_eq!(found.end, positions[damaged]);
         let was_synced = damaged < synced;
-        let (lost, place) = (batches.len() - damaged - 1, place_of(positions[damaged]));
-        let damage = Damage { what: What::Record(place), lost, was_synced };
+        let (lost, offset) = (batches.len() - damaged - 1, place_of(positions[damaged]));
+        let damage = Damage { what: What::Record(offset), lost, was_synced };
         prop_assert_eq!(found.damage, Some(damage.clone()));
         prop_assert_eq!(damage_of(&bytes), Some(damage));
-        // What is folded does not matter any more.
+        // Damage to folded records is ignored.
         let found = unfolded(&bytes, positions[damaged + 1]).unwrap();
         prop_assert_eq!(found.batches, &batches[damaged + 1..]);
         prop_assert_eq!(found.damage, None);
@@ -173,7 +173,7 @@ proptest! {
         if let Ok(unfolded) = unfolded(&garbage, BASE) {
             prop_assert_eq!((unfolded.batches, unfolded.end), (vec![], BASE));
         }
-        // A record that is whole and cannot be decoded is damage.
+        // A complete record that cannot be decoded is damage.
         let bytes = [&header(BASE)[..], &whole_record(&garbage, BASE)].concat();
         let found = unfolded(&bytes, BASE).unwrap();
         let damage = Damage { what: What::Batch(HEADER), lost: 1, was_synced: false };
@@ -210,25 +210,25 @@ fn a_session() -> Batch {
     Batch { writes: vec![Write::Session(row)], durable: false }
 }
 
-/// Damage to the record that begins at a place.
-fn record_damage(place: usize, lost: usize) -> Damage {
-    Damage { what: What::Record(place), lost, was_synced: false }
+/// Returns damage to the record at an offset.
+fn record_damage(offset: usize, lost: usize) -> Damage {
+    Damage { what: What::Record(offset), lost, was_synced: false }
 }
 
 #[test]
 fn every_byte_of_every_record_is_protected() {
-    // The last one ends with many zeros.
+    // The last record ends with many zeros.
     let batches = [an_append(), an_append(), a_session()];
     let (bytes, positions) = journal(&batches, 0);
-    for place in HEADER..bytes.len() {
-        let damaged = positions.iter().rposition(|position| place_of(*position) <= place).unwrap();
+    for offset in HEADER..bytes.len() {
+        let damaged = positions.iter().rposition(|position| place_of(*position) <= offset).unwrap();
         for bit in 0..8 {
             let mut bytes = bytes.clone();
-            bytes[place] ^= 1 << bit;
+            bytes[offset] ^= 1 << bit;
             let found = unfolded(&bytes, BASE).unwrap();
-            assert_eq!(found.batches, batches[..damaged], "bit {bit} of byte {place}");
+            assert_eq!(found.batches, batches[..damaged], "bit {bit} of byte {offset}");
             let damage = record_damage(place_of(positions[damaged]), 2 - damaged);
-            assert_eq!(found.damage, Some(damage), "bit {bit} of byte {place}");
+            assert_eq!(found.damage, Some(damage), "bit {bit} of byte {offset}");
         }
     }
 }
@@ -246,7 +246,7 @@ fn bytes_in_place_of_a_record_are_damage_whatever_they_are() {
             let damage = record_damage(record.start, lost);
             assert_eq!((found.end, found.damage), (positions[n], Some(damage)), "{fill} in {n}");
         }
-        // A part that is zero, as a lost sector leaves it.
+        // A range of zeros, as a lost sector leaves it.
         let mut bytes = bytes.clone();
         bytes[record.start + 4..record.end - 1].fill(0);
         let found = unfolded(&bytes, BASE).unwrap();
@@ -258,10 +258,10 @@ fn bytes_in_place_of_a_record_are_damage_whatever_they_are() {
 fn bytes_behind_the_last_record_that_no_append_leaves_are_damage() {
     let (bytes, positions) = journal(&[an_append()], 0);
     let end = place_of(positions[1]);
-    for place in [end + 4, end + 50, end + 5000] {
+    for offset in [end + 4, end + 50, end + 5000] {
         let mut bytes = bytes.clone();
         bytes.resize(end + 10_000, 0);
-        bytes[place] = 1;
+        bytes[offset] = 1;
         let found = unfolded(&bytes, BASE).unwrap();
         assert_eq!((found.end, found.damage), (positions[1], Some(record_damage(end, 0))));
     }
@@ -280,7 +280,7 @@ fn a_commit_that_a_power_cut_took_ends_the_journal_and_is_no_damage() {
         assert_eq!((found.batches.len(), found.end, found.damage), (1, position, None));
         assert_eq!(unfolded(&bytes, after).unwrap().batches.len(), 2);
         assert_eq!(damage_of(&bytes), None);
-        // What was synced behind it says that the commit was on the disk.
+        // A later synced position proves that the commit was on the disk.
         encode(&an_append(), synced_later, after, &mut bytes);
         let damage = unfolded(&bytes, BASE).unwrap().damage;
         let expected = Damage { what: What::Record(place_of(position)), lost: 3, was_synced: true };
@@ -338,7 +338,7 @@ fn a_damaged_header_is_reported_and_the_records_are_found_without_it() {
         unfolded(&zeros, BASE).unwrap(),
         Unfolded { batches: batches.to_vec(), end: positions[2], damage: damage.clone() }
     );
-    // It is emptied when all is folded.
+    // The journal is emptied after everything is folded.
     assert_eq!(unfolded(&zeros, positions[2]), Ok(Unfolded::nothing(positions[2])));
     assert_eq!(unfolded(&bytes[..7], BASE).unwrap().damage, damage);
 }
@@ -357,13 +357,13 @@ fn a_journal_of_an_earlier_database_is_ignored_and_one_of_a_later_state_is_damag
     let batches = vec![an_append(); 3];
     let (bytes, positions) = journal(&batches, 1);
     let end = *positions.last().unwrap();
-    // The database is newer than all of it.
+    // The database is newer than all records.
     assert_eq!(unfolded(&bytes, end + 1000), Ok(Unfolded::nothing(end + 1000)));
-    // The database is older: what comes before the journal is missing.
+    // The database is older: batches before the journal are missing.
     let found = unfolded(&bytes, BASE - 10).unwrap();
     let damage = Damage { what: What::OlderDatabase, lost: 3, was_synced: true };
     assert_eq!(found, Unfolded { damage: Some(damage), ..Unfolded::nothing(BASE - 10) });
-    // After a power cut there may be such a journal, of which nothing was promised.
+    // After a power cut there may be such a journal, none of which was synced.
     let mut bytes = header(BASE).to_vec();
     encode(&an_append(), BASE, BASE - 20, &mut bytes);
     assert_eq!(unfolded(&bytes, BASE - 10), Ok(Unfolded::nothing(BASE - 10)));

@@ -1,4 +1,4 @@
-//! Lists of sessions: a page is read in order from one index, whatever the filter.
+//! Lists sessions: each page is read in order from one index, whatever the filter.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,8 @@ pub(super) fn sessions(
     limit: usize,
 ) -> Result<Vec<SessionRow>, StoreError> {
     let Some(archived) = filter.archived else {
-        // The first page of both is the first page of one of them, or of the other, or has rows of both.
+        // The first page of all sessions consists of rows of the first pages of the archived and of the other
+        // sessions.
         let mut rows = part(conn, filter, false, after, limit)?;
         rows.extend(part(conn, filter, true, after, limit)?);
         rows.sort_by(|a, b| (Reverse(a.active_at), &a.id).cmp(&(Reverse(b.active_at), &b.id)));
@@ -31,7 +32,7 @@ pub(super) fn sessions(
     part(conn, filter, archived, after, limit)
 }
 
-/// A page of those that were put away, or of those that were not.
+/// Returns a page of the archived or of the other sessions.
 fn part(
     conn: &Connection,
     filter: &Filter,
@@ -53,7 +54,8 @@ fn part(
             values.push(text);
         }
     }
-    // Spelled out, because the index of the busy ones can be used only where the text says so.
+    // As a literal, because SQLite uses the partial index of busy sessions only if the text of the query implies its
+    // condition.
     sql += match filter.busy {
         Some(true) => " AND busy = 1",
         Some(false) => " AND busy = 0",
@@ -70,7 +72,7 @@ fn part(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The index to read from. It is said and not left to SQLite, which would have to guess how many rows a filter keeps.
+/// Returns the index to read from, because SQLite would have to guess how many rows a filter matches.
 fn index(filter: &Filter) -> &'static str {
     match filter {
         Filter { agent_session: Some(_), .. } => "sessions_agent_session",

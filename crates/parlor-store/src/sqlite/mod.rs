@@ -1,4 +1,4 @@
-//! Sessions in a file.
+//! The SQLite store.
 
 mod apply;
 mod cache;
@@ -6,9 +6,10 @@ mod content;
 mod copy;
 mod damaged;
 mod error;
-mod facts;
+mod index;
 mod journal;
 mod journal_file;
+mod known_rows;
 mod list;
 mod migrations;
 mod read;
@@ -16,7 +17,6 @@ mod rejected;
 mod schema;
 mod search;
 mod shared;
-mod words;
 mod writer;
 
 use std::fmt;
@@ -34,21 +34,23 @@ use crate::{
     Batch, Cursor, Done, EntryRow, ErrorKind, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError,
 };
 
-/// Keeps sessions in an SQLite database, with a journal beside it.
+/// Keeps sessions in an SQLite database with a journal beside it.
 ///
-/// A batch is appended to the journal by whoever hands it in if nobody else writes, else by who does, and is done then.
-/// A thread folds the journal into the database, at most a tenth of a second later; a read does so at once, so that it
-/// finds all that is done. Batches that are large, copy, delete, or write to sessions that were not written to lately
-/// go to the database at once. Reads have connections of their own.
+/// A batch is done when it is appended to the journal, by the caller's thread or by another one that is already
+/// writing. A thread folds the journal (applies its batches to the database) at most a tenth of a second later; a
+/// read folds it first, so that it sees all batches that are done. Batches that are large, copy, delete, or write to
+/// sessions that were not written to recently go to the database directly. Reads use connections of their own.
 ///
-/// A batch that was reported as done outlives the process. A durable one outlives a power cut too, and so does all
-/// that was done before it. A batch that need not be durable may be done before a durable one that came earlier.
+/// A batch that was reported as done survives the end of the process. A durable batch also survives a power cut, and
+/// so do all batches that were done before it. A batch that need not be durable may be done before an earlier durable
+/// one.
 ///
-/// One process writes at a time. Others may read: they see all that is done as well. If the one that wrote was killed,
-/// who reads folds what it left. If what it left is damaged, all before the damage is folded, and the journal is kept:
-/// [`damaged_journals`](SqliteStore::damaged_journals) says why.
+/// One process writes at a time. Other processes may read and see all batches that are done. After the writing
+/// process was killed, a reader folds the journal that it left. If that journal is damaged, all batches before the
+/// damage are folded and the file is kept: [`damaged_journals`](SqliteStore::damaged_journals) reports it.
 ///
-/// Closing or dropping the store writes what was handed in, and waits for that. A store that is closed can be read.
+/// Closing or dropping the store writes all batches that it has accepted and waits for that. A closed store can be
+/// read.
 pub struct SqliteStore {
     readers: Readers,
     /// `None` in a store that only reads.
@@ -60,65 +62,65 @@ struct Handle {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What tests want to be different.
+/// Options for tests.
 #[doc(hidden)]
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How many pages of 4 KiB the database may have: a full disk is hard to come by.
+    /// The most pages of 4 KiB that the database may have, to simulate a full disk.
     pub max_pages: Option<u32>,
-    /// How long to wait for another process that has the write lock of the database.
-    pub lock_patience: Option<Duration>,
-    /// Whether all batches go to the database at once.
+    /// The time to wait for another process that has the write lock of the database.
+    pub lock_timeout: Option<Duration>,
+    /// Whether all batches go to the database directly.
     pub no_journal: bool,
-    /// While this is set, nothing can be written, as if the disk were full.
+    /// While set, every write fails as on a full disk.
     pub is_full: Arc<AtomicBool>,
-    /// While this is set, an append to the journal fails after it has written.
+    /// While set, an append to the journal fails after it has written.
     pub fails_append: Arc<AtomicBool>,
-    /// While this is set, no sync works.
+    /// While set, every sync fails.
     pub fails_sync: Arc<AtomicBool>,
-    /// When this is set, the next append to the journal or the next fold of it panics and clears it.
+    /// When set, the next append to the journal or the next fold panics and clears it.
     pub panics: Arc<AtomicBool>,
 }
 
 fn check_room(is_full: &AtomicBool) -> Result<(), StoreError> {
     if is_full.load(Ordering::SeqCst) {
-        return Err(StoreError::new(ErrorKind::Full, "a test asked for it"));
+        return Err(StoreError::new(ErrorKind::Full, "simulated by a test"));
     }
     Ok(())
 }
 
 fn check_disk(fails: &AtomicBool) -> Result<(), StoreError> {
     if fails.load(Ordering::SeqCst) {
-        return Err(StoreError::new(ErrorKind::Io, "a test asked for it"));
+        return Err(StoreError::new(ErrorKind::Io, "simulated by a test"));
     }
     Ok(())
 }
 
 fn check_panic(panics: &AtomicBool) {
-    assert!(!panics.swap(false, Ordering::SeqCst), "a test asked for it");
+    assert!(!panics.swap(false, Ordering::SeqCst), "simulated by a test");
 }
 
 impl SqliteStore {
-    /// Opens a database, and makes it if there is none. Its files can be read by their owner only.
+    /// Opens a database and creates it if it does not exist; only the owner of its files can read them.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_with(path, &Options::default())
     }
 
-    /// Opens a database that is there, to read only: every write fails as invalid. Another process may write to it.
+    /// Opens an existing database for reading: every write fails as invalid. Another process may write to it.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let store = Self { readers: Readers::new(path.to_owned()), writer: None };
-        // Whether it can be read is better known now than at the first read.
+        // Reports now whether the database can be read, not at the first read.
         store.read(|_| Ok(()))?;
         Ok(store)
     }
 
-    /// The version of the database's format, which later versions of this program know as well.
+    /// Returns the version of the database's format, which later versions of this program can read too.
     pub fn format_version(&self) -> Result<u32, StoreError> {
         self.read(|conn| Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?))
     }
 
-    /// What is wrong with the file itself, in SQLite's words; nothing if it is sound. This reads all of the file, and with
-    /// `indexes` compares each index with its table.
+    /// Returns the damage that SQLite finds in the file. This reads the whole file, and with `indexes` also compares
+    /// each index with its table.
     pub fn damage(&self, indexes: bool) -> Result<Vec<String>, StoreError> {
         let pragma = if indexes { "PRAGMA integrity_check(10)" } else { "PRAGMA quick_check(10)" };
         self.read(|conn| {
@@ -128,13 +130,13 @@ impl SqliteStore {
         })
     }
 
-    /// What is wrong with journals of a database that were damaged when it was opened, and are kept: an error of kind
-    /// [`DamagedJournal`](ErrorKind::DamagedJournal) for each file.
+    /// Returns an error of kind [`DamagedJournal`](ErrorKind::DamagedJournal) for each damaged journal of a database
+    /// that was kept when it was opened.
     pub fn damaged_journals(path: &Path) -> Result<Vec<StoreError>, StoreError> {
         damaged::all(path)
     }
 
-    /// All files that a database at this path can have: nobody but the store may write to them.
+    /// Returns all files that a database at this path can have; only the store may write to them.
     pub fn files(path: &Path) -> Vec<PathBuf> {
         let beside = |end: &str| {
             let mut path = path.as_os_str().to_owned();
@@ -143,7 +145,7 @@ impl SqliteStore {
         };
         let mut files: Vec<_> =
             ["", "-wal", "-shm", ".journal", ".rejected"].into_iter().map(beside).collect();
-        files.push(rejected::next_of(&rejected::path_of(path)));
+        files.push(rejected::temporary_path_of(&rejected::path_of(path)));
         files.extend(damaged::paths_of(path));
         files
     }
@@ -160,13 +162,13 @@ impl SqliteStore {
         Ok(Self { readers: Readers::new(path.to_owned()), writer: Some(handle) })
     }
 
-    /// Reads all that was done so far.
+    /// Reads all batches that are done.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         match &self.writer {
-            Some(writer) if writer.shared.settle().is_err() => writer.shared.read_unfolded(read),
+            Some(writer) if writer.shared.fold_for_read().is_err() => writer.shared.read_unfolded(read),
             Some(_) => self.readers.read(read),
             None => {
-                self.readers.settle()?;
+                self.readers.wait_for_fold()?;
                 self.readers.read(read)
             }
         }
@@ -177,7 +179,7 @@ impl Store for SqliteStore {
     fn write(&self, batch: Batch, done: Done) {
         match &self.writer {
             Some(writer) => writer.shared.write(batch, done),
-            None => done(Err(StoreError::invalid("the store was opened for reading only"))),
+            None => done(Err(StoreError::invalid("the store is read-only"))),
         }
     }
 
@@ -229,7 +231,7 @@ impl Store for SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The writer closes the last connection, because only one that may write can clear the log away.
+        // The writer closes the last connection, because only a connection that may write can remove the WAL.
         self.readers.close();
     }
 }
@@ -237,12 +239,12 @@ impl Drop for SqliteStore {
 impl Handle {
     fn close(&self) {
         self.shared.close();
-        // A `done` may have held the store. The thread it runs in cannot wait for its own end, and goes on until all
-        // is written.
+        // A `done` callback may own the last reference to the store. Its thread cannot join itself, and runs until
+        // everything is written.
         let me = thread::current().id();
         let mut threads = self.threads();
         if threads.iter().all(|thread| thread.thread().id() != me) {
-            // A panic there has been reported already.
+            // A panic of the thread has already been reported.
             threads.drain(..).for_each(|thread| drop(thread.join()));
         }
     }

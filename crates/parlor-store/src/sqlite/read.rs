@@ -1,4 +1,4 @@
-//! Reads: connections of their own, so that nobody who reads waits for the writer.
+//! Reads through connections of their own, so that readers do not wait for the writer.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -13,16 +13,16 @@ use super::writer::Writer;
 use super::{content, schema, shared};
 use crate::{EntryRow, ErrorKind, Options, SlotRow, StoreError};
 
-/// How many connections are kept for the next reads. More are opened when more read at once.
-const KEPT: usize = 4;
+/// The number of idle connections that are kept; more are opened for concurrent reads.
+const MAX_IDLE: usize = 4;
 
-/// How long to wait for another process to fold its journal: it does so at once, if it can.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time to wait for another process to fold its journal, which it does at once if it can.
+const FOLD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// For how long a journal that another process has may look damaged.
-const MOMENT: Duration = Duration::from_secs(1);
+/// The time for which a journal of another process may appear damaged while that process writes to it.
+const DAMAGE_GRACE: Duration = Duration::from_secs(1);
 
-/// Connections that only read.
+/// A pool of connections that only read.
 pub(super) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
@@ -33,7 +33,7 @@ impl Readers {
         Self { path, idle: Mutex::default() }
     }
 
-    /// Reads from one state of the database, that of all commits so far.
+    /// Reads from one snapshot of the database that has all commits so far.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -43,17 +43,17 @@ impl Readers {
         let transaction = conn.unchecked_transaction()?;
         let result = read(&transaction)?;
         transaction.finish()?;
-        // A connection that had an error is not used again.
+        // A connection is not reused after an error.
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < KEPT {
+        if idle.len() < MAX_IDLE {
             idle.push(conn);
         }
         Ok(result)
     }
 
-    /// Waits until all that another process has done is in the database. If that process was killed, what it left in the
-    /// journal is folded here.
-    pub(super) fn settle(&self) -> Result<(), StoreError> {
+    /// Waits until all batches that another process has done are in the database; folds the journal if that process
+    /// was killed.
+    pub(super) fn wait_for_fold(&self) -> Result<(), StoreError> {
         let begun = Instant::now();
         let mut done = None;
         let mut damaged_since = None;
@@ -62,10 +62,10 @@ impl Readers {
             match done {
                 Some(done) if folded >= done => return Ok(()),
                 Some(_) => {}
-                None => match journal_file::look(&self.path, folded)? {
+                None => match journal_file::read_shared(&self.path, folded)? {
                     Unfolded { damage: Some(damage), .. } => {
-                        // Somebody may just be writing to it.
-                        if damaged_since.get_or_insert_with(Instant::now).elapsed() > MOMENT {
+                        // Another process may be writing to it at this moment.
+                        if damaged_since.get_or_insert_with(Instant::now).elapsed() > DAMAGE_GRACE {
                             return Err(StoreError::new(ErrorKind::DamagedJournal, damage.to_string()));
                         }
                     }
@@ -76,7 +76,7 @@ impl Readers {
             if let Some(mut journal) = JournalFile::try_open(&self.path)? {
                 return self.fold_left(&mut journal);
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > FOLD_TIMEOUT {
                 let message = "another process has not moved its journal to the database";
                 return Err(StoreError::new(ErrorKind::Busy, message));
             }
@@ -90,20 +90,20 @@ impl Readers {
             shared::fold_left(&mut writer, journal)
         });
         folded.map_err(|error| {
-            let what = "what a process that was killed left in the journal cannot be moved to the database";
+            let what = "fold of the journal of a killed process failed";
             StoreError { message: format!("{what}: {}", error.message), ..error }
         })?;
         journal.remove();
         Ok(())
     }
 
-    /// Closes the connections that nobody uses.
+    /// Closes the idle connections.
     pub(super) fn close(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// A number to compare with: those that are too large for the database are larger than all that are in it.
+/// Converts a seq for comparisons; one beyond the range of the database is larger than all in it.
 fn bound(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
@@ -126,8 +126,8 @@ pub(super) fn entries(
     after: u64,
     bytes: usize,
 ) -> Result<Vec<EntryRow>, StoreError> {
-    // The last segment is looked up in all entries, because only it knows of what was appended. Numbers that came with
-    // a copy do not count.
+    // The last segment of every entry is joined, because only it has the seq of the last append. The seq of a copied
+    // part does not count.
     let mut heads = conn.prepare_cached(
         "SELECT created, max(seq, coalesce(appended, 0)) AS last, content, inherited, head FROM (
              SELECT created, seq, content, inherited, head,
@@ -154,8 +154,8 @@ pub(super) fn entries(
     Ok(entries)
 }
 
-/// Reads one entry and says how many bytes it has; `None` if these are more than there is room for. The first of a
-/// page is read whatever its size, and has no `room`.
+/// Reads an entry and its size in bytes; returns `None` if it is larger than `room`. The first entry of a page has no
+/// `room` and is read whatever its size.
 fn entry(
     conn: &Connection,
     row: &Row<'_>,
@@ -187,7 +187,7 @@ pub(super) fn value(conn: &Connection, key: &str) -> Result<Option<String>, Stor
     Ok(value.query_row([key], |row| row.get(0)).optional()?)
 }
 
-/// The position up to which the journal is folded.
+/// Returns the position up to which the journal is folded.
 pub(super) fn folded(conn: &Connection) -> Result<u64, StoreError> {
     Ok(conn.prepare_cached("SELECT folded FROM journal")?.query_row([], |row| row.get(0))?)
 }

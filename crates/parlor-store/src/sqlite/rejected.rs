@@ -1,6 +1,6 @@
-//! Batches that were done and that the database rejected when the journal was folded.
+//! Batches that were reported as done and that the database rejected when the journal was folded.
 //!
-//! Each is one line of text, for people: why, and all that it would have written. The lines of a session go with it.
+//! Each is one line of text for people, with the reason and all writes. The lines of a session are deleted with it.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -12,30 +12,30 @@ use std::path::{Path, PathBuf};
 use super::journal_file::sync_dir;
 use crate::{Batch, StoreError};
 
-/// How long the file gets. What is rejected after that is lost.
-const LONGEST: u64 = 64 << 20;
+/// The most bytes of the file; batches that are rejected after that are dropped.
+const MAX_LENGTH: u64 = 64 << 20;
 
-/// The path of the file beside a database.
+/// Returns the path of the file for a database.
 pub(super) fn path_of(database: &Path) -> PathBuf {
     let mut path = OsString::from(database);
     path.push(".rejected");
     path.into()
 }
 
-/// A file that takes the place of it.
-pub(super) fn next_of(path: &Path) -> PathBuf {
+/// Returns the path of the temporary file that replaces it.
+pub(super) fn temporary_path_of(path: &Path) -> PathBuf {
     let mut path = OsString::from(path);
     path.push(".new");
     path.into()
 }
 
-/// Removes the lines that write to a session, and the file if there are no others.
-pub(super) fn forget(path: &Path, session: &str) -> Result<(), StoreError> {
+/// Removes the lines that write to a session, and the file if no lines remain.
+pub(super) fn remove_session(path: &Path, session: &str) -> Result<(), StoreError> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         text => text?,
     };
-    // Only ids stand in a line like this: in longer texts, quotes have backslashes.
+    // Only ids appear in this form in a line: quotes in longer texts are escaped.
     let id = format!("{session:?}");
     let left: String = text.split_inclusive('\n').filter(|line| !line.contains(&id)).collect();
     if left.len() == text.len() {
@@ -44,7 +44,7 @@ pub(super) fn forget(path: &Path, session: &str) -> Result<(), StoreError> {
     if left.is_empty() {
         fs::remove_file(path)?;
     } else {
-        let next = next_of(path);
+        let next = temporary_path_of(path);
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
         file.write_all(left.as_bytes())?;
         file.sync_all()?;
@@ -53,7 +53,7 @@ pub(super) fn forget(path: &Path, session: &str) -> Result<(), StoreError> {
     Ok(sync_dir(path)?)
 }
 
-/// Appends batches, and sees to it that they outlive a power cut.
+/// Appends batches and syncs the file.
 pub(super) fn append<'a>(
     path: &Path,
     batches: impl Iterator<Item = (&'a Batch, &'a StoreError)>,
@@ -66,8 +66,8 @@ pub(super) fn append<'a>(
         return Ok(());
     }
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    if file.metadata()?.len() + lines.len() as u64 > LONGEST {
-        tracing::error!(file = %path.display(), "there is too much in the file for more rejected batches");
+    if file.metadata()?.len() + lines.len() as u64 > MAX_LENGTH {
+        tracing::error!(file = %path.display(), "the file of rejected batches is full");
         return Ok(());
     }
     file.write_all(lines.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Opening a database, and bringing it to the present format.
+//! Opens a database and migrates it to the present format.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -10,43 +10,43 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::migrations::ALL as MIGRATIONS;
 use crate::{ErrorKind, StoreError};
 
-/// Says in a file's header that it is one of ours: `prlr`.
-const APPLICATION: i64 = 0x7072_6c72;
+/// The application id in the header of the file: `prlr`.
+const APPLICATION_ID: i64 = 0x7072_6c72;
 
-/// The first version that overwrites what it deletes.
-const SECURE: usize = 3;
+/// The first format version whose deleted data was overwritten.
+const SECURE_DELETE_VERSION: usize = 3;
 
-/// How long to wait for another process that writes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// The time to wait for another process that writes.
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many pages the log has, about, when they are moved to the database: 8 MiB.
+/// The size of the WAL in pages, approximately, at which it is checkpointed: 8 MiB.
 pub(super) const CHECKPOINT_PAGES: usize = 2048;
 
-/// How long the log file stays when all of it was moved: room that is there even when the disk is full.
-const LOG_KEPT: i64 = 16 << 20;
+/// The length to which the WAL file is cut after a checkpoint; its space can be used even when the disk is full.
+const RETAINED_WAL: i64 = 16 << 20;
 
-/// Opens a database for writing, makes it if there is none, and brings it to the present format.
+/// Opens a database for writing, creates it if it does not exist, and migrates it to the present format.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     create(path)?;
     let mut conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Nothing is changed in a file before it is known to be ours.
+    // A file of another program is not changed.
     check(&conn)?;
     conn.pragma_update(None, "page_size", 4096)?;
     let mode: String = conn.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
         return Err(StoreError::new(
             ErrorKind::Io,
-            format!("no write-ahead log is possible here, only {mode}"),
+            format!("write-ahead logging is not available, only {mode}"),
         ));
     }
     conn.pragma_update(None, "synchronous", "NORMAL")?;
-    // The writer sees to it, at a time at which nobody waits.
+    // The writer checkpoints when no caller waits.
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
-    conn.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
-    // What is deleted is overwritten.
+    conn.pragma_update(None, "journal_size_limit", RETAINED_WAL)?;
+    // Deleted data is overwritten.
     conn.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     if migrate(&mut conn)? {
-        // Where there is no room for it, the database stays as it is, which is good enough to work with.
+        // Without enough disk space the database stays as it is and can be used.
         if let Err(error) = rewrite(&conn) {
             tracing::warn!(
                 path = %path.display(),
@@ -57,14 +57,14 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// Opens a database that is open for writing once more, to move its log.
-pub(super) fn open_mover(path: &Path) -> Result<Connection, StoreError> {
+/// Opens another connection to a database that is open for writing, to checkpoint its WAL.
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, StoreError> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.pragma_update(None, "synchronous", "NORMAL")?;
     Ok(conn)
 }
 
-/// Opens a database for reading. One of an earlier format is refused.
+/// Opens a database for reading; one of an earlier format is an error.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let version = check(&conn)?;
@@ -73,14 +73,14 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 
 fn too_old(version: usize) -> StoreError {
     let latest = MIGRATIONS.len();
-    let message = format!("the database has format version {version}, and the present one is {latest}");
+    let message = format!("the database has format version {version}, this program uses {latest}");
     StoreError::new(ErrorKind::Outdated, message)
 }
 
-/// Makes an empty file that only its owner may read; SQLite gives its other files the same mode.
+/// Creates an empty file that only its owner may read; SQLite gives its other files the same mode.
 fn create(path: &Path) -> Result<(), StoreError> {
     let mut options = OpenOptions::new();
-    // A file that is there must not be opened: closing it again would end the locks that this process has on it.
+    // An existing file must not be opened: closing it would release the locks that this process has on it.
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -95,10 +95,10 @@ fn create(path: &Path) -> Result<(), StoreError> {
 
 fn open(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
     let conn = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    conn.busy_timeout(PATIENCE)?;
+    conn.busy_timeout(LOCK_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(64);
-    // Plans do not depend on values here. SQLite would think each of them over again for each value that it is given,
-    // which takes longer than most of them run.
+    // Query plans do not depend on values here. SQLite would otherwise plan again for each value, which takes longer
+    // than most queries.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // Negative numbers are KiB.
     conn.pragma_update(None, "cache_size", -2048)?;
@@ -106,11 +106,11 @@ fn open(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// The format version of a database that is ours, or is empty.
+/// Returns the format version of a database of this program, or of an empty one.
 fn check(conn: &Connection) -> Result<usize, StoreError> {
     let application: i64 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let empty: bool = conn.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
-    if application != APPLICATION && !(application == 0 && empty) {
+    if application != APPLICATION_ID && !(application == 0 && empty) {
         return Err(StoreError::new(ErrorKind::Format, "the file is a database of another program"));
     }
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -126,27 +126,26 @@ fn check(conn: &Connection) -> Result<usize, StoreError> {
     }
 }
 
-/// Brings a database to the present format, and says whether it had one that kept what was deleted.
+/// Migrates a database to the present format; returns whether its format did not overwrite deleted data.
 fn migrate(conn: &mut Connection) -> Result<bool, StoreError> {
     if check(conn)? == MIGRATIONS.len() {
         return Ok(false);
     }
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Looked up again, because another process may have been first.
+    // Read again, because another process may have migrated it.
     let version = check(&transaction)?;
     for migration in &MIGRATIONS[version..] {
         migration(&transaction)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", MIGRATIONS.len())?;
     transaction.commit()?;
-    Ok((1..SECURE).contains(&version))
+    Ok((1..SECURE_DELETE_VERSION).contains(&version))
 }
 
-/// Writes the whole database anew: earlier versions did not overwrite what they deleted, and a migration leaves room
-/// behind.
+/// Rewrites the whole database: earlier versions did not overwrite deleted data, and a migration leaves free pages.
 fn rewrite(conn: &Connection) -> rusqlite::Result<()> {
-    // In a file: the whole database may not fit into memory.
+    // In a file, because the whole database may not fit into memory.
     conn.pragma_update(None, "temp_store", "FILE")?;
     let rewritten = conn.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
     conn.pragma_update(None, "temp_store", "MEMORY")?;
@@ -163,7 +162,7 @@ mod tests {
         let temp_store = || conn.pragma_query_value(None, "temp_store", |row| row.get::<_, i64>(0)).unwrap();
         rewrite(&conn).unwrap();
         assert_eq!(temp_store(), 2);
-        // Nothing is rewritten within a transaction.
+        // VACUUM fails within a transaction.
         conn.execute_batch("BEGIN; CREATE TABLE t (a)").unwrap();
         rewrite(&conn).unwrap_err();
         conn.execute_batch("ROLLBACK").unwrap();

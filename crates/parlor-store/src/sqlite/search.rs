@@ -1,4 +1,4 @@
-//! Searching: the index finds, and what it finds is looked up.
+//! Searches the full-text index and looks up its hits.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use rusqlite::{Connection, params};
 use crate::query::Term;
 use crate::{Hit, Query, Search, StoreError};
 
-/// When something was said. A title is as old as what last happened in its session.
-const SAID: &str = "CASE w.created WHEN 0 THEN ~s.rank ELSE w.at END";
+/// The time of a hit; for a title, the last activity of its session.
+const HIT_TIME: &str = "CASE w.created WHEN 0 THEN ~s.rank ELSE w.at END";
 
 pub(super) fn search(
     conn: &Connection,
@@ -36,25 +36,24 @@ pub(super) fn search(
         }
     }
     if let Some(since) = &search.since {
-        filters.extend([" AND ", SAID, " >= ?"]);
+        filters.extend([" AND ", HIT_TIME, " >= ?"]);
         values.push(since);
     }
     values.extend([&limit as &dyn ToSql, &offset]);
-    // Where nothing else matters, only what is on the page is looked up. The joins are said in the order in which they
-    // are made.
+    // Without other conditions only the hits of the page are joined. The order of the joins is fixed by CROSS JOIN.
     let joins = "CROSS JOIN words AS w ON w.content = f.rowid CROSS JOIN sessions AS s ON s.key = w.session";
-    // The function is quicker than the column `rank`, which is the same.
+    // The function is faster than the equal column `rank`.
     let worth = "bm25(word_index) AS worth";
     let order = "ORDER BY worth, f.rowid DESC";
     let sql = if filters.is_empty() {
         format!(
-            "SELECT s.id, w.created, w.kind, {SAID} FROM (
+            "SELECT s.id, w.created, w.kind, {HIT_TIME} FROM (
                  SELECT rowid, {worth} FROM word_index AS f WHERE word_index MATCH ? {order} LIMIT ? OFFSET ?
              ) AS f {joins} {order}"
         )
     } else {
         format!(
-            "SELECT s.id, w.created, w.kind, {SAID}, {worth} FROM word_index AS f {joins}
+            "SELECT s.id, w.created, w.kind, {HIT_TIME}, {worth} FROM word_index AS f {joins}
              WHERE word_index MATCH ?{filters} {order} LIMIT ? OFFSET ?"
         )
     };
@@ -67,7 +66,7 @@ pub(super) fn search(
     Ok(hits.collect::<Result<_, _>>()?)
 }
 
-/// A query in the language of the index. Words are letters and digits, so that nothing in them can mean anything else.
+/// Returns a query in the language of the index. IndexDocument consist of letters and digits, so they need no escapes.
 fn expression(query: &Query) -> String {
     let joined = |terms: &[Term], with: &str| {
         let mut text = String::new();
@@ -78,8 +77,8 @@ fn expression(query: &Query) -> String {
         }
         text
     };
-    let wanted = joined(query.wanted(), " AND ");
-    match query.unwanted() {
+    let wanted = joined(query.required(), " AND ");
+    match query.excluded() {
         [] => wanted,
         unwanted => format!("({wanted}) NOT ({})", joined(unwanted, " OR ")),
     }
@@ -87,7 +86,7 @@ fn expression(query: &Query) -> String {
 
 pub(super) fn unindexed(conn: &Connection, limit: usize) -> Result<Vec<String>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    // The latest are wanted first.
+    // The latest sessions come first.
     let mut sessions = conn.prepare_cached(
         "SELECT s.id FROM unindexed AS u CROSS JOIN sessions AS s ON s.key = u.session ORDER BY s.rank LIMIT ?",
     )?;

@@ -1,12 +1,12 @@
-//! From those who write to the journal, and from the journal to the database.
+//! Writes batches to the journal and folds the journal into the database.
 //!
-//! Batches wait in a queue for a *leader*: the thread of somebody who writes and finds nobody else doing so, or the
-//! store's own. The leader appends batches to the journal, in order, and reports them as done. A batch that cannot be
-//! checked without the database, or does not go to the journal, is left to the store's thread, which folds the journal
-//! first and writes the batch to the database: nothing overtakes it.
+//! Batches wait in a queue for the *leader*: a calling thread if no other thread is leader, or the store's own
+//! thread. The leader appends batches to the journal in order and reports them as done. A batch that cannot be
+//! checked without the database, or that may not go to the journal, is left to the store's thread, which folds the
+//! journal first and then writes the batch to the database, so that the order is kept.
 //!
-//! The store's thread folds the journal into the database a moment later. Another thread syncs the journal for batches
-//! that must be durable, many at once, while others append.
+//! The store's thread folds the journal into the database shortly after. Another thread syncs the journal for durable
+//! batches, many at once, while others append.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,77 +19,77 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::facts::Facts;
 use super::journal_file::JournalFile;
-use super::writer::{Writer, move_log, sync_log};
+use super::known_rows::KnownRows;
+use super::writer::{Writer, checkpoint_passive, sync_wal};
 use super::{check_disk, check_panic, journal, schema};
 use crate::{Batch, Done, ErrorKind, Options, StoreError, check};
 
-/// How many batches may wait, and how many bytes.
-const MOST_BATCHES: usize = 1024;
-const MOST_BYTES: usize = 32 << 20;
+/// The most batches in the queue, and the most bytes.
+const MAX_QUEUED_BATCHES: usize = 1024;
+const MAX_QUEUED_BYTES: usize = 32 << 20;
 
-/// How many bytes of batches may be in the journal and not yet in the database.
-const MOST_BACKLOG: usize = 32 << 20;
+/// The most bytes of batches in the journal that are not in the database.
+const MAX_BACKLOG_BYTES: usize = 32 << 20;
 
-/// How many batches go into one group, and how many bytes.
+/// The most batches of a group, and the most bytes.
 const GROUP_BATCHES: usize = 256;
 const GROUP_BYTES: usize = 8 << 20;
 
-/// Larger batches go to the database at once: to write them twice costs more than a commit.
-const LARGEST: usize = journal::LONGEST as usize;
+/// Larger batches go to the database directly, because writing them twice costs more than a commit.
+const MAX_JOURNALED: usize = journal::MAX_BATCH as usize;
 
-/// How many groups somebody who writes appends for others, before the store's thread goes on.
-const MOST_ROUNDS: usize = 16;
+/// The most groups that a calling thread appends for others before the store's thread takes over.
+const MAX_ROUNDS: usize = 16;
 
-/// How long a batch is in the journal before it is folded, and how many bytes are folded at once.
+/// The time until a batch in the journal is folded, and the number of bytes that are folded at once.
 const FOLD_AFTER: Duration = Duration::from_millis(100);
 const FOLD_BYTES: usize = 1 << 20;
 
-/// How many bytes of memory stay for the records of the next batches.
-const KEPT_RECORDS: usize = 1 << 20;
+/// The most bytes of memory that are kept to encode the next records.
+const RETAINED_RECORDS: usize = 1 << 20;
 
-/// When folding failed, how long until it is tried again without being asked.
+/// The time until a failed fold is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The length of the journal at which it is emptied.
-const LONGEST: u64 = 64 << 20;
+const MAX_JOURNAL: u64 = 64 << 20;
 
-/// Everything that it takes to write, for the threads of the store and for those who write.
+/// The state that the store's threads and the calling threads share.
 pub(super) struct Shared {
     state: Mutex<State>,
     /// Wakes the store's thread.
     work: Condvar,
-    /// Wakes those who wait for room in the queue.
-    room: Condvar,
+    /// Wakes callers that wait for space in the queue.
+    space: Condvar,
     /// Larger batches do not go to the journal.
-    largest: usize,
-    /// Only the leader has it.
+    max_journaled: usize,
+    /// Locked by the leader only.
     appender: Mutex<Appender>,
     writer: Mutex<Writer>,
-    /// Moves the log of the database while others write.
-    mover: Mutex<Connection>,
-    /// The position behind all that was reported as done.
+    /// Checkpoints the WAL while others write.
+    checkpointer: Mutex<Connection>,
+    /// The position after all batches that were reported as done.
     end: AtomicU64,
-    /// The position up to which all is in the database.
+    /// The position up to which all batches are in the database.
     folded: AtomicU64,
-    /// The position up to which all outlives a power cut.
+    /// The position up to which all batches are synced.
     synced: AtomicU64,
-    /// The position behind the last record of a durable batch.
+    /// The position after the last record of a durable batch.
     durable_end: AtomicU64,
-    /// Whether what is known must be forgotten: another process has written to the database.
+    /// Whether another process has written to the database, so that known rows must be dropped.
     is_foreign: AtomicBool,
-    /// Whether there are commits that did not come from the journal and do not outlive a power cut.
+    /// Whether there are commits that did not come from the journal and are not synced.
     has_unsynced: AtomicBool,
-    /// Whether a sync failed: the system may have given up what it could not write, and the next sync would not say so.
-    /// Nothing is durable until the log is cut and the journal emptied.
+    /// Whether a sync failed: the system may have dropped pages that it could not write, and the next sync would not
+    /// report it. Nothing is durable until the WAL is truncated and the journal emptied.
     has_failed_sync: AtomicBool,
-    /// Held by the one who syncs, or empties the journal after a sync failed.
+    /// Held by the thread that syncs, or that empties the journal after a failed sync.
     sync_turn: Mutex<()>,
     syncs: Mutex<Syncs>,
     sync_work: Condvar,
     journal: Arc<File>,
-    log: PathBuf,
+    wal: PathBuf,
     options: Options,
 }
 
@@ -103,18 +103,18 @@ struct State {
     leader: Option<ThreadId>,
     /// The thread that syncs.
     syncer: Option<ThreadId>,
-    /// Whether the store's thread is to be the next leader.
-    is_handed_over: bool,
+    /// Whether the store's thread becomes the next leader.
+    is_leader_wanted: bool,
     is_closed: bool,
-    /// When the store's thread has something to do.
-    alarm: Option<Instant>,
-    /// Why the journal could not be folded. Until that works again, batches go the long way and fail.
-    trouble: Option<StoreError>,
-    /// When that was last tried.
-    troubled_at: Option<Instant>,
+    /// The time at which the store's thread has work.
+    wake_time: Option<Instant>,
+    /// The error of the last fold; until a fold succeeds, batches go to the store's thread and fail.
+    fold_error: Option<StoreError>,
+    /// The time of the last failed fold.
+    fold_failed_at: Option<Instant>,
 }
 
-/// A batch and who waits for it.
+/// A batch and its callback.
 struct Job {
     batch: Batch,
     done: Done,
@@ -123,11 +123,11 @@ struct Job {
 
 struct Appender {
     journal: JournalFile,
-    facts: Facts,
+    known_rows: KnownRows,
     records: Vec<u8>,
 }
 
-/// Batches that are in the journal and must be durable.
+/// Callbacks of durable batches that are in the journal and not synced.
 #[derive(Default)]
 struct Syncs {
     dones: Vec<Done>,
@@ -135,7 +135,7 @@ struct Syncs {
 }
 
 impl Shared {
-    /// Opens a database and its journal for writing, and folds what another process left in the journal.
+    /// Opens a database and its journal for writing, and folds the journal that another process left.
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
         let conn = schema::open_writer(path)?;
         if let Some(pages) = options.max_pages {
@@ -143,18 +143,18 @@ impl Shared {
         }
         let journal = JournalFile::open(path, options)?;
         let mut writer = Writer::new(conn, path, options);
-        let mut appender = Appender { journal, facts: Facts::default(), records: Vec::new() };
+        let mut appender = Appender { journal, known_rows: KnownRows::default(), records: Vec::new() };
         let end = fold_left(&mut writer, &mut appender.journal)?;
         Ok(Self {
             state: Mutex::default(),
             work: Condvar::new(),
-            room: Condvar::new(),
-            largest: if options.no_journal { 0 } else { LARGEST },
+            space: Condvar::new(),
+            max_journaled: if options.no_journal { 0 } else { MAX_JOURNALED },
             journal: appender.journal.file(),
             appender: Mutex::new(appender),
-            log: writer.log().to_owned(),
+            wal: writer.wal().to_owned(),
             writer: Mutex::new(writer),
-            mover: Mutex::new(schema::open_mover(path)?),
+            checkpointer: Mutex::new(schema::open_checkpointer(path)?),
             end: end.into(),
             folded: end.into(),
             synced: end.into(),
@@ -169,14 +169,14 @@ impl Shared {
         })
     }
 
-    /// Takes a batch. It waits for room first, unless it comes from a `done`.
+    /// Queues a batch; waits for space in the queue first, unless the caller is a `done` callback.
     pub(super) fn write(&self, batch: Batch, done: Done) {
         let me = thread::current().id();
         let bytes = check::size(&batch);
         let mut state = self.lock();
-        // Those who call a `done` must not wait for themselves: what it writes is let in.
+        // A `done` callback runs on the leader or the syncing thread and must not wait for it.
         while state.is_full() && !state.is_closed && ![state.leader, state.syncer].contains(&Some(me)) {
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.space.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_closed {
             drop(state);
@@ -184,7 +184,7 @@ impl Shared {
         }
         state.bytes += bytes;
         state.jobs.push_back(Job { batch, done, bytes });
-        if state.leader.is_some() || state.is_handed_over {
+        if state.leader.is_some() || state.is_leader_wanted {
             return;
         }
         state.leader = Some(me);
@@ -192,11 +192,11 @@ impl Shared {
         self.lead(false);
     }
 
-    /// Takes what waits, as the leader, until there is no more, or so much was taken that the store's thread goes on.
-    /// Only that thread, which is the one that `may_wait`, writes to the database.
+    /// Processes the queue as the leader, until it is empty or the store's thread should take over. Only the store's
+    /// thread passes `may_wait`, and only it writes to the database.
     fn lead(&self, may_wait: bool) {
-        // Should the leader panic, those who wait or will write are told instead of waiting for ever.
-        let abandoned = Abandoned(self);
+        // If the leader panics, queued and later batches fail instead of waiting for ever.
+        let guard = CloseOnPanic(self);
         for round in 1.. {
             let mut left = self.append(self.take_group());
             if may_wait && !left.is_empty() {
@@ -206,17 +206,17 @@ impl Shared {
             state.bytes += left.iter().map(|job| job.bytes).sum::<usize>();
             let needs_database = !left.is_empty();
             left.into_iter().rev().for_each(|job| state.jobs.push_front(job));
-            if needs_database || state.jobs.is_empty() || round == MOST_ROUNDS {
+            if needs_database || state.jobs.is_empty() || round == MAX_ROUNDS {
                 state.leader = None;
-                state.is_handed_over |= !state.jobs.is_empty();
-                if state.is_handed_over || state.is_closed {
+                state.is_leader_wanted |= !state.jobs.is_empty();
+                if state.is_leader_wanted || state.is_closed {
                     drop(state);
                     self.work.notify_one();
                 }
                 break;
             }
         }
-        std::mem::forget(abandoned);
+        std::mem::forget(guard);
     }
 
     fn take_group(&self) -> VecDeque<Job> {
@@ -232,31 +232,32 @@ impl Shared {
         state.bytes -= bytes;
         drop(state);
         if was_full {
-            self.room.notify_all();
+            self.space.notify_all();
         }
         group
     }
 
-    /// Appends batches to the journal and reports them, up to the first that does not go there; returns the rest.
+    /// Appends batches to the journal and reports them, up to the first that may not go there; returns the rest.
     fn append(&self, mut jobs: VecDeque<Job>) -> VecDeque<Job> {
         let mut guard = self.appender();
         let appender = &mut *guard;
         if self.is_foreign.swap(false, Ordering::SeqCst) {
-            appender.facts.clear();
+            appender.known_rows.clear();
         }
-        if self.lock().trouble.is_some() {
+        if self.lock().fold_error.is_some() {
             return jobs;
         }
-        let mut goes_there = |job: &Job| job.bytes <= self.largest && appender.facts.admit(&job.batch);
+        let mut goes_there =
+            |job: &Job| job.bytes <= self.max_journaled && appender.known_rows.admit(&job.batch);
         let count = jobs.iter().position(|job| !goes_there(job)).unwrap_or(jobs.len());
         let group: Vec<_> = jobs.drain(..count).collect();
         if group.is_empty() {
             return jobs;
         }
         if let Err(error) = self.append_together(appender, &group) {
-            tracing::debug!(%error, "nothing can be appended to the journal, and batches go to the database");
-            // What will not be there must not be known.
-            appender.facts.clear();
+            tracing::debug!(%error, "append to the journal failed; batches go to the database");
+            // Rows that were not written must not be known.
+            appender.known_rows.clear();
             group.into_iter().rev().for_each(|job| jobs.push_front(job));
             return jobs;
         }
@@ -305,13 +306,13 @@ impl Shared {
             return Ok(());
         }
         let appended = appender.journal.append(&appender.records);
-        if appender.records.capacity() > KEPT_RECORDS {
+        if appender.records.capacity() > RETAINED_RECORDS {
             appender.records = Vec::new();
         }
         appended
     }
 
-    /// Writes batches to the database, after all that is in the journal, and reports them.
+    /// Writes batches to the database after all batches of the journal, and reports them.
     fn write_to_database(&self, jobs: VecDeque<Job>) {
         let (batches, dones): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.batch, job.done)).unzip();
         let mut writer = self.writer();
@@ -319,20 +320,20 @@ impl Shared {
             Ok(()) => self.write_group(&mut writer, &batches),
             Err(error) => vec![Err(error); batches.len()],
         };
-        let (is_foreign, alarm) = (writer.take_foreign(), writer.alarm());
+        let (is_foreign, wake_time) = (writer.take_foreign(), writer.wake_time());
         drop(writer);
         let mut appender = self.appender();
         if is_foreign {
-            appender.facts.clear();
+            appender.known_rows.clear();
         }
         let written = batches.iter().zip(&results).filter(|(_, result)| result.is_ok());
-        written.for_each(|(batch, _)| appender.facts.learn(batch));
+        written.for_each(|(batch, _)| appender.known_rows.learn(batch));
         drop(appender);
-        self.lock().wake_at(alarm);
+        self.lock().wake_at(wake_time);
         dones.into_iter().zip(results).for_each(|(done, result)| call(done, result));
     }
 
-    /// Writes batches when all is folded, as the leader.
+    /// Writes batches as the leader after everything is folded.
     fn write_group(&self, writer: &mut Writer, batches: &[Batch]) -> Vec<Result<(), StoreError>> {
         let (results, end) = writer.group(batches, self.end.load(Ordering::SeqCst));
         if !batches.iter().any(|batch| batch.durable) {
@@ -342,19 +343,19 @@ impl Shared {
         self.folded.store(end, Ordering::SeqCst);
         self.end.store(end, Ordering::SeqCst);
         if writer.has_failed_commit() {
-            // Its sync may be what failed.
+            // The sync of the commit may have failed.
             self.on_failed_sync();
-            // If this does not overwrite it, nothing is appended until it is.
+            // If this does not overwrite the failed commit, nothing is appended until a later fold does.
             let _ = self.fold_with(writer);
         }
         results
     }
 
-    /// Folds all that was reported as done. If that cannot be done, the error says why, and it is tried again later.
+    /// Folds all batches that were reported as done; after an error it is tried again later.
     fn fold(&self) -> Result<(), StoreError> {
         let mut writer = self.writer();
-        // Whoever had the writer may just have waited for the lock of another process in vain.
-        if let Some(error) = self.lock().recent_trouble() {
+        // The previous owner of the writer may just have timed out waiting for the lock of another process.
+        if let Some(error) = self.lock().recent_fold_error() {
             return Err(error);
         }
         self.fold_with(&mut writer)
@@ -379,34 +380,34 @@ impl Shared {
             Ok(()) => {
                 self.folded.store(end, Ordering::SeqCst);
                 state.backlog_bytes -= bytes;
-                if state.trouble.take().is_some() {
-                    tracing::info!("the journal is in the database, and batches are taken again");
+                if state.fold_error.take().is_some() {
+                    tracing::info!("fold of the journal succeeded; batches are accepted again");
                 }
             }
             Err(error) => {
-                state.troubled_at = Some(Instant::now());
-                if state.trouble.replace(error.clone()).is_none() {
-                    tracing::error!(%error, "the journal cannot be moved to the database, and no batch is taken until it can");
+                state.fold_failed_at = Some(Instant::now());
+                if state.fold_error.replace(error.clone()).is_none() {
+                    tracing::error!(%error, "fold of the journal failed; batches fail until it succeeds");
                 }
             }
         }
-        let alarm = if folded.is_ok() { writer.alarm() } else { Some(Instant::now() + RETRY_AFTER) };
-        let is_woken = state.wake_at(alarm);
+        let wake_time = if folded.is_ok() { writer.wake_time() } else { Some(Instant::now() + RETRY_AFTER) };
+        let is_woken = state.wake_at(wake_time);
         drop(state);
-        self.room.notify_all();
+        self.space.notify_all();
         if is_woken {
             self.work.notify_one();
         }
         folded
     }
 
-    /// Sees to it that reads of the database find all that was reported as done.
-    pub(super) fn settle(&self) -> Result<(), StoreError> {
+    /// Folds the journal, so that reads of the database see all batches that were reported as done.
+    pub(super) fn fold_for_read(&self) -> Result<(), StoreError> {
         let is_settled = self.folded.load(Ordering::SeqCst) == self.end.load(Ordering::SeqCst);
         if is_settled { Ok(()) } else { self.fold() }
     }
 
-    /// Reads the database together with what cannot be folded.
+    /// Reads the database together with batches that cannot be folded.
     pub(super) fn read_unfolded<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -416,19 +417,21 @@ impl Shared {
         writer.read_with(&backlog.batches, read)
     }
 
-    /// Folds the journal, and leads when it is asked to, until the store is closed and nothing waits.
+    /// Runs the store's thread: folds the journal and leads when needed, until the store is closed and the queue is
+    /// empty.
     pub(super) fn run(self: Arc<Self>) {
-        let abandoned = Abandoned(&self);
-        // A server that was killed may have left a log.
-        let cut_at = self.writer().cut_at();
-        self.lock().wake_at(cut_at);
+        let guard = CloseOnPanic(&self);
+        // A killed server may have left a WAL.
+        let truncate_at = self.writer().truncate_at();
+        self.lock().wake_at(truncate_at);
         loop {
             let mut state = self.lock();
             let task = loop {
                 if let Some(task) = state.task() {
                     break task;
                 }
-                let time = state.alarm.map(|alarm| alarm.saturating_duration_since(Instant::now()));
+                let time =
+                    state.wake_time.map(|wake_time| wake_time.saturating_duration_since(Instant::now()));
                 state = match time {
                     Some(time) => {
                         self.work.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
@@ -438,12 +441,12 @@ impl Shared {
             };
             match task {
                 Task::Tend => {
-                    state.alarm = None;
+                    state.wake_time = None;
                     drop(state);
-                    self.tend();
+                    self.maintain();
                 }
                 Task::Lead => {
-                    (state.leader, state.is_handed_over) = (Some(thread::current().id()), false);
+                    (state.leader, state.is_leader_wanted) = (Some(thread::current().id()), false);
                     drop(state);
                     self.lead(true);
                 }
@@ -451,42 +454,42 @@ impl Shared {
             }
         }
         self.finish();
-        std::mem::forget(abandoned);
+        std::mem::forget(guard);
     }
 
-    /// Folds the journal, and moves the log to the database when it is time.
-    fn tend(&self) {
+    /// Folds the journal, and checkpoints the WAL when it is due.
+    fn maintain(&self) {
         if self.fold().is_err() {
             self.lock().wake_at(Some(Instant::now() + RETRY_AFTER));
             return;
         }
         let mut writer = self.writer();
-        let is_log_due = writer.is_log_due();
-        let is_to_be_cut = writer.cut_at().is_some_and(|time| time <= Instant::now());
+        let is_checkpoint_due = writer.is_checkpoint_due();
+        let is_to_be_cut = writer.truncate_at().is_some_and(|time| time <= Instant::now());
         drop(writer);
-        if is_log_due {
-            move_log(&self.mover.lock().unwrap_or_else(PoisonError::into_inner));
-            self.writer().limit_log();
+        if is_checkpoint_due {
+            checkpoint_passive(&self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner));
+            self.writer().limit_wal();
         }
         let has_failed_sync = || self.has_failed_sync.load(Ordering::SeqCst);
-        if is_to_be_cut || has_failed_sync() || self.appender().journal.used() >= LONGEST {
+        if is_to_be_cut || has_failed_sync() || self.appender().journal.used() >= MAX_JOURNAL {
             self.empty(is_to_be_cut);
         }
-        let cut_at = self.writer().cut_at();
+        let truncate_at = self.writer().truncate_at();
         let retry_at = has_failed_sync().then(|| Instant::now() + RETRY_AFTER);
         let mut state = self.lock();
-        state.wake_at(cut_at);
+        state.wake_at(truncate_at);
         state.wake_at(retry_at);
     }
 
-    /// Empties the journal, and cuts the log of the database if it has what was replaced or deleted.
-    fn empty(&self, cuts: bool) {
+    /// Empties the journal, and truncates the WAL if it has replaced or deleted data.
+    fn empty(&self, truncates: bool) {
         let mut writer = self.writer();
         // Most of the work is done while others append.
         let folded = self.fold_with(&mut writer).map(|()| self.folded.load(Ordering::SeqCst));
-        if cuts {
-            // What is replaced from now on is for the next time.
-            writer.begin_cut();
+        if truncates {
+            // Data that is replaced from now on is truncated the next time.
+            writer.begin_truncate();
         }
         drop(writer);
         let synced = folded.and_then(|folded| {
@@ -500,17 +503,17 @@ impl Shared {
             self.lead(false);
             emptied
         });
-        if cuts {
-            move_log(&self.mover.lock().unwrap_or_else(PoisonError::into_inner));
+        if truncates {
+            checkpoint_passive(&self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner));
             let mut writer = self.writer();
-            writer.cut_log();
+            writer.truncate_wal();
             if emptied.is_err() {
-                writer.cut_again();
+                writer.truncate_again();
             }
         }
     }
 
-    /// Empties the journal, of which all up to a position is in the database and outlives a power cut.
+    /// Empties the journal, which is folded and synced up to a position.
     fn empty_as_leader(&self, synced: u64) -> Result<(), StoreError> {
         let has_failed_sync = self.has_failed_sync.load(Ordering::SeqCst);
         let _turn = has_failed_sync.then(|| self.sync_turn());
@@ -522,7 +525,7 @@ impl Shared {
             self.sync_database()?;
             self.synced.fetch_max(end, Ordering::SeqCst);
         } else {
-            // What came since need not outlive a power cut, unless something durable comes after it.
+            // Later batches need not survive a power cut, unless a durable batch follows.
             self.has_unsynced.store(true, Ordering::SeqCst);
         }
         self.appender().journal.reset(end)?;
@@ -535,17 +538,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until nobody else leads.
+    /// Waits until no other thread is leader, and becomes leader.
     fn take_lead(&self) {
         let mut state = self.lock();
-        state.is_handed_over = true;
+        state.is_leader_wanted = true;
         while state.leader.is_some() {
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        (state.leader, state.is_handed_over) = (Some(thread::current().id()), false);
+        (state.leader, state.is_leader_wanted) = (Some(thread::current().id()), false);
     }
 
-    /// Leaves one file behind, if all is folded.
+    /// Removes the journal if everything is folded.
     fn finish(&self) {
         let mut writer = self.writer();
         let folded = self.fold_with(&mut writer);
@@ -554,14 +557,14 @@ impl Shared {
         self.writer().close();
         if folded.is_ok() {
             self.appender().journal.remove();
-            // If not, what is in memory could be folded twice: who comes next waits until this process is done with it.
+            // Otherwise the batches in memory could be folded twice: the next process waits until this one has ended.
             let _ = self.journal.unlock();
         }
         self.syncs().is_closed = true;
         self.sync_work.notify_one();
     }
 
-    /// Syncs the journal for batches that must be durable, until the other thread has ended.
+    /// Runs the syncing thread: syncs the journal for durable batches until the store's thread has ended.
     pub(super) fn run_syncs(self: Arc<Self>) {
         self.lock().syncer = Some(thread::current().id());
         loop {
@@ -579,7 +582,7 @@ impl Shared {
         }
     }
 
-    /// Sees to it that all durable batches in the journal, and all that came before them, outlive a power cut.
+    /// Syncs all durable batches in the journal and everything before them.
     fn sync(&self) -> Result<(), StoreError> {
         let _turn = self.sync_turn();
         if self.has_failed_sync.load(Ordering::SeqCst) {
@@ -588,12 +591,12 @@ impl Shared {
                 "a sync failed, and the journal was not emptied since",
             ));
         }
-        // Not what came after them: the journal may be emptied meanwhile, and that is synced for these only.
+        // Not later batches: the journal may be emptied meanwhile, and only these are synced then.
         let end = self.durable_end.load(Ordering::SeqCst);
         let synced = (|| {
             check_disk(&self.options.fails_sync)?;
             if self.has_unsynced.swap(false, Ordering::SeqCst) {
-                sync_log(&self.log)?;
+                sync_wal(&self.wal)?;
             }
             Ok(self.journal.sync_data()?)
         })();
@@ -606,29 +609,29 @@ impl Shared {
         synced
     }
 
-    /// Has the journal emptied by the store's thread.
+    /// Makes the store's thread empty the journal.
     fn on_failed_sync(&self) {
         self.has_failed_sync.store(true, Ordering::SeqCst);
         self.lock().wake_at(Some(Instant::now()));
         self.work.notify_all();
     }
 
-    /// Sees to it that all that is in the database outlives a power cut.
+    /// Syncs everything that is in the database.
     fn sync_database(&self) -> Result<(), StoreError> {
         let has_failed = self.has_failed_sync.load(Ordering::SeqCst);
         let synced = check_disk(&self.options.fails_sync)
-            .and_then(|()| if has_failed { self.writer().renew_log() } else { sync_log(&self.log) });
+            .and_then(|()| if has_failed { self.writer().checkpoint_all() } else { sync_wal(&self.wal) });
         if synced.is_err() {
             self.has_failed_sync.store(true, Ordering::SeqCst);
         }
         synced
     }
 
-    /// Lets nothing in any more. What waits is still written.
+    /// Rejects further batches; queued ones are still written.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.work.notify_all();
-        self.room.notify_all();
+        self.space.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -652,7 +655,7 @@ impl Shared {
     }
 }
 
-/// What the store's thread does next.
+/// The next task of the store's thread.
 enum Task {
     Tend,
     Lead,
@@ -661,21 +664,21 @@ enum Task {
 
 impl State {
     fn is_full(&self) -> bool {
-        // What cannot be folded does not keep anybody waiting: they are told.
-        let is_backlog_full = self.trouble.is_none() && self.backlog_bytes >= MOST_BACKLOG;
-        self.jobs.len() >= MOST_BATCHES || self.bytes >= MOST_BYTES || is_backlog_full
+        // Callers do not wait for a backlog that cannot be folded; they get the error.
+        let is_backlog_full = self.fold_error.is_none() && self.backlog_bytes >= MAX_BACKLOG_BYTES;
+        self.jobs.len() >= MAX_QUEUED_BATCHES || self.bytes >= MAX_QUEUED_BYTES || is_backlog_full
     }
 
-    /// Why the journal could not be folded a moment ago.
-    fn recent_trouble(&self) -> Option<StoreError> {
-        let is_recent = self.troubled_at.is_some_and(|time| time.elapsed() < RETRY_AFTER);
-        self.trouble.clone().filter(|_| is_recent)
+    /// Returns the error of a fold that failed within the retry time.
+    fn recent_fold_error(&self) -> Option<StoreError> {
+        let is_recent = self.fold_failed_at.is_some_and(|time| time.elapsed() < RETRY_AFTER);
+        self.fold_error.clone().filter(|_| is_recent)
     }
 
     fn task(&self) -> Option<Task> {
-        if self.alarm.is_some_and(|alarm| alarm <= Instant::now()) {
+        if self.wake_time.is_some_and(|wake_time| wake_time <= Instant::now()) {
             Some(Task::Tend)
-        } else if self.is_handed_over && self.leader.is_none() {
+        } else if self.is_leader_wanted && self.leader.is_none() {
             Some(Task::Lead)
         } else if self.is_closed && self.leader.is_none() && self.jobs.is_empty() {
             Some(Task::End)
@@ -684,12 +687,12 @@ impl State {
         }
     }
 
-    /// Has the store's thread woken at this time, unless it is to be woken earlier; whether it has to be told.
+    /// Schedules the store's thread for a time, unless it is scheduled earlier; returns whether it must be notified.
     fn wake_at(&mut self, time: Option<Instant>) -> bool {
         let Some(time) = time else { return false };
-        let is_earlier = self.alarm.is_none_or(|alarm| time < alarm);
+        let is_earlier = self.wake_time.is_none_or(|wake_time| time < wake_time);
         if is_earlier {
-            self.alarm = Some(time);
+            self.wake_time = Some(time);
         }
         is_earlier
     }
@@ -701,17 +704,17 @@ impl State {
             _ => FOLD_AFTER,
         };
         let now = Instant::now();
-        // One that is due already need not be told again.
-        self.alarm.is_none_or(|alarm| alarm > now) && self.wake_at(Some(now + after))
+        // A thread that is already due need not be notified again.
+        self.wake_time.is_none_or(|wake_time| wake_time > now) && self.wake_at(Some(now + after))
     }
 }
 
-/// Batches that are in the journal, and go back to the others when this is dropped, unless they were folded.
+/// Batches that were taken from the backlog, and are put back when this is dropped unless they were folded.
 struct Backlog<'a> {
     shared: &'a Shared,
     batches: Vec<Batch>,
     bytes: usize,
-    /// The position behind them.
+    /// The position after the batches.
     end: u64,
 }
 
@@ -726,7 +729,7 @@ impl<'a> Backlog<'a> {
 impl Drop for Backlog<'_> {
     fn drop(&mut self) {
         if !self.batches.is_empty() {
-            // Those that came since come after them.
+            // Newer batches come after them.
             let mut state = self.shared.lock();
             self.batches.append(&mut state.backlog);
             state.backlog = std::mem::take(&mut self.batches);
@@ -734,8 +737,8 @@ impl Drop for Backlog<'_> {
     }
 }
 
-/// Folds what another process left in the journal, and empties it. A damaged one is kept under another name, and what
-/// is before the damage is folded. Returns the position up to which all is folded.
+/// Folds the journal that another process left, and empties it. A damaged journal is kept under another name, and the
+/// batches before the damage are folded. Returns the position up to which all is folded.
 pub(super) fn fold_left(writer: &mut Writer, journal: &mut JournalFile) -> Result<u64, StoreError> {
     let journal::Unfolded { batches, end, damage } = journal.unfolded(writer.folded()?)?;
     if !batches.is_empty() {
@@ -743,34 +746,34 @@ pub(super) fn fold_left(writer: &mut Writer, journal: &mut JournalFile) -> Resul
     }
     writer.sync()?;
     if let Some(damage) = damage {
-        let (kept, folded) = (journal.set_aside()?, batches.len());
+        let (kept, folded) = (journal.quarantine()?, batches.len());
         tracing::error!(
             file = %kept.display(), folded,
             "the journal of the last changes is damaged: {damage}; what comes before is in the database, the rest is \
              lost, and the journal is kept: delete the file when nobody needs it"
         );
     }
-    // Without the room for it, this is done before something is appended.
+    // Without enough disk space this is done before the next append.
     let _ = journal.reset(end);
     Ok(end)
 }
 
-/// Someone else's panic has been reported where it happened, and is no reason to stop writing.
+/// Calls a callback; its panic has already been reported and must not stop the thread.
 fn call(done: Done, result: Result<(), StoreError>) {
     drop(catch_unwind(AssertUnwindSafe(|| done(result))));
 }
 
 fn closed() -> StoreError {
-    StoreError::new(ErrorKind::Closed, "nothing more is written")
+    StoreError::new(ErrorKind::Closed, "a thread of the store panicked")
 }
 
-/// Lets nobody write any more, and tells those who wait that nothing will come of it.
-struct Abandoned<'a>(&'a Shared);
+/// Closes the store and fails all queued batches when the leader panics.
+struct CloseOnPanic<'a>(&'a Shared);
 
-impl Drop for Abandoned<'_> {
+impl Drop for CloseOnPanic<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        (state.leader, state.is_handed_over) = (None, false);
+        (state.leader, state.is_leader_wanted) = (None, false);
         let jobs = std::mem::take(&mut state.jobs);
         drop(state);
         self.0.close();

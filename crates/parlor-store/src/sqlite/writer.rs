@@ -1,4 +1,4 @@
-//! The one connection that writes to the database.
+//! The connection that writes to the database.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,102 +11,103 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::apply::{append_to, apply};
-use super::cache::Known;
-use super::schema::{CHECKPOINT_PAGES, PATIENCE};
+use super::cache::WriterCache;
+use super::schema::{CHECKPOINT_PAGES, LOCK_TIMEOUT};
 use super::{damaged, list, read, rejected};
 use crate::{Batch, ErrorKind, Options, StoreError, Write, check};
 
-/// The bytes of a page.
+/// The size of a page in bytes.
 const PAGE: usize = 4096;
 
-/// How many pages of the log a batch takes besides its bytes.
-const PAGES_A_BATCH: usize = 4;
+/// The number of pages that a batch adds to the WAL besides its bytes.
+const PAGES_PER_BATCH: usize = 4;
 
-/// When the log is this long, readers have kept it from being moved for too long, and the writer waits for them.
-const LOG_MOST: u64 = 64 << 20;
+/// The length of the WAL at which the writer waits for readers that block its checkpoint.
+const MAX_WAL: u64 = 64 << 20;
 
-/// How long the writer waits for readers of an old state then.
-const LOG_PATIENCE: Duration = Duration::from_millis(200);
+/// The time that the writer waits for readers of an old snapshot then.
+const READER_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long to wait for another process that had the write lock for longer than was waited for it.
-const LOCKED_PATIENCE: Duration = Duration::from_millis(20);
+/// The lock timeout after another process held the write lock for longer than the full timeout.
+const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// How long what was replaced or deleted may still be in the log.
-const LOG_AGE: Duration = Duration::from_secs(1);
+/// The time for which replaced or deleted data may remain in the WAL.
+const MAX_REPLACED_AGE: Duration = Duration::from_secs(1);
 
-/// How often readers may keep the log from being cut before the writer waits for them.
-const CUTS_MISSED: u32 = 5;
+/// The number of blocked truncations of the WAL before the writer waits for readers.
+const MAX_BLOCKED: u32 = 5;
 
 pub(super) struct Writer {
     conn: Connection,
-    known: Known,
-    /// Changes when another process has written, so that what is known may be wrong.
+    cache: WriterCache,
+    /// Changes when another process has written, so that the cache may be stale.
     data_version: i64,
-    /// Whether it has changed since somebody asked.
+    /// Whether another process has written since the last call of `take_foreign`.
     is_foreign: bool,
-    /// Whether commits wait for the disk.
+    /// Whether commits are synced.
     full_sync: bool,
-    /// Whether the last commit failed, so that a crash may still bring it back, until another one overwrites it.
+    /// Whether the last commit failed: a crash may still restore it, until another commit overwrites it.
     has_failed_commit: bool,
-    log: PathBuf,
+    wal: PathBuf,
     database: PathBuf,
-    /// The length of the log at which the writer does something about it.
-    log_limit: u64,
-    /// About how many pages were put into the log since it was last moved to the database.
-    logged: usize,
-    /// Since when the log has something that was replaced or deleted, and is to be cut; it may have when it is opened.
+    /// The length of the WAL at which the writer waits for readers.
+    wal_limit: u64,
+    /// The number of pages, approximately, that were added to the WAL since its last checkpoint.
+    wal_pages: usize,
+    /// The time since which the WAL has replaced or deleted data and must be truncated; assumed when it is opened.
     replaced: Option<Instant>,
-    /// How often in a row it could not be cut.
-    missed: u32,
-    /// How long to wait for another process that has the write lock.
-    lock_patience: Duration,
-    /// The same, or less since it was waited for in vain: batches fail at once then, until the lock was free.
-    patience: Duration,
-    /// Whether a test wants the disk to be full.
+    /// The number of truncations in a row that were blocked.
+    blocked: u32,
+    /// The time to wait for another process that has the write lock.
+    lock_timeout: Duration,
+    /// The present lock timeout: shorter after a timeout, so that batches fail at once until the lock is free.
+    timeout: Duration,
+    /// Simulates a full disk in tests.
     is_full: Arc<AtomicBool>,
-    /// Whether a test wants the next fold to panic.
+    /// Makes the next fold panic in tests.
     panics: Arc<AtomicBool>,
 }
 
 impl Writer {
     pub(super) fn new(conn: Connection, database: &Path, options: &Options) -> Self {
-        let (known, log_limit) = (Known::default(), LOG_MOST);
+        let (cache, wal_limit) = (WriterCache::default(), MAX_WAL);
         let replaced = Some(Instant::now());
-        let mut log = database.as_os_str().to_owned();
-        log.push("-wal");
+        let mut wal = database.as_os_str().to_owned();
+        wal.push("-wal");
         let data_version = data_version(&conn).unwrap_or_default();
         Self {
             conn,
-            known,
+            cache,
             data_version,
             is_foreign: false,
             full_sync: false,
             has_failed_commit: false,
-            log: log.into(),
+            wal: wal.into(),
             database: database.to_owned(),
-            log_limit,
-            logged: 0,
+            wal_limit,
+            wal_pages: 0,
             replaced,
-            missed: 0,
-            lock_patience: options.lock_patience.unwrap_or(PATIENCE),
-            patience: options.lock_patience.unwrap_or(PATIENCE),
+            blocked: 0,
+            lock_timeout: options.lock_timeout.unwrap_or(LOCK_TIMEOUT),
+            timeout: options.lock_timeout.unwrap_or(LOCK_TIMEOUT),
             is_full: Arc::clone(&options.is_full),
             panics: Arc::clone(&options.panics),
         }
     }
 
-    /// The position up to which the journal is folded.
+    /// Returns the position up to which the journal is folded.
     pub(super) fn folded(&self) -> Result<u64, StoreError> {
         read::folded(&self.conn)
     }
 
     /// Writes batches of the journal, up to a position, in one transaction.
     ///
-    /// They made sense when they were put into the journal. One that the database rejects now, because it is damaged
-    /// or because another process has deleted the session, is set aside: it must not stop the others.
+    /// The batches were valid when they were appended to the journal. A batch that the database rejects now, because
+    /// it is damaged or because another process has deleted the session, is moved to the file of rejected batches, so
+    /// that it does not block the others.
     pub(super) fn fold(&mut self, batches: &[Batch], end: u64) -> Result<(), StoreError> {
         super::check_panic(&self.panics);
-        self.note(batches);
+        self.count_pages(batches);
         self.set_full_sync(false)?;
         let folded = self.begin_with(batches).and_then(|rejected| {
             self.set_folded(end)?;
@@ -116,18 +117,18 @@ impl Writer {
             Ok(rejected)
         });
         if folded.is_err() {
-            self.undo();
+            self.rollback();
         }
         for error in folded?.values() {
             let file = rejected::path_of(&self.database);
             let file = file.display();
-            tracing::error!(%error, %file, "the database rejects a batch of the journal, which is set aside");
+            tracing::error!(%error, %file, "the database rejected a batch of the journal; moved it to the rejected batches");
             self.is_foreign = true;
         }
         Ok(())
     }
 
-    /// Rejected batches, but for those that write to a session that was deleted: their text must not stay.
+    /// Returns the rejected batches except those that write to a deleted session, whose text must not be kept.
     fn without_deleted<'a>(
         &self,
         batches: &'a [Batch],
@@ -137,7 +138,7 @@ impl Writer {
         let mut made = HashSet::new();
         for (n, error) in rejected {
             let writes = &batches[*n].writes;
-            // A session that was rejected itself is not there either.
+            // A session whose creation was rejected does not exist either.
             made.extend(
                 writes.iter().filter(|write| matches!(write, Write::Session(_))).map(check::session_of),
             );
@@ -151,7 +152,7 @@ impl Writer {
         Ok(kept)
     }
 
-    /// Begins a transaction with batches, and returns those that the database rejects, which are not in it.
+    /// Starts a transaction with batches, and returns those that the database rejects, which are not in it.
     fn begin_with(&mut self, batches: &[Batch]) -> Result<Rejected, StoreError> {
         self.begin()?;
         let mut rejected = Rejected::new();
@@ -160,19 +161,19 @@ impl Writer {
             applied => return applied.map(|()| rejected),
         }
         loop {
-            self.undo();
+            self.rollback();
             self.begin()?;
             let before = rejected.len();
             match self.apply_one_by_one(batches, &mut rejected) {
                 Ok(()) => return Ok(rejected),
-                // It took the others with it: again without it.
+                // SQLite rolled back the whole transaction: tried again without the rejected batch.
                 Err(_) if rejected.len() > before => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Applies batches that are not rejected yet. Fails if one cannot be undone without the others.
+    /// Applies the batches that are not rejected yet; fails if one cannot be undone without the others.
     fn apply_one_by_one(&mut self, batches: &[Batch], rejected: &mut Rejected) -> Result<(), StoreError> {
         for (n, batch) in batches.iter().enumerate() {
             if rejected.contains_key(&n) {
@@ -180,7 +181,7 @@ impl Writer {
             }
             self.execute("SAVEPOINT batch")?;
             if let Err(error) = self.apply(batch) {
-                self.known = Known::default();
+                self.cache = WriterCache::default();
                 if !is_rejection(&error) {
                     return Err(error);
                 }
@@ -201,56 +202,56 @@ impl Writer {
         Ok(())
     }
 
-    /// Reads from a state that has these batches too, without writing them: there is no room for them. Those that the
-    /// database rejects are left out.
+    /// Reads from a state that includes these batches without committing them, because there is no disk space for
+    /// them. Batches that the database rejects are left out.
     pub(super) fn read_with<T>(
         &mut self,
         batches: &[Batch],
         read: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        // All that is changed stays in memory until it is undone.
+        // All changes stay in memory until they are rolled back.
         self.conn.pragma_update(None, "cache_spill", false)?;
         let result = self.begin_with(batches).and_then(|_| read(&self.conn));
-        self.undo();
+        self.rollback();
         self.conn.pragma_update(None, "cache_spill", true)?;
         result
     }
 
-    /// Whether the last commit failed. A crash could bring it back, together with what it says of the journal.
+    /// Returns whether the last commit failed; a crash could restore it together with its journal position.
     pub(super) fn has_failed_commit(&self) -> bool {
         self.has_failed_commit
     }
 
-    /// Whether another process has written since this was last asked.
+    /// Returns whether another process has written since the last call.
     pub(super) fn take_foreign(&mut self) -> bool {
         std::mem::take(&mut self.is_foreign)
     }
 
-    /// The write-ahead log, which has all that was committed since it was last cut.
-    pub(super) fn log(&self) -> &Path {
-        &self.log
+    /// Returns the path of the write-ahead log (WAL), which has all commits since it was last truncated.
+    pub(super) fn wal(&self) -> &Path {
+        &self.wal
     }
 
-    /// Sees to it that all commits outlive a power cut.
+    /// Syncs all commits.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
-        sync_log(&self.log)
+        sync_wal(&self.wal)
     }
 
-    fn note(&mut self, batches: &[Batch]) {
-        let pages = batches.iter().map(|batch| check::size(batch) / PAGE + PAGES_A_BATCH);
-        self.logged += pages.sum::<usize>();
+    fn count_pages(&mut self, batches: &[Batch]) {
+        let pages = batches.iter().map(|batch| check::size(batch) / PAGE + PAGES_PER_BATCH);
+        self.wal_pages += pages.sum::<usize>();
         if self.replaced.is_none() && batches.iter().any(check::may_replace) {
             self.replaced = Some(Instant::now());
         }
     }
 
-    /// Commits batches together, at a position of the journal at which all is folded. What goes wrong with one of them
-    /// only is its own affair.
+    /// Commits batches together at a position of the journal up to which everything is folded; an invalid batch does
+    /// not affect the others.
     ///
-    /// Returns the position behind them: each commit takes one, for which the journal has no record. After a power cut
-    /// that takes a commit and leaves what the journal got later, the journal ends there.
+    /// Returns the position after them: each commit takes one position for which the journal has no record. If a
+    /// power cut undoes a commit and keeps later records of the journal, the journal ends at the missing commit.
     pub(super) fn group(&mut self, batches: &[Batch], position: u64) -> (Vec<Result<(), StoreError>>, u64) {
-        self.note(batches);
+        self.count_pages(batches);
         let result = self
             .set_full_sync(batches.iter().any(|batch| batch.durable))
             .and_then(|()| self.transaction(batches, position + 1));
@@ -259,7 +260,7 @@ impl Writer {
             Err(error) if batches.len() == 1 || error.kind == ErrorKind::Busy => {
                 (vec![Err(error); batches.len()], position)
             }
-            // One that needs less room, or makes some, must not fail because of its neighbours.
+            // A batch that needs less disk space, or frees some, must not fail because of others.
             Err(_) => {
                 let mut end = position;
                 let results = batches.iter().map(|batch| {
@@ -276,7 +277,7 @@ impl Writer {
         self.transaction(std::slice::from_ref(batch), end)?.pop().expect("one batch has one result")
     }
 
-    /// One transaction; when it fails as a whole, nothing of it is left.
+    /// Runs one transaction; if it fails as a whole, nothing of it remains.
     fn transaction(
         &mut self,
         batches: &[Batch],
@@ -285,7 +286,7 @@ impl Writer {
         self.in_transaction(|writer| {
             writer.set_folded(end)?;
             if let [batch] = batches {
-                // If it makes no sense, there is nothing else in the transaction to keep.
+                // If the batch is invalid, nothing else in the transaction is lost.
                 writer.apply(batch)?;
                 return Ok(vec![Ok(())]);
             }
@@ -303,7 +304,7 @@ impl Writer {
             Ok(result)
         });
         if result.is_err() {
-            self.undo();
+            self.rollback();
         }
         result
     }
@@ -315,10 +316,10 @@ impl Writer {
         committed
     }
 
-    fn undo(&mut self) {
-        self.known = Known::default();
-        // SQLite rolls back by itself after some errors. A rollback that fails leaves the transaction open, and then
-        // the next one cannot begin and tries this again.
+    fn rollback(&mut self) {
+        self.cache = WriterCache::default();
+        // SQLite rolls back by itself after some errors. A rollback that fails leaves the transaction open; the next
+        // one cannot begin and tries this again.
         if !self.conn.is_autocommit() {
             drop(self.execute("ROLLBACK"));
         }
@@ -326,32 +327,32 @@ impl Writer {
 
     fn begin(&mut self) -> Result<(), StoreError> {
         if !self.conn.is_autocommit() {
-            // Someone panicked.
-            self.undo();
+            // An earlier call panicked.
+            self.rollback();
         }
-        self.conn.busy_timeout(self.patience)?;
+        self.conn.busy_timeout(self.timeout)?;
         let begun = self.execute("BEGIN IMMEDIATE");
         let is_locked = begun.as_ref().is_err_and(|error| error.kind == ErrorKind::Busy);
-        self.patience = if is_locked { LOCKED_PATIENCE } else { self.lock_patience };
+        self.timeout = if is_locked { SHORT_LOCK_TIMEOUT } else { self.lock_timeout };
         begun?;
         let version = data_version(&self.conn)?;
         if version != self.data_version {
-            self.known = Known::default();
+            self.cache = WriterCache::default();
             self.data_version = version;
             self.is_foreign = true;
         }
         Ok(())
     }
 
-    /// One batch inside a transaction. The inner error is that of a batch that makes no sense, and nothing of it is
-    /// left; the outer one ends the transaction.
+    /// Applies one batch inside a transaction. The inner error is that of an invalid batch, which is undone; the
+    /// outer error ends the transaction.
     fn batch_among_others(&mut self, batch: &Batch) -> Result<Result<(), StoreError>, StoreError> {
         self.execute("SAVEPOINT batch")?;
         let result = self.apply(batch);
         match &result {
             Ok(()) => {}
             Err(error) if error.kind == ErrorKind::Invalid && !self.conn.is_autocommit() => {
-                self.known = Known::default();
+                self.cache = WriterCache::default();
                 self.execute("ROLLBACK TO batch")?;
             }
             Err(error) => return Err(error.clone()),
@@ -362,28 +363,28 @@ impl Writer {
 
     fn apply(&mut self, batch: &Batch) -> Result<(), StoreError> {
         for write in &batch.writes {
-            apply(&self.conn, &mut self.known, write)?;
+            apply(&self.conn, &mut self.cache, write)?;
             if let Write::Delete { session } = write {
-                // If this cannot be done, the session stays.
-                rejected::forget(&rejected::path_of(&self.database), session)?;
-                damaged::forget(&self.database, session)?;
+                // If this fails, the session is not deleted.
+                rejected::remove_session(&rejected::path_of(&self.database), session)?;
+                damaged::remove_session(&self.database, session)?;
             }
         }
         Ok(())
     }
 
-    /// Applies batches that make sense. What is appended to one entry, by many of them, is appended at once.
+    /// Applies valid batches; all texts that are appended to one entry are appended at once.
     fn apply_merged(&mut self, batches: &[Batch]) -> Result<(), StoreError> {
         let mut appended = Appended::default();
         for write in batches.iter().flat_map(|batch| &batch.writes) {
             if let Write::Append { session, created, seq, content } = write {
                 appended.add(session, *created, *seq, content);
             } else {
-                appended.apply(&self.conn, &mut self.known)?;
-                apply(&self.conn, &mut self.known, write)?;
+                appended.apply(&self.conn, &mut self.cache)?;
+                apply(&self.conn, &mut self.cache, write)?;
             }
         }
-        appended.apply(&self.conn, &mut self.known)
+        appended.apply(&self.conn, &mut self.cache)
     }
 
     fn set_full_sync(&mut self, full_sync: bool) -> Result<(), StoreError> {
@@ -395,73 +396,74 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the log has grown so much that it is to be moved to the database, so that it begins anew. Who asks does it.
-    pub(super) fn is_log_due(&mut self) -> bool {
-        let is_due = self.logged >= CHECKPOINT_PAGES;
+    /// Returns whether the WAL is long enough for a checkpoint, and resets the count because the caller does it.
+    pub(super) fn is_checkpoint_due(&mut self) -> bool {
+        let is_due = self.wal_pages >= CHECKPOINT_PAGES;
         if is_due {
-            self.logged = 0;
+            self.wal_pages = 0;
         }
         is_due
     }
 
-    /// Looks at the log after it was moved. That is not possible while someone reads an old state. If there is always
-    /// someone, the log would grow for ever, and the writer waits for them.
-    pub(super) fn limit_log(&mut self) {
-        let length = std::fs::metadata(&self.log).map_or(0, |log| log.len());
-        if length > self.log_limit {
-            let done = self.checkpoint(LOG_PATIENCE).unwrap_or(false);
-            self.log_limit = if done { LOG_MOST } else { length + LOG_MOST };
+    /// Limits the length of the WAL after a checkpoint. Readers of an old snapshot can block it; if some always do,
+    /// the writer waits for them, because the WAL would grow without limit.
+    pub(super) fn limit_wal(&mut self) {
+        let length = std::fs::metadata(&self.wal).map_or(0, |wal| wal.len());
+        if length > self.wal_limit {
+            let done = self.checkpoint(READER_TIMEOUT).unwrap_or(false);
+            self.wal_limit = if done { MAX_WAL } else { length + MAX_WAL };
         }
     }
 
-    /// When there is something to do about the log.
-    pub(super) fn alarm(&self) -> Option<Instant> {
-        if self.logged >= CHECKPOINT_PAGES { Some(Instant::now()) } else { self.cut_at() }
+    /// Returns the time at which the WAL needs work.
+    pub(super) fn wake_time(&self) -> Option<Instant> {
+        if self.wal_pages >= CHECKPOINT_PAGES { Some(Instant::now()) } else { self.truncate_at() }
     }
 
-    /// When the log is to be cut.
-    pub(super) fn cut_at(&self) -> Option<Instant> {
-        Some(self.replaced? + LOG_AGE)
+    /// Returns the time at which the WAL must be truncated.
+    pub(super) fn truncate_at(&self) -> Option<Instant> {
+        Some(self.replaced? + MAX_REPLACED_AGE)
     }
 
-    /// What is replaced or deleted from now on is not in the log that is about to be cut.
-    pub(super) fn begin_cut(&mut self) {
+    /// Data that is replaced or deleted from now on is not in the part of the WAL that is about to be truncated.
+    pub(super) fn begin_truncate(&mut self) {
         self.replaced = None;
     }
 
-    /// Cuts the log. Who reads an old state keeps it from being done, and is waited for when it has been so a few times.
-    pub(super) fn cut_log(&mut self) {
-        let patience = if self.missed < CUTS_MISSED { Duration::ZERO } else { LOG_PATIENCE };
-        if self.checkpoint(patience).unwrap_or(false) {
-            (self.missed, self.logged) = (0, 0);
+    /// Truncates the WAL. Readers of an old snapshot can block that, and after several attempts the writer waits for
+    /// them.
+    pub(super) fn truncate_wal(&mut self) {
+        let timeout = if self.blocked < MAX_BLOCKED { Duration::ZERO } else { READER_TIMEOUT };
+        if self.checkpoint(timeout).unwrap_or(false) {
+            (self.blocked, self.wal_pages) = (0, 0);
         } else {
-            self.missed = (self.missed + 1) % (CUTS_MISSED + 1);
-            self.cut_again();
+            self.blocked = (self.blocked + 1) % (MAX_BLOCKED + 1);
+            self.truncate_again();
         }
     }
 
-    /// It has to be cut once more.
-    pub(super) fn cut_again(&mut self) {
+    /// Schedules another truncation.
+    pub(super) fn truncate_again(&mut self) {
         self.replaced.get_or_insert_with(Instant::now);
     }
 
-    /// Moves the log to the database and cuts it, before the connection is closed. All is committed already: if it
-    /// fails, the log stays and is read by who opens the database next.
+    /// Checkpoints and truncates the WAL before the connection is closed. Everything is committed: if it fails, the
+    /// next process that opens the database reads the WAL.
     pub(super) fn close(&self) {
-        drop(self.checkpoint(LOG_PATIENCE));
+        drop(self.checkpoint(READER_TIMEOUT));
     }
 
-    /// Moves the log to the database and cuts it, so that nothing depends on syncs of the log any more.
-    pub(super) fn renew_log(&self) -> Result<(), StoreError> {
-        if self.checkpoint(LOG_PATIENCE)? {
+    /// Checkpoints and truncates the WAL, so that nothing depends on syncs of the WAL any more.
+    pub(super) fn checkpoint_all(&self) -> Result<(), StoreError> {
+        if self.checkpoint(READER_TIMEOUT)? {
             return Ok(());
         }
-        Err(StoreError::new(ErrorKind::Io, "somebody reads an old state of the database"))
+        Err(StoreError::new(ErrorKind::Io, "a reader of an old snapshot blocks the checkpoint"))
     }
 
-    /// Moves the log to the database and cuts it; `false` when readers kept it from being done for this long.
-    fn checkpoint(&self, patience: Duration) -> Result<bool, StoreError> {
-        self.conn.busy_timeout(patience)?;
+    /// Checkpoints and truncates the WAL; returns `false` if readers blocked it for the timeout.
+    fn checkpoint(&self, timeout: Duration) -> Result<bool, StoreError> {
+        self.conn.busy_timeout(timeout)?;
         let busy = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
         Ok(!busy)
     }
@@ -472,33 +474,33 @@ impl Writer {
     }
 }
 
-/// Batches that the database rejects, by their place, and why.
+/// The errors of batches that the database rejects, by the index of the batch.
 type Rejected = BTreeMap<usize, StoreError>;
 
-/// Whether an error of one batch is no reason to leave out the others: one that all of them would have is.
+/// Returns whether an error concerns one batch only; a full disk concerns all.
 fn is_rejection(error: &StoreError) -> bool {
     error.kind != ErrorKind::Full
 }
 
-/// A number that changes when another connection has written.
+/// Returns a number that changes when another connection has written.
 fn data_version(conn: &Connection) -> Result<i64, StoreError> {
     Ok(conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
 }
 
-/// Sees to it that all that is in a write-ahead log outlives a power cut.
-pub(super) fn sync_log(log: &Path) -> Result<(), StoreError> {
-    match File::open(log) {
-        // Without one, all is in the database.
+/// Syncs a write-ahead log.
+pub(super) fn sync_wal(wal: &Path) -> Result<(), StoreError> {
+    match File::open(wal) {
+        // Without a WAL everything is in the database.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         file => Ok(file?.sync_data()?),
     }
 }
 
-/// What is appended to entries, in the order of the first text for each.
+/// The texts to append to entries, in the order of the first text for each entry.
 #[derive(Default)]
 struct Appended<'a> {
     texts: Vec<AppendedText<'a>>,
-    places: HashMap<(&'a str, u64), usize>,
+    indices: HashMap<(&'a str, u64), usize>,
 }
 
 struct AppendedText<'a> {
@@ -510,8 +512,8 @@ struct AppendedText<'a> {
 
 impl<'a> Appended<'a> {
     fn add(&mut self, session: &'a str, created: u64, seq: u64, text: &'a str) {
-        let place = *self.places.entry((session, created)).or_insert(self.texts.len());
-        match self.texts.get_mut(place) {
+        let index = *self.indices.entry((session, created)).or_insert(self.texts.len());
+        match self.texts.get_mut(index) {
             Some(appended) => {
                 appended.seq = appended.seq.max(seq);
                 appended.text.to_mut().push_str(text);
@@ -520,15 +522,15 @@ impl<'a> Appended<'a> {
         }
     }
 
-    fn apply(&mut self, conn: &Connection, known: &mut Known) -> Result<(), StoreError> {
-        self.places.clear();
+    fn apply(&mut self, conn: &Connection, cache: &mut WriterCache) -> Result<(), StoreError> {
+        self.indices.clear();
         let mut texts = self.texts.drain(..);
-        texts.try_for_each(|part| append_to(conn, known, part.session, part.created, part.seq, &part.text))
+        texts.try_for_each(|part| append_to(conn, cache, part.session, part.created, part.seq, &part.text))
     }
 }
 
-/// Moves what it can of the log to the database, through another connection: nobody who writes waits for it.
-pub(super) fn move_log(conn: &Connection) {
-    // What could not be moved is moved the next time.
+/// Checkpoints as much of the WAL as possible through another connection, while others write.
+pub(super) fn checkpoint_passive(conn: &Connection) {
+    // The rest is checkpointed the next time.
     let _ = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
 }

@@ -1,4 +1,4 @@
-//! Words for tests of stores.
+//! IndexDocument for tests of stores.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::fs;
@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use parlor_store::{
-    Batch, Copied, EntryRow, ErrorKind, Query, Search, SessionRow, Store, StoreError, Words, Write,
+    Batch, CopiedEntry, EntryRow, ErrorKind, IndexDocument, Query, Search, SessionRow, Store, StoreError,
+    Write,
 };
 
 /// Writes a batch and waits for what comes of it.
@@ -71,9 +72,10 @@ pub(crate) fn append(session: &str, created: u64, seq: u64, content: &str) -> Wr
 
 /// The words of an entry, said at a time that is the change.
 pub(crate) fn words(session: &str, created: u64, seq: u64, text: &str) -> Write {
-    let words = Words { kind: "user".to_owned(), at: i64::try_from(seq).unwrap(), text: text.to_owned() };
+    let words =
+        IndexDocument { kind: "user".to_owned(), at: i64::try_from(seq).unwrap(), text: text.to_owned() };
     let session = session.to_owned();
-    Write::Words { session, created, seq, words: Some(words), only_missing: false }
+    Write::Index { session, created, seq, document: Some(words), only_missing: false }
 }
 
 /// An entry with the words of its content.
@@ -96,7 +98,7 @@ pub(crate) fn places_of(store: &dyn Store, search: &Search) -> Vec<(String, u64)
 
 /// A copy of entries, each with the same head.
 pub(crate) fn copy(from: &str, to: &str, entries: &[(u64, u64)]) -> Write {
-    let entries = entries.iter().map(|&(from, to)| Copied { from, to, head: None }).collect();
+    let entries = entries.iter().map(|&(from, to)| CopiedEntry { from, to, head: None }).collect();
     Write::Copy { from: from.to_owned(), to: to.to_owned(), entries }
 }
 

@@ -1,6 +1,6 @@
 //! Entries that were copied into another session, and what they share.
 
-use parlor_store::{Copied, EntryRow, Store, Write};
+use parlor_store::{CopiedEntry, EntryRow, Store, Write};
 
 use super::common::{all, append, copy, delete, entry, head, one, refused, session, write};
 
@@ -31,7 +31,7 @@ pub(crate) fn a_copy_has_what_was_there(store: &dyn Store) {
 
 pub(crate) fn a_copy_may_have_another_head(store: &dyn Store) {
     fork(store);
-    let entries = vec![Copied { from: 10, to: 7, head: Some("other".into()) }];
+    let entries = vec![CopiedEntry { from: 10, to: 7, head: Some("other".into()) }];
     write(store, vec![Write::Copy { from: "old".into(), to: "new".into(), entries }]);
     assert_eq!(one(store, "new", 7), row(7, 7, "other", "one1", 4));
     assert_eq!(all(store, "old"), original());
@@ -190,7 +190,7 @@ pub(crate) fn many_entries_are_copied_in_any_order(store: &dyn Store) {
     for (n, order) in orders.iter().enumerate() {
         let id = n.to_string();
         let copied = order.iter().zip(1..).map(|(from, to)| {
-            Copied { from: from * 3, to, head: (from % 10 == 0).then(|| format!("other {from}")) }
+            CopiedEntry { from: from * 3, to, head: (from % 10 == 0).then(|| format!("other {from}")) }
         });
         let writes = [Write::Copy { from: "old".into(), to: id.clone(), entries: copied.collect() }];
         write(store, [session(&id)].into_iter().chain(writes).collect());

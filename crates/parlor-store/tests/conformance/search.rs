@@ -1,6 +1,6 @@
 //! What is found, and where.
 
-use parlor_store::{Hit, Query, Search, SessionRow, Store, TITLE, Words, Write};
+use parlor_store::{Hit, Query, Search, SessionRow, Store, TITLE, IndexDocument, Write};
 
 use super::common::{
     append, copy, delete, entry, head, places, places_of, refused, row, said, session, words, write,
@@ -56,7 +56,7 @@ pub(crate) fn a_query_is_taken_apart_alike_everywhere(store: &dyn Store) {
         let parsed = Query::parse(query);
         let expected: Vec<_> = (1..)
             .zip(texts)
-            .filter(|(_, text)| parsed.finds(text))
+            .filter(|(_, text)| parsed.matches(text))
             .map(|(created, _)| at("s", created))
             .collect();
         assert_eq!(places(store, query), expected, "{query}");
@@ -104,7 +104,7 @@ pub(crate) fn words_are_replaced_and_removed(store: &dyn Store) {
     write(store, vec![words("s", 1, 1, "two")]);
     found(store, "one", &[]);
     found(store, "two", &[("s", 1)]);
-    let none = |words| Write::Words { session: "s".into(), created: 1, seq: 1, words, only_missing: false };
+    let none = |words| Write::Index { session: "s".into(), created: 1, seq: 1, document: words, only_missing: false };
     write(store, vec![none(None)]);
     found(store, "two", &[]);
     write(store, vec![words("s", 1, 1, "three"), words("s", 1, 1, " ...!")]);
@@ -131,8 +131,8 @@ pub(crate) fn words_that_are_there_may_stay(store: &dyn Store) {
     told(store, "s", &["one"]);
     write(store, vec![entry("s", 2, 2, "h", "two"), session("t"), copy("s", "t", &[(1, 1), (2, 2)])]);
     let missing = |id: &str, created, text: &str| {
-        let words = Words { kind: "agent".into(), at: 9, text: text.into() };
-        Write::Words { session: id.into(), created, seq: 9, words: Some(words), only_missing: true }
+        let words = IndexDocument { kind: "agent".into(), at: 9, text: text.into() };
+        Write::Index { session: id.into(), created, seq: 9, document: Some(words), only_missing: true }
     };
     write(store, vec![missing("t", 1, "other"), missing("t", 2, "two"), missing("s", 2, "late")]);
     found(store, "one", &[("s", 1)]);
@@ -269,10 +269,10 @@ pub(crate) fn each_filter_keeps_what_it_says(store: &dyn Store) {
     for (id, agent, cwd) in [("a", "x", "/one"), ("b", "y", "/one"), ("c", "x", "/two")] {
         write(store, vec![Write::Session(SessionRow { agent: agent.into(), cwd: cwd.into(), ..row(id) })]);
         for (created, kind) in [(1, "user"), (2, "agent")] {
-            let words = Words { kind: kind.into(), at: i64::try_from(created).unwrap() * 10, text: "word".into() };
+            let words = IndexDocument { kind: kind.into(), at: i64::try_from(created).unwrap() * 10, text: "word".into() };
             write(store, vec![
                 entry(id, created, created, "h", "word"),
-                Write::Words { session: id.into(), created, seq: created, words: Some(words), only_missing: false },
+                Write::Index { session: id.into(), created, seq: created, document: Some(words), only_missing: false },
             ]);
         }
     }
@@ -337,8 +337,8 @@ pub(crate) fn words_need_their_entry(store: &dyn Store) {
     refused(store, vec![words("s", 2, 2, "x")]);
     refused(store, vec![words("nowhere", 1, 1, "x")]);
     for (created, seq) in [(0, 1), (1, 0), (u64::MAX, 1), (1, u64::MAX)] {
-        let (session, words) = ("s".into(), Some(Words { kind: "k".into(), at: 1, text: "x".into() }));
-        refused(store, vec![Write::Words { session, created, seq, words, only_missing: false }]);
+        let (session, words) = ("s".into(), Some(IndexDocument { kind: "k".into(), at: 1, text: "x".into() }));
+        refused(store, vec![Write::Index { session, created, seq, document: words, only_missing: false }]);
     }
     write(store, vec![Write::Indexed { session: "s".into() }, Write::Indexed { session: "nowhere".into() }]);
 }

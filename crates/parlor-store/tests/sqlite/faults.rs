@@ -309,7 +309,7 @@ fn reads_do_not_each_wait_for_the_lock_of_another_process() {
 fn batches_wait_once_for_a_lock_of_another_process_and_not_each_for_itself() {
     let dir = tempdir().unwrap();
     let patience = Duration::from_millis(500);
-    let options = Options { lock_patience: Some(patience), ..Options::default() };
+    let options = Options { lock_timeout: Some(patience), ..Options::default() };
     let (path, store) = two_sessions(&dir, &options);
     let held = hold(&path);
     let begun = Instant::now();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use parlor_store::{ErrorKind, SqliteStore, Store, Words, Write};
+use parlor_store::{ErrorKind, IndexDocument, SqliteStore, Store, Write};
 use rusqlite::Connection;
 use tempfile::tempdir;
 
@@ -65,9 +65,9 @@ fn version_1(path: &Path) {
 fn index(store: &dyn Store, id: &str) {
     let mut writes = Vec::new();
     for entry in all(store, id) {
-        let words = Some(Words { kind: "user".into(), at: 1, text: entry.content });
+        let words = Some(IndexDocument { kind: "user".into(), at: 1, text: entry.content });
         let (session, created, seq) = (id.to_owned(), entry.created, entry.seq);
-        writes.push(Write::Words { session, created, seq, words, only_missing: true });
+        writes.push(Write::Index { session, created, seq, document: words, only_missing: true });
     }
     writes.push(Write::Indexed { session: id.to_owned() });
     write(store, writes);

@@ -182,7 +182,7 @@ impl World {
         // Whatever happens, words are handed to the search index in time, and clients that catch up get aliases.
         let is_due = |write: &&Write| {
             let is_alias = matches!(write, Write::Slot { name, .. } if name == ALIASES);
-            is_alias || matches!(write, Write::Words { .. })
+            is_alias || matches!(write, Write::Index { .. })
         };
         let writes: Vec<_> = output.batch.writes.iter().filter(|write| !is_due(write)).collect();
         if !writes.is_empty() {

@@ -74,7 +74,7 @@ fn texts(write: &Write) -> Vec<&str> {
         Write::Entry { head, content, .. } => content.as_deref().into_iter().chain([head.as_str()]).collect(),
         Write::Append { content, .. } => vec![content],
         Write::Copy { entries, .. } => entries.iter().filter_map(|copied| copied.head.as_deref()).collect(),
-        Write::Words { .. } | Write::Indexed { .. } | Write::Delete { .. } | Write::Value { .. } => {
+        Write::Index { .. } | Write::Indexed { .. } | Write::Delete { .. } | Write::Value { .. } => {
             Vec::new()
         }
     }

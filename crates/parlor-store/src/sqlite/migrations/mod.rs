@@ -1,13 +1,13 @@
-//! The formats of a database, each made of the one before. Never edited, only added to.
+//! The migrations of the database format, which are never edited.
 
 use rusqlite::{Connection, params};
 
 use crate::StoreError;
 
-/// Makes a database of one version into one of the next.
+/// Migrates a database from one version to the next.
 type Migration = fn(&Connection) -> Result<(), StoreError>;
 
-/// Each makes a database of the version that is its place in the list into one of the next.
+/// The migrations; each one's index is the version that it migrates from.
 pub(super) const ALL: &[Migration] = &[
     |conn| Ok(conn.execute_batch(include_str!("1.sql"))?),
     |conn| Ok(conn.execute_batch(include_str!("2.sql"))?),

@@ -1,24 +1,25 @@
-//! The index of words, kept beside the contents: a content has its words once, however many entries have the content.
+//! The full-text index. A content has one index document, however many entries share it.
 //!
-//! A content is found in one of these entries. When that one has it no more, another one is looked for among the
-//! sessions of its family, those that copied from each other. Copying itself writes nothing here but who is family.
+//! A content is found in one of its entries. When that entry no longer has it, another one is searched among the
+//! sessions of its family, which are the sessions that copied entries from each other. A copy writes only the
+//! membership in the family.
 
 use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::cache::Known;
+use super::cache::WriterCache;
 use super::content;
-use crate::{SessionRow, StoreError, TITLE, Words, check, words};
+use crate::{IndexDocument, SessionRow, StoreError, TITLE, check, words};
 
-/// Puts words in place of those that an entry had; `None` without such an entry.
-pub(super) fn put(
+/// Replaces the index document of an entry; returns `None` if the entry does not exist.
+pub(super) fn set(
     conn: &Connection,
-    known: &mut Known,
+    cache: &mut WriterCache,
     session: i64,
     created: i64,
     seq: i64,
-    words: Option<&Words>,
+    document: Option<&IndexDocument>,
     only_missing: bool,
 ) -> Result<Option<()>, StoreError> {
     let Some(owned) = content::owned(conn, session, created)? else { return Ok(None) };
@@ -34,26 +35,28 @@ pub(super) fn put(
             return Ok(Some(()));
         }
         if content::entries_of(conn, content)? > 1 {
-            // The others keep theirs.
-            content = content::unshare(conn, known, session, created, content)?;
+            // The other entries keep their document.
+            content = content::unshare(conn, cache, session, created, content)?;
         } else {
-            forget(conn, content)?;
+            remove(conn, content)?;
         }
     }
-    if let Some(words) = words {
-        insert(conn, content, session, created, words)?;
+    if let Some(document) = document {
+        insert(conn, content, session, created, document)?;
     }
     Ok(Some(()))
 }
 
-/// A session has another title.
-pub(super) fn put_title(conn: &Connection, row: &SessionRow) -> Result<(), StoreError> {
+/// Indexes the title of a session.
+pub(super) fn set_title(conn: &Connection, row: &SessionRow) -> Result<(), StoreError> {
     let key: i64 = conn
         .prepare_cached("SELECT key FROM sessions WHERE id = ?")?
         .query_row([&row.id], |row| row.get(0))?;
-    forget(conn, -key)?;
+    remove(conn, -key)?;
     match check::title(row) {
-        Some(text) => insert(conn, -key, key, 0, &Words { kind: TITLE.to_owned(), at: row.active_at, text }),
+        Some(text) => {
+            insert(conn, -key, key, 0, &IndexDocument { kind: TITLE.to_owned(), at: row.active_at, text })
+        }
         None => Ok(()),
     }
 }
@@ -63,9 +66,9 @@ fn insert(
     content: i64,
     session: i64,
     created: i64,
-    words: &Words,
+    document: &IndexDocument,
 ) -> Result<(), StoreError> {
-    let text = words::folded(&words.text);
+    let text = words::folded(&document.text);
     if text.is_empty() {
         return Ok(());
     }
@@ -74,7 +77,7 @@ fn insert(
     conn.prepare_cached("INSERT INTO indexed_texts (content, text) VALUES (?, ?)")?
         .execute(params![content, text])?;
     conn.prepare_cached("INSERT INTO words (content, session, created, kind, at) VALUES (?, ?, ?, ?, ?)")?
-        .execute(params![content, session, created, words.kind, words.at])?;
+        .execute(params![content, session, created, document.kind, document.at])?;
     Ok(())
 }
 
@@ -82,8 +85,8 @@ fn has_words(conn: &Connection, content: i64) -> Result<bool, StoreError> {
     Ok(conn.prepare_cached("SELECT 1 FROM words WHERE content = ?")?.exists([content])?)
 }
 
-/// A content is found no more. The index removes the words that it is told, so it is told those that it was given.
-pub(super) fn forget(conn: &Connection, content: i64) -> Result<(), StoreError> {
+/// Removes the index document of a content. The index needs the words that were inserted to remove them.
+pub(super) fn remove(conn: &Connection, content: i64) -> Result<(), StoreError> {
     let text: Option<String> = conn
         .prepare_cached("DELETE FROM indexed_texts WHERE content = ? RETURNING text")?
         .query_row([content], |row| row.get(0))
@@ -96,8 +99,13 @@ pub(super) fn forget(conn: &Connection, content: i64) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// An entry does not have a content any more that others have.
-pub(super) fn left(conn: &Connection, session: i64, created: i64, content: i64) -> Result<(), StoreError> {
+/// Moves the hits of a content after an entry was detached from it and others still have it.
+pub(super) fn on_detached(
+    conn: &Connection,
+    session: i64,
+    created: i64,
+    content: i64,
+) -> Result<(), StoreError> {
     let was_here = conn
         .prepare_cached("SELECT 1 FROM words WHERE content = ? AND session = ? AND created = ?")?
         .exists(params![content, session, created])?;
@@ -105,16 +113,16 @@ pub(super) fn left(conn: &Connection, session: i64, created: i64, content: i64) 
         return Ok(());
     }
     let except = Some((session, created));
-    move_to_others(conn, session, BTreeSet::from([content]), except)
+    move_hits(conn, session, BTreeSet::from([content]), except)
 }
 
-/// A session is gone, and others still have these contents of it.
-pub(super) fn session_left(
+/// Moves the hits of contents after their session was deleted and others still have them.
+pub(super) fn on_session_deleted(
     conn: &Connection,
     session: i64,
     contents: BTreeSet<i64>,
 ) -> Result<(), StoreError> {
-    forget(conn, -session)?;
+    remove(conn, -session)?;
     let mut found_here = conn.prepare_cached("SELECT 1 FROM words WHERE content = ? AND session = ?")?;
     let mut homeless = BTreeSet::new();
     for content in contents {
@@ -122,15 +130,15 @@ pub(super) fn session_left(
             homeless.insert(content);
         }
     }
-    move_to_others(conn, session, homeless, None)?;
+    move_hits(conn, session, homeless, None)?;
     for rows in ["DELETE FROM families WHERE session = ?", "DELETE FROM unindexed WHERE session = ?"] {
         conn.prepare_cached(rows)?.execute([session])?;
     }
     Ok(())
 }
 
-/// Looks for the first entries in the family of a session that have these contents: from now on they are found there.
-fn move_to_others(
+/// Moves the hits of contents to the first entries in the family of a session that have them.
+fn move_hits(
     conn: &Connection,
     session: i64,
     mut contents: BTreeSet<i64>,
@@ -139,13 +147,13 @@ fn move_to_others(
     if contents.is_empty() {
         return Ok(());
     }
-    // Keys grow, so that the oldest comes first.
+    // Keys increase, so the oldest session comes first.
     let mut family = conn.prepare_cached(
         "SELECT session FROM families WHERE root = (SELECT root FROM families WHERE session = ?) ORDER BY session",
     )?;
     let mut entries =
         conn.prepare_cached("SELECT created, content FROM entries WHERE session = ? ORDER BY created")?;
-    let mut put = conn.prepare_cached("UPDATE words SET session = ?, created = ? WHERE content = ?")?;
+    let mut set = conn.prepare_cached("UPDATE words SET session = ?, created = ? WHERE content = ?")?;
     let mut sessions = family.query([session])?;
     while let Some(row) = sessions.next()? {
         let other: i64 = row.get(0)?;
@@ -153,19 +161,19 @@ fn move_to_others(
         while let Some(row) = rows.next()? {
             let (created, content): (i64, i64) = (row.get(0)?, row.get(1)?);
             if except != Some((other, created)) && contents.remove(&content) {
-                put.execute([other, created, content])?;
+                set.execute([other, created, content])?;
                 if contents.is_empty() {
                     return Ok(());
                 }
             }
         }
     }
-    // Nobody has them after all; what is found must be there.
-    contents.into_iter().try_for_each(|content| forget(conn, content))
+    // No entry has these contents; a hit must refer to an entry.
+    contents.into_iter().try_for_each(|content| remove(conn, content))
 }
 
-/// One session copies from another.
-pub(super) fn are_family(conn: &Connection, from: i64, to: i64) -> Result<(), StoreError> {
+/// Records that one session copies from another.
+pub(super) fn link(conn: &Connection, from: i64, to: i64) -> Result<(), StoreError> {
     if from == to {
         return Ok(());
     }
@@ -193,11 +201,11 @@ pub(super) fn are_family(conn: &Connection, from: i64, to: i64) -> Result<(), St
     Ok(())
 }
 
-/// All words of a session of before are there, apart from its title.
-pub(super) fn indexed(conn: &Connection, session: &str) -> Result<(), StoreError> {
+/// Records that all entries of an earlier session are indexed.
+pub(super) fn mark_indexed(conn: &Connection, session: &str) -> Result<(), StoreError> {
     let Some(row) = super::list::session(conn, session)? else { return Ok(()) };
     let was_not = conn
         .prepare_cached("DELETE FROM unindexed WHERE session = (SELECT key FROM sessions WHERE id = ?)")?
         .execute([session])?;
-    if was_not > 0 { put_title(conn, &row) } else { Ok(()) }
+    if was_not > 0 { set_title(conn, &row) } else { Ok(()) }
 }

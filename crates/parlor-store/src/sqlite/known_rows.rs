@@ -1,24 +1,23 @@
-//! What is known to be in the database or in the journal, so that a batch can be checked without asking the database.
+//! The sessions and entries that are known to exist, so that a batch can be checked without a query.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::check::number;
 use crate::{Batch, Write};
 
-/// How many sessions and entries are remembered. Beyond that all of it is forgotten, and learned again.
-const MOST_SESSIONS: usize = 4096;
-const MOST_ENTRIES: usize = 1 << 16;
+/// The most sessions and entries that are remembered; beyond that, all are dropped and learned again.
+const MAX_SESSIONS: usize = 4096;
+const MAX_ENTRIES: usize = 1 << 16;
 
-/// Sessions that are there, with entries that are there. What is not here may be there as well.
+/// Sessions and entries that exist in the database or the journal; others may exist too.
 #[derive(Default)]
-pub(super) struct Facts {
+pub(super) struct KnownRows {
     sessions: HashMap<String, HashSet<u64>>,
     entries: usize,
 }
 
-impl Facts {
-    /// Whether a batch makes sense for all that is known, and is one of those that can wait in the journal. If so, it
-    /// is learned from, as one that will be done.
+impl KnownRows {
+    /// Returns whether a batch is valid as far as is known and may go to the journal; if so, its rows are remembered.
     pub(super) fn admit(&mut self, batch: &Batch) -> bool {
         let mut learned = Vec::new();
         let is_admitted = batch.writes.iter().all(|write| self.admit_write(write, &mut learned));
@@ -29,7 +28,7 @@ impl Facts {
                     None => self.forget_session(session),
                 }
             }
-        } else if self.sessions.len() > MOST_SESSIONS || self.entries > MOST_ENTRIES {
+        } else if self.sessions.len() > MAX_SESSIONS || self.entries > MAX_ENTRIES {
             self.clear();
         }
         is_admitted
@@ -56,7 +55,7 @@ impl Facts {
                 }
                 true
             }
-            Write::Append { session, created, seq, .. } | Write::Words { session, created, seq, .. } => {
+            Write::Append { session, created, seq, .. } | Write::Index { session, created, seq, .. } => {
                 number(*seq).is_ok()
                     && self.sessions.get(session).is_some_and(|entries| entries.contains(created))
             }
@@ -65,7 +64,7 @@ impl Facts {
         }
     }
 
-    /// A batch was written to the database.
+    /// Remembers the rows of a batch that was written to the database.
     pub(super) fn learn(&mut self, batch: &Batch) {
         for write in &batch.writes {
             match write {
@@ -77,7 +76,7 @@ impl Facts {
                 }
                 Write::Entry { session, created, .. }
                 | Write::Append { session, created, .. }
-                | Write::Words { session, created, .. } => self.entry(session, *created),
+                | Write::Index { session, created, .. } => self.entry(session, *created),
                 // There may be thousands of entries, and few of them are written to again.
                 Write::Copy { from, to, .. } => {
                     self.session(from);
@@ -86,7 +85,7 @@ impl Facts {
                 Write::Delete { session } => self.forget_session(session),
                 Write::Indexed { .. } | Write::Value { .. } => {}
             }
-            if self.sessions.len() > MOST_SESSIONS || self.entries > MOST_ENTRIES {
+            if self.sessions.len() > MAX_SESSIONS || self.entries > MAX_ENTRIES {
                 self.clear();
             }
         }
