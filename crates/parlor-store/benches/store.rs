@@ -11,7 +11,7 @@ mod common;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use common::{all, append, copy, entry, row, said, session, try_batch, write};
+use common::{all, append, copy, entry, indexed_entry, row, session, try_batch, write};
 use parlor_store::{Batch, Cursor, Filter, Query, Search, SessionRow, SqliteStore, Store, Write};
 
 const SESSIONS: usize = 100_000;
@@ -129,7 +129,7 @@ fn forks() {
             let store = opened(&dir);
             write(&store, vec![session("s")]);
             for n in 1..=entries {
-                write(&store, said("s", n, PIECE).into());
+                write(&store, indexed_entry("s", n, PIECE).into());
             }
             let pairs: Vec<_> = (1..=entries).map(|n| (n, n)).collect();
             let fork = |id: &str| write(&store, vec![session(id), copy("s", id, &pairs)]);
@@ -264,8 +264,9 @@ fn search() {
             let row = SessionRow { agent: format!("agent {}", first / 100 % 10), ..row(&id) };
             let texts: Vec<_> = (first..first + 100).map(message).collect();
             bytes += texts.iter().map(String::len).sum::<usize>();
-            let said = texts.iter().zip(1..).flat_map(|(text, created)| said(&id, created, text));
-            write(&store, std::iter::once(Write::Session(row)).chain(said).collect());
+            let indexed_entry =
+                texts.iter().zip(1..).flat_map(|(text, created)| indexed_entry(&id, created, text));
+            write(&store, std::iter::once(Write::Session(row)).chain(indexed_entry).collect());
         }
         told = messages;
         let size = std::fs::metadata(&path).unwrap().len();
@@ -278,7 +279,7 @@ fn search() {
             ("the beginning of a word", "al*"),
             ("one word and not another", "alpha -gamma"),
             ("a word that all have", "common"),
-            ("a word that nobody said", "nothing"),
+            ("a word that nobody indexed_entry", "nothing"),
         ] {
             let everywhere = Search { query: Query::parse(query), ..Search::default() };
             let agent = Search { agent: Some("agent 3".to_owned()), ..everywhere.clone() };

@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn memory_and_sqlite_are_the_same(batches in batches()) {
+    fn memory_and_sqlite_give_the_same_results(batches in batches()) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
         let memory = MemoryStore::default();

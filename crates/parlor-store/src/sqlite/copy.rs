@@ -131,18 +131,18 @@ impl Page {
         rows: &[(i64, Range<usize>)],
     ) -> Result<(), StoreError> {
         let (mut insert, mut share) = (conn.prepare_cached(insert)?, conn.prepare_cached(share)?);
-        let mut place = 0;
+        let mut parameter = 0;
         for ((content, head), n) in rows.iter().zip(1..) {
             let CopiedEntry { to: created, head: other, .. } = &entries[n - 1];
             let created = number(*created)?;
             let head = other.as_deref().unwrap_or(&self.heads[head.clone()]);
-            insert.raw_bind_parameter(place + 1, to.1)?;
-            insert.raw_bind_parameter(place + 2, created)?;
-            insert.raw_bind_parameter(place + 3, created)?;
-            insert.raw_bind_parameter(place + 4, content)?;
-            insert.raw_bind_parameter(place + 5, head)?;
+            insert.raw_bind_parameter(parameter + 1, to.1)?;
+            insert.raw_bind_parameter(parameter + 2, created)?;
+            insert.raw_bind_parameter(parameter + 3, created)?;
+            insert.raw_bind_parameter(parameter + 4, content)?;
+            insert.raw_bind_parameter(parameter + 5, head)?;
             share.raw_bind_parameter(n, content)?;
-            place += 5;
+            parameter += 5;
         }
         if insert.raw_execute()? < rows.len() {
             let (first, last) = (entries[0].to, entries[entries.len() - 1].to);

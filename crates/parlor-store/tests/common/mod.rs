@@ -1,4 +1,4 @@
-//! IndexDocument for tests of stores.
+//! Helpers for tests of stores.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::fs;
@@ -71,7 +71,7 @@ pub(crate) fn append(session: &str, created: u64, seq: u64, content: &str) -> Wr
 }
 
 /// The words of an entry, said at a time that is the change.
-pub(crate) fn words(session: &str, created: u64, seq: u64, text: &str) -> Write {
+pub(crate) fn index(session: &str, created: u64, seq: u64, text: &str) -> Write {
     let words =
         IndexDocument { kind: "user".to_owned(), at: i64::try_from(seq).unwrap(), text: text.to_owned() };
     let session = session.to_owned();
@@ -79,17 +79,17 @@ pub(crate) fn words(session: &str, created: u64, seq: u64, text: &str) -> Write 
 }
 
 /// An entry with the words of its content.
-pub(crate) fn said(session: &str, created: u64, text: &str) -> [Write; 2] {
-    [entry(session, created, created, "h", text), words(session, created, created, text)]
+pub(crate) fn indexed_entry(session: &str, created: u64, text: &str) -> [Write; 2] {
+    [entry(session, created, created, "h", text), index(session, created, created, text)]
 }
 
 /// Where a query finds something: sessions and entries, with 0 for a title, in their order.
-pub(crate) fn places(store: &dyn Store, query: &str) -> Vec<(String, u64)> {
+pub(crate) fn hits(store: &dyn Store, query: &str) -> Vec<(String, u64)> {
     let search = Search { query: Query::parse(query), ..Search::default() };
-    places_of(store, &search)
+    hits_of(store, &search)
 }
 
-pub(crate) fn places_of(store: &dyn Store, search: &Search) -> Vec<(String, u64)> {
+pub(crate) fn hits_of(store: &dyn Store, search: &Search) -> Vec<(String, u64)> {
     let hits = store.search(search, 0, usize::MAX).unwrap();
     let mut places: Vec<_> = hits.into_iter().map(|hit| (hit.session, hit.created.unwrap_or(0))).collect();
     places.sort_unstable();

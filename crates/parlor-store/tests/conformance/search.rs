@@ -3,7 +3,7 @@
 use parlor_store::{Hit, Query, Search, SessionRow, Store, TITLE, IndexDocument, Write};
 
 use super::common::{
-    append, copy, delete, entry, head, places, places_of, refused, row, said, session, words, write,
+    append, copy, delete, entry, head, hits, hits_of, refused, row, indexed_entry, session, index, write,
 };
 
 fn at(session: &str, created: u64) -> (String, u64) {
@@ -13,7 +13,7 @@ fn at(session: &str, created: u64) -> (String, u64) {
 #[track_caller]
 fn found(store: &dyn Store, query: &str, expected: &[(&str, u64)]) {
     let expected: Vec<_> = expected.iter().map(|(session, created)| at(session, *created)).collect();
-    assert_eq!(places(store, query), expected, "{query}");
+    assert_eq!(hits(store, query), expected, "{query}");
 }
 
 fn search(query: &str) -> Search {
@@ -23,7 +23,7 @@ fn search(query: &str) -> Search {
 /// A session of which each entry says one of the texts.
 fn told(store: &dyn Store, id: &str, texts: &[&str]) {
     write(store, vec![session(id)]);
-    write(store, texts.iter().zip(1..).flat_map(|(text, created)| said(id, created, text)).collect());
+    write(store, texts.iter().zip(1..).flat_map(|(text, created)| indexed_entry(id, created, text)).collect());
 }
 
 pub(crate) fn what_was_said_is_found(store: &dyn Store) {
@@ -59,7 +59,7 @@ pub(crate) fn a_query_is_taken_apart_alike_everywhere(store: &dyn Store) {
             .filter(|(_, text)| parsed.matches(text))
             .map(|(created, _)| at("s", created))
             .collect();
-        assert_eq!(places(store, query), expected, "{query}");
+        assert_eq!(hits(store, query), expected, "{query}");
     }
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn any_query_is_answered(store: &dyn Store) {
         "", " ", "\u{0}", "\"\"", "' OR 1=1 --", "%_*?[b]", "(((((", "AND", "NEAR(", "\u{fffd}", "-", "--", "-\"", "**",
         &"x".repeat(1 << 20), &"\"".repeat(10_001), &"-needle ".repeat(5000), &"(".repeat(100_000), &many,
     ] {
-        assert_eq!(places(store, query), [], "{query:.20}");
+        assert_eq!(hits(store, query), [], "{query:.20}");
     }
     let repeated = "needle haystack ".repeat(50_000);
     found(store, &repeated, &[("s", 1)]);
@@ -81,7 +81,7 @@ pub(crate) fn a_replaced_content_is_not_found_by_its_old_words(store: &dyn Store
     // The words are forgotten to be handed in.
     write(store, vec![entry("s", 1, 3, "h", "redacted")]);
     found(store, "secret", &[]);
-    write(store, vec![words("s", 1, 3, "redacted")]);
+    write(store, vec![index("s", 1, 3, "redacted")]);
     found(store, "redacted", &[("s", 1)]);
     found(store, "secret", &[]);
     found(store, "nothing", &[("s", 2)]);
@@ -95,34 +95,34 @@ pub(crate) fn what_is_appended_leaves_the_words_until_new_ones_come(store: &dyn 
     write(store, vec![append("s", 1, 2, " end")]);
     found(store, "beginning", &[("s", 1)]);
     found(store, "end", &[]);
-    write(store, vec![words("s", 1, 2, "beginning end")]);
+    write(store, vec![index("s", 1, 2, "beginning end")]);
     found(store, "beginning end", &[("s", 1)]);
 }
 
 pub(crate) fn words_are_replaced_and_removed(store: &dyn Store) {
     told(store, "s", &["one"]);
-    write(store, vec![words("s", 1, 1, "two")]);
+    write(store, vec![index("s", 1, 1, "two")]);
     found(store, "one", &[]);
     found(store, "two", &[("s", 1)]);
     let none = |words| Write::Index { session: "s".into(), created: 1, seq: 1, document: words, only_missing: false };
     write(store, vec![none(None)]);
     found(store, "two", &[]);
-    write(store, vec![words("s", 1, 1, "three"), words("s", 1, 1, " ...!")]);
+    write(store, vec![index("s", 1, 1, "three"), index("s", 1, 1, " ...!")]);
     found(store, "three", &[]);
 }
 
 pub(crate) fn words_of_an_earlier_state_are_not_taken(store: &dyn Store) {
     write(store, vec![session("s"), entry("s", 1, 1, "h", "a secret")]);
     write(store, vec![entry("s", 1, 2, "h", "redacted")]);
-    write(store, vec![words("s", 1, 1, "a secret")]);
+    write(store, vec![index("s", 1, 1, "a secret")]);
     found(store, "secret", &[]);
-    write(store, vec![append("s", 1, 3, "more"), words("s", 1, 2, "redacted")]);
+    write(store, vec![append("s", 1, 3, "more"), index("s", 1, 2, "redacted")]);
     found(store, "redacted", &[]);
-    write(store, vec![words("s", 1, 3, "redacted more")]);
+    write(store, vec![index("s", 1, 3, "redacted more")]);
     found(store, "redacted", &[("s", 1)]);
     // In a copy the numbers are its own.
     write(store, vec![session("t"), copy("s", "t", &[(1, 7)])]);
-    write(store, vec![words("t", 7, 6, "too early"), words("t", 7, 7, "in time")]);
+    write(store, vec![index("t", 7, 6, "too early"), index("t", 7, 7, "in time")]);
     found(store, "early", &[]);
     found(store, "time", &[("t", 7)]);
 }
@@ -170,12 +170,12 @@ pub(crate) fn a_copy_is_found_when_the_first_is_gone(store: &dyn Store) {
 
 pub(crate) fn a_copy_is_found_when_the_first_is_replaced(store: &dyn Store) {
     family(store);
-    write(store, vec![entry("old", 1, 3, "h", "redacted"), words("old", 1, 3, "redacted")]);
+    write(store, vec![entry("old", 1, 3, "h", "redacted"), index("old", 1, 3, "redacted")]);
     found(store, "shared", &[("fork", 1)]);
     found(store, "redacted", &[("old", 1)]);
     write(store, vec![append("old", 2, 4, " more")]);
     found(store, "second", &[("fork", 2)]);
-    write(store, vec![words("old", 2, 4, "second thing more")]);
+    write(store, vec![index("old", 2, 4, "second thing more")]);
     found(store, "second", &[("fork", 2), ("old", 2)]);
     // The other way round nothing moves.
     write(store, vec![entry("fork", 1, 3, "h", "gone")]);
@@ -185,7 +185,7 @@ pub(crate) fn a_copy_is_found_when_the_first_is_replaced(store: &dyn Store) {
 
 pub(crate) fn a_copy_that_is_changed_is_found_by_itself(store: &dyn Store) {
     family(store);
-    write(store, vec![append("fork", 1, 3, " and more"), words("fork", 1, 3, "shared words and more")]);
+    write(store, vec![append("fork", 1, 3, " and more"), index("fork", 1, 3, "shared words and more")]);
     found(store, "shared", &[("fork", 1), ("old", 1)]);
     found(store, "more", &[("fork", 1)]);
     write(store, vec![delete("fork")]);
@@ -195,10 +195,10 @@ pub(crate) fn a_copy_that_is_changed_is_found_by_itself(store: &dyn Store) {
 
 pub(crate) fn words_of_a_copy_are_its_own(store: &dyn Store) {
     family(store);
-    write(store, vec![words("fork", 1, 1, "changed")]);
+    write(store, vec![index("fork", 1, 1, "changed")]);
     found(store, "changed", &[("fork", 1)]);
     found(store, "shared", &[("old", 1)]);
-    write(store, vec![words("old", 2, 2, "changed too")]);
+    write(store, vec![index("old", 2, 2, "changed too")]);
     found(store, "changed", &[("fork", 1), ("old", 2)]);
     found(store, "second", &[("fork", 2)]);
     // Only what it is found by is another.
@@ -210,7 +210,7 @@ pub(crate) fn words_of_a_copy_are_its_own(store: &dyn Store) {
 pub(crate) fn copies_of_copies_are_found_in_the_oldest_that_is_left(store: &dyn Store) {
     // The youngest copies to one that is older, and that to another: all are one family.
     write(store, vec![session("a"), session("b"), session("c"), session("z")]);
-    write(store, said("c", 5, "far away").into());
+    write(store, indexed_entry("c", 5, "far away").into());
     write(store, vec![copy("c", "b", &[(5, 2)]), copy("b", "a", &[(2, 9), (2, 8)]), copy("b", "z", &[(2, 1)])]);
     found(store, "away", &[("c", 5)]);
     write(store, vec![delete("c")]);
@@ -232,7 +232,7 @@ pub(crate) fn copies_of_copies_are_found_in_the_oldest_that_is_left(store: &dyn 
 
 pub(crate) fn a_deleted_session_is_not_found(store: &dyn Store) {
     write(store, vec![titled("s", "some title")]);
-    write(store, said("s", 1, "some words").into());
+    write(store, indexed_entry("s", 1, "some words").into());
     found(store, "some", &[("s", 0), ("s", 1)]);
     write(store, vec![delete("s")]);
     found(store, "some", &[]);
@@ -290,7 +290,7 @@ pub(crate) fn each_filter_keeps_what_it_says(store: &dyn Store) {
         (Search { since: Some(i64::MIN), kind: some("agent"), ..word() }, vec![("a", 2), ("b", 2), ("c", 2)]),
     ] {
         let expected: Vec<_> = expected.into_iter().map(|(session, created)| at(session, created)).collect();
-        assert_eq!(places_of(store, &search), expected, "{search:?}");
+        assert_eq!(hits_of(store, &search), expected, "{search:?}");
     }
 }
 
@@ -334,8 +334,8 @@ pub(crate) fn pages_follow_each_other(store: &dyn Store) {
 
 pub(crate) fn words_need_their_entry(store: &dyn Store) {
     write(store, vec![session("s"), entry("s", 1, 1, "h", "")]);
-    refused(store, vec![words("s", 2, 2, "x")]);
-    refused(store, vec![words("nowhere", 1, 1, "x")]);
+    refused(store, vec![index("s", 2, 2, "x")]);
+    refused(store, vec![index("nowhere", 1, 1, "x")]);
     for (created, seq) in [(0, 1), (1, 0), (u64::MAX, 1), (1, u64::MAX)] {
         let (session, words) = ("s".into(), Some(IndexDocument { kind: "k".into(), at: 1, text: "x".into() }));
         refused(store, vec![Write::Index { session, created, seq, document: words, only_missing: false }]);
@@ -345,7 +345,7 @@ pub(crate) fn words_need_their_entry(store: &dyn Store) {
 
 pub(crate) fn a_refused_batch_leaves_no_words(store: &dyn Store) {
     family(store);
-    let mut writes: Vec<_> = said("old", 9, "never said").into();
+    let mut writes: Vec<_> = indexed_entry("old", 9, "never said").into();
     writes.extend([entry("old", 1, 9, "h", "changed"), titled("old", "never"), delete("fork"), append("old", 99, 99, "")]);
     refused(store, writes);
     found(store, "never", &[]);

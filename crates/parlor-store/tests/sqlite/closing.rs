@@ -8,7 +8,7 @@ use tempfile::tempdir;
 use super::common::{all, append, entry, session, try_write, write};
 
 #[test]
-fn dropping_the_store_finishes_what_was_handed_in() {
+fn dropping_the_store_writes_accepted_batches() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -28,7 +28,7 @@ fn dropping_the_store_finishes_what_was_handed_in() {
 }
 
 #[test]
-fn closing_leaves_one_file() {
+fn closing_leaves_only_the_database_file() {
     let dir = tempdir().unwrap();
     let store = SqliteStore::open(&dir.path().join("db")).unwrap();
     write(&store, vec![session("s")]);
@@ -40,7 +40,7 @@ fn closing_leaves_one_file() {
 }
 
 #[test]
-fn a_closed_store_can_be_read_and_lets_another_have_the_file() {
+fn a_closed_store_can_be_read_and_releases_the_write_lock() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -63,7 +63,7 @@ fn a_closed_store_can_be_read_and_lets_another_have_the_file() {
 }
 
 #[test]
-fn a_done_may_be_the_last_who_holds_the_store() {
+fn a_done_callback_may_own_the_last_reference_to_the_store() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = Arc::new(SqliteStore::open(&path).unwrap());

@@ -9,7 +9,8 @@ use rusqlite::Connection;
 use tempfile::tempdir;
 
 use super::common::{
-    append, copy, delete, entry, head, hold, places, row, said, session, slot, snapshot, value, words, write,
+    append, copy, delete, entry, head, hits, hold, index, indexed_entry, row, session, slot, snapshot, value,
+    write,
 };
 
 /// The files of a database that have these bytes.
@@ -55,30 +56,30 @@ fn fill(store: &dyn Store) {
     write(store, vec![session("other")]);
     for n in 1..=300 {
         let text = format!("apple banana{n} quince{} zebra", n % 7);
-        write(store, said("other", n, &text).into());
+        write(store, indexed_entry("other", n, &text).into());
     }
 }
 
 #[test]
-fn words_that_were_removed_are_in_no_file() {
+fn removed_index_documents_are_erased_from_all_files() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
     fill(&store);
     write(&store, vec![titled("s", "about qorvanite")]);
-    write(&store, said("s", 1, "the qhunterword is xaffron77").into());
-    write(&store, said("s", 2, "the qdeletedword of all").into());
-    write(&store, said("s", 3, &format!("a long one {}", "qlongword ".repeat(30_000))).into());
+    write(&store, indexed_entry("s", 1, "the qhunterword is xaffron77").into());
+    write(&store, indexed_entry("s", 2, "the qdeletedword of all").into());
+    write(&store, indexed_entry("s", 3, &format!("a long one {}", "qlongword ".repeat(30_000))).into());
     write(&store, vec![slot("s", "n", 4, Some("qslotword")), value("k", Some("qvalueword"))]);
     write(&store, vec![head("s", 1, 5, "qheadword"), append("s", 1, 5, " and qmoreword")]);
     fill(&store);
     for word in ["qorvanite", "qhunterword", "qdeletedword", "qlongword"] {
-        assert_eq!(places(&store, word).len(), 1, "{word}");
+        assert_eq!(hits(&store, word).len(), 1, "{word}");
         assert!(!files_with(&path, &word[1..]).is_empty(), "{word}");
     }
 
     // Replaced, cleared, renamed.
-    write(&store, vec![entry("s", 1, 6, "h", "[redacted]"), words("s", 1, 6, "[redacted]")]);
+    write(&store, vec![entry("s", 1, 6, "h", "[redacted]"), index("s", 1, 6, "[redacted]")]);
     write(&store, vec![entry("s", 3, 7, "h", "")]);
     write(&store, vec![titled("s", "something else"), slot("s", "n", 8, Some("b")), value("k", None)]);
     for word in [
@@ -91,52 +92,52 @@ fn words_that_were_removed_are_in_no_file() {
         "qheadword",
         "qmoreword",
     ] {
-        assert_eq!(places(&store, word), [], "{word}");
+        assert_eq!(hits(&store, word), [], "{word}");
         // The index writes a word without the letters that it has in common with the one before.
         is_erased(&path, &word[1..]);
     }
-    assert_eq!(places(&store, "qdeletedword").len(), 1);
+    assert_eq!(hits(&store, "qdeletedword").len(), 1);
 
     // Deleted as a whole.
     write(&store, vec![delete("s")]);
     for word in ["qdeletedword", "redacted", "something else"] {
-        assert_eq!(places(&store, word), [], "{word}");
+        assert_eq!(hits(&store, word), [], "{word}");
         is_erased(&path, &word[1..]);
     }
     let left: Vec<_> = terms(&path).into_iter().filter(|term| term.starts_with(['q', 'x', 'r'])).collect();
     assert!(left.iter().all(|term| term.starts_with("quince")), "{left:?}");
-    assert_eq!(places(&store, "quince3").len(), 43, "the others are found as before");
-    assert_eq!(places(&store, "banana7 zebra").len(), 1);
+    assert_eq!(hits(&store, "quince3").len(), 43, "the others are found as before");
+    assert_eq!(hits(&store, "banana7 zebra").len(), 1);
 }
 
 #[test]
-fn words_that_a_fork_still_has_stay_until_it_goes_too() {
+fn an_index_document_is_kept_until_the_last_fork_is_deleted() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
     write(&store, vec![session("s"), session("t")]);
-    write(&store, said("s", 1, "the qsharedword").into());
+    write(&store, indexed_entry("s", 1, "the qsharedword").into());
     write(&store, vec![copy("s", "t", &[(1, 1)])]);
     write(&store, vec![entry("s", 1, 2, "h", "[redacted]")]);
-    assert_eq!(places(&store, "qsharedword"), [("t".to_owned(), 1)]);
+    assert_eq!(hits(&store, "qsharedword"), [("t".to_owned(), 1)]);
     write(&store, vec![delete("t")]);
-    assert_eq!(places(&store, "qsharedword"), []);
+    assert_eq!(hits(&store, "qsharedword"), []);
     is_erased(&path, "sharedword");
 }
 
 #[test]
-fn what_grew_after_it_was_indexed_is_forgotten_by_the_words_that_it_was_indexed_by() {
+fn an_entry_that_grew_after_it_was_indexed_is_removed_from_the_index() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
     write(&store, vec![session("s")]);
-    write(&store, said("s", 1, "qfirst").into());
+    write(&store, indexed_entry("s", 1, "qfirst").into());
     write(&store, vec![append("s", 1, 2, " qsecond")]);
-    write(&store, vec![words("s", 1, 2, "qfirst qsecond")]);
+    write(&store, vec![index("s", 1, 2, "qfirst qsecond")]);
     write(&store, vec![append("s", 1, 3, " qthird"), head("s", 1, 3, "another head")]);
     write(&store, vec![entry("s", 1, 4, "h", "")]);
     for word in ["qfirst", "qsecond", "qthird"] {
-        assert_eq!(places(&store, word), []);
+        assert_eq!(hits(&store, word), []);
     }
     assert_eq!(terms(&path), [""; 0]);
     let conn = Connection::open(&path).unwrap();
@@ -144,7 +145,7 @@ fn what_grew_after_it_was_indexed_is_forgotten_by_the_words_that_it_was_indexed_
 }
 
 #[test]
-fn a_log_that_a_killed_server_left_is_cut_by_the_next() {
+fn the_wal_of_a_killed_server_is_truncated_by_the_next() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -159,7 +160,7 @@ fn a_log_that_a_killed_server_left_is_cut_by_the_next() {
 }
 
 #[test]
-fn someone_who_reads_for_long_delays_it_and_keeps_nobody_from_writing() {
+fn a_long_read_delays_the_truncation_and_does_not_block_writers() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -178,7 +179,7 @@ fn someone_who_reads_for_long_delays_it_and_keeps_nobody_from_writing() {
 }
 
 #[test]
-fn nothing_stays_where_rows_were_moved_by_others_that_came_between() {
+fn moved_rows_leave_no_deleted_text() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -188,7 +189,7 @@ fn nothing_stays_where_rows_were_moved_by_others_that_came_between() {
     for created in 1..=60 {
         for (n, id) in ids.iter().enumerate() {
             let text = secret(n, created);
-            write(&store, said(id, created, &text).into());
+            write(&store, indexed_entry(id, created, &text).into());
             // Those before grow, in between the others.
             let earlier = (created * 7 + n as u64) % created + 1;
             write(&store, vec![append(id, earlier, 1000 + created, &"more ".repeat(n * 20))]);
@@ -199,7 +200,7 @@ fn nothing_stays_where_rows_were_moved_by_others_that_came_between() {
             write(&store, vec![entry(id, created, 2000 + created, "h", "")]);
         }
     }
-    assert_eq!(places(&store, "qsecret0x1y"), []);
+    assert_eq!(hits(&store, "qsecret0x1y"), []);
     assert_eq!(terms(&path), [""; 0]);
     is_erased(&path, "secret");
 }
@@ -214,7 +215,7 @@ fn reject_bad(conn: &Connection) {
 }
 
 #[test]
-fn rejected_batches_of_a_deleted_session_are_in_no_file() {
+fn rejected_batches_of_a_deleted_session_are_erased() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -248,7 +249,7 @@ fn rejected_batches_of_a_deleted_session_are_in_no_file() {
 }
 
 #[test]
-fn a_batch_of_a_session_that_another_process_deleted_is_not_kept() {
+fn a_batch_of_a_session_that_another_process_deleted_is_dropped() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -274,7 +275,7 @@ fn a_batch_of_a_session_that_another_process_deleted_is_not_kept() {
 }
 
 #[test]
-fn a_damaged_journal_with_a_deleted_session_goes_with_it() {
+fn a_damaged_journal_is_deleted_with_a_session_in_it() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     drop(SqliteStore::open(&path).unwrap());

@@ -47,7 +47,7 @@ fn durable(writes: Vec<Write>) -> Batch {
 }
 
 #[test]
-fn a_batch_that_the_database_rejects_is_set_aside_and_stops_nothing_else() {
+fn a_rejected_batch_is_kept_in_a_file_and_does_not_block_others() {
     let dir = tempdir().unwrap();
     let (path, store) = two_sessions(&dir, &Options::default());
     let held = hold(&path);
@@ -69,7 +69,7 @@ fn a_batch_that_the_database_rejects_is_set_aside_and_stops_nothing_else() {
 }
 
 #[test]
-fn a_store_is_opened_although_the_database_rejects_a_batch_of_the_journal() {
+fn a_store_opens_although_the_database_rejects_a_batch_of_the_journal() {
     for only_reads in [false, true] {
         let dir = tempdir().unwrap();
         let (path, store) = two_sessions(&dir, &Options::default());
@@ -89,7 +89,7 @@ fn a_store_is_opened_although_the_database_rejects_a_batch_of_the_journal() {
 }
 
 #[test]
-fn a_rejected_batch_does_not_keep_the_others_from_being_read_on_a_full_disk() {
+fn other_batches_are_read_on_a_full_disk_despite_a_rejected_one() {
     let dir = tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
     let (path, store) = two_sessions(&dir, &Options { is_full: Arc::clone(&is_full), ..Options::default() });
@@ -108,7 +108,7 @@ fn a_rejected_batch_does_not_keep_the_others_from_being_read_on_a_full_disk() {
 }
 
 #[test]
-fn an_entry_with_as_many_segments_as_there_can_be_still_grows() {
+fn an_entry_with_the_most_segments_still_grows() {
     let dir = tempdir().unwrap();
     let (path, store) = two_sessions(&dir, &Options::default());
     write(&store, vec![append("s", 1, 2, "a")]);
@@ -131,7 +131,7 @@ fn an_entry_with_as_many_segments_as_there_can_be_still_grows() {
 }
 
 #[test]
-fn a_power_cut_that_takes_a_direct_write_takes_what_came_after_it_too() {
+fn a_power_cut_that_undoes_a_direct_write_undoes_later_batches_too() {
     let dir = tempdir().unwrap();
     let (path, store) = two_sessions(&dir, &Options::default());
     write(&store, vec![append("s", 1, 2, "a")]);
@@ -154,7 +154,7 @@ proptest! {
     /// A power cut leaves the database and its log as they were at some time since the log was last synced, and the
     /// journal as it was at the end.
     #[test]
-    fn a_power_cut_leaves_a_prefix_with_all_that_was_durable(
+    fn a_power_cut_leaves_a_prefix_with_all_durable_batches(
         steps in prop::collection::vec((any::<bool>(), prop::bool::weighted(0.2)), 4..16),
     ) {
         let dir = tempdir().unwrap();
@@ -199,7 +199,7 @@ proptest! {
 }
 
 #[test]
-fn after_a_failed_sync_nothing_is_durable_until_the_journal_was_emptied() {
+fn after_a_failed_sync_nothing_is_durable_until_the_journal_is_emptied() {
     let dir = tempdir().unwrap();
     let fails_sync = Arc::new(AtomicBool::new(false));
     let (path, store) =
@@ -226,7 +226,7 @@ fn after_a_failed_sync_nothing_is_durable_until_the_journal_was_emptied() {
 }
 
 #[test]
-fn a_panic_while_the_journal_is_folded_loses_nothing() {
+fn a_panic_during_a_fold_loses_nothing() {
     let dir = tempdir().unwrap();
     let panics = Arc::new(AtomicBool::new(false));
     let (path, store) = two_sessions(&dir, &Options { panics: Arc::clone(&panics), ..Options::default() });
@@ -241,7 +241,7 @@ fn a_panic_while_the_journal_is_folded_loses_nothing() {
 }
 
 #[test]
-fn a_leader_that_panics_keeps_nobody_waiting() {
+fn queued_batches_fail_when_the_leader_panics() {
     let dir = tempdir().unwrap();
     let panics = Arc::new(AtomicBool::new(false));
     let (path, store) = two_sessions(&dir, &Options { panics: Arc::clone(&panics), ..Options::default() });
@@ -262,7 +262,7 @@ fn a_leader_that_panics_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_batch_that_cannot_be_appended_goes_to_the_database_and_leaves_no_record() {
+fn a_batch_that_cannot_be_appended_goes_to_the_database() {
     let dir = tempdir().unwrap();
     let fails_append = Arc::new(AtomicBool::new(false));
     let (path, store) =
@@ -283,7 +283,7 @@ fn a_batch_that_cannot_be_appended_goes_to_the_database_and_leaves_no_record() {
 }
 
 #[test]
-fn reads_do_not_each_wait_for_the_lock_of_another_process() {
+fn reads_wait_only_once_for_the_lock_of_another_process() {
     let dir = tempdir().unwrap();
     let (path, store) = two_sessions(&dir, &Options::default());
     let held = hold(&path);
@@ -306,7 +306,7 @@ fn reads_do_not_each_wait_for_the_lock_of_another_process() {
 }
 
 #[test]
-fn batches_wait_once_for_a_lock_of_another_process_and_not_each_for_itself() {
+fn batches_wait_only_once_for_the_lock_of_another_process() {
     let dir = tempdir().unwrap();
     let patience = Duration::from_millis(500);
     let options = Options { lock_timeout: Some(patience), ..Options::default() };

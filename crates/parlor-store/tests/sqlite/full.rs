@@ -15,7 +15,7 @@ fn small(path: &Path) -> SqliteStore {
 }
 
 #[test]
-fn a_full_disk_is_said_and_nothing_is_half_written() {
+fn a_full_disk_is_reported_and_no_batch_is_partly_written() {
     let dir = tempdir().unwrap();
     let store = small(&dir.path().join("db"));
     write(&store, vec![session("s"), session("old"), entry("old", 1, 1, "h", &"o".repeat(300_000))]);
@@ -48,7 +48,7 @@ fn a_full_disk_is_said_and_nothing_is_half_written() {
 }
 
 #[test]
-fn one_that_makes_room_is_not_failed_by_its_neighbours() {
+fn a_batch_that_frees_space_does_not_fail_with_others() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = small(&path);

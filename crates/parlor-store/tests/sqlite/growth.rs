@@ -10,7 +10,7 @@ use parlor_store::{Batch, SqliteStore, Store as _};
 use rusqlite::Connection;
 use tempfile::tempdir;
 
-use super::common::{all, append, copy, entry, places, said, session, write};
+use super::common::{all, append, copy, entry, hits, indexed_entry, session, write};
 
 fn segments(path: &Path) -> i64 {
     let conn = Connection::open(path).unwrap();
@@ -18,7 +18,7 @@ fn segments(path: &Path) -> i64 {
 }
 
 #[test]
-fn many_small_appends_leave_few_rows_and_little_more_than_their_text() {
+fn many_small_appends_give_few_rows() {
     const APPENDS: u64 = 100_000;
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
@@ -43,7 +43,7 @@ fn many_small_appends_leave_few_rows_and_little_more_than_their_text() {
 }
 
 #[test]
-fn entries_that_grow_by_turns_leave_few_rows_too() {
+fn alternating_appends_to_entries_give_few_rows() {
     // More than the writer remembers, so that it has to look again and again.
     const ENTRIES: u64 = 9000;
     let dir = tempdir().unwrap();
@@ -70,7 +70,7 @@ fn entries_that_grow_by_turns_leave_few_rows_too() {
 }
 
 #[test]
-fn a_fork_that_grows_copies_only_what_it_grows() {
+fn an_append_in_a_fork_copies_only_that_entry() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -90,7 +90,7 @@ fn a_fork_adds_nothing_to_the_index() {
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
     write(&store, vec![session("s")]);
-    write(&store, (1..=100).flat_map(|n| said("s", n, "some words")).collect());
+    write(&store, (1..=100).flat_map(|n| indexed_entry("s", n, "some words")).collect());
     let pairs: Vec<_> = (1..=100).map(|n| (n, n)).collect();
     for fork in 0..10 {
         let id = fork.to_string();
@@ -101,11 +101,11 @@ fn a_fork_adds_nothing_to_the_index() {
         conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     };
     assert_eq!((count("words"), count("word_index_docsize"), count("families")), (100, 100, 11));
-    assert_eq!(places(&store, "words").len(), 100);
+    assert_eq!(hits(&store, "words").len(), 100);
 }
 
 #[test]
-fn what_was_put_together_is_left_alone() {
+fn merged_segments_are_not_rewritten() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let mut first = None;
@@ -127,7 +127,7 @@ fn what_was_put_together_is_left_alone() {
 }
 
 #[test]
-fn the_log_does_not_grow_for_ever_while_others_read() {
+fn the_wal_is_limited_while_others_read() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();

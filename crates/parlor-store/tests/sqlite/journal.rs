@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use tempfile::{TempDir, tempdir};
 
 use super::common::{
-    all, append, copy, delete, entry, files_of, hold, one, said, session, snapshot, try_batch, try_write,
-    value, write,
+    all, append, copy, delete, entry, files_of, hold, indexed_entry, one, session, snapshot, try_batch,
+    try_write, value, write,
 };
 
 fn journal_of(path: &Path) -> PathBuf {
@@ -40,7 +40,7 @@ fn records(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn a_batch_is_done_before_it_is_in_the_database_and_gets_there_by_itself() {
+fn a_batch_is_done_before_it_is_folded_into_the_database() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     let conn = Connection::open(&path).unwrap();
@@ -63,7 +63,7 @@ fn a_batch_is_done_before_it_is_in_the_database_and_gets_there_by_itself() {
 }
 
 #[test]
-fn many_appends_to_an_entry_become_one_row() {
+fn many_appends_to_an_entry_are_folded_into_one_row() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     let other = hold(&path);
@@ -81,13 +81,13 @@ fn many_appends_to_an_entry_become_one_row() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_found_by_the_next_that_writes_or_reads() {
+fn the_journal_of_a_killed_process_is_folded_by_the_next_writer_or_reader() {
     for only_reads in [false, true] {
         let dir = tempdir().unwrap();
         let (path, store) = with_entry(&dir, &Options::default());
         let held = hold(&path);
         write(&store, vec![append("s", 1, 2, "left")]);
-        write(&store, said("s", 3, "some words").into());
+        write(&store, indexed_entry("s", 3, "some words").into());
         write(&store, vec![value("k", Some("v")), session("t")]);
         let left = files_of(&path);
         drop((held, store));
@@ -97,7 +97,7 @@ fn what_a_killed_process_left_is_found_by_the_next_that_writes_or_reads() {
         let store = open(&path).unwrap();
         let entries = all(&store, "s");
         assert_eq!(entries.iter().map(|entry| &*entry.content).collect::<Vec<_>>(), ["left", "some words"]);
-        assert_eq!(super::common::places(&store, "words"), [("s".to_owned(), 3)]);
+        assert_eq!(super::common::hits(&store, "words"), [("s".to_owned(), 3)]);
         assert_eq!(store.value("k").unwrap().as_deref(), Some("v"));
         assert!(store.session("t").unwrap().is_some());
         drop(store);
@@ -111,7 +111,7 @@ fn what_a_killed_process_left_is_found_by_the_next_that_writes_or_reads() {
 }
 
 #[test]
-fn a_power_cut_takes_nothing_that_was_durable_and_leaves_whole_batches() {
+fn a_power_cut_keeps_durable_batches_and_leaves_whole_batches() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     let held = hold(&path);
@@ -249,7 +249,7 @@ fn a_journal_that_ends_in_the_middle_of_its_last_record_is_not_damaged() {
 }
 
 #[test]
-fn a_journal_that_is_no_journal_is_kept() {
+fn a_file_that_is_not_a_journal_is_kept() {
     let (_left, left) = with_synced_journal();
     let (_dir, path) = with_journal(&left, b"this is no journal at all");
     assert_eq!(one(&SqliteStore::open(&path).unwrap(), "s", 1).content, "");
@@ -259,7 +259,7 @@ fn a_journal_that_is_no_journal_is_kept() {
 }
 
 #[test]
-fn a_journal_of_a_later_version_is_refused_and_left_alone() {
+fn a_journal_of_a_later_version_is_rejected_and_not_changed() {
     let (_left, path) = with_synced_journal();
     let mut bytes = b"prlrjrn\x7f\0\0\0\0\0\0\0\0".to_vec();
     // The CRC-32 of these.
@@ -274,7 +274,7 @@ fn a_journal_of_a_later_version_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_few_damaged_journals_are_kept_and_the_oldest_goes() {
+fn four_damaged_journals_are_kept_and_the_oldest_is_replaced() {
     let (_left, path) = with_synced_journal();
     for n in 0..6 {
         fs::write(journal_of(&path), format!("no journal {n}")).unwrap();
@@ -295,7 +295,7 @@ fn a_few_damaged_journals_are_kept_and_the_oldest_goes() {
 }
 
 #[test]
-fn a_journal_does_not_go_with_an_older_copy_of_the_database() {
+fn a_journal_is_not_folded_into_an_older_copy_of_the_database() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     let older = snapshot(&path);
@@ -317,7 +317,7 @@ fn a_journal_does_not_go_with_an_older_copy_of_the_database() {
 }
 
 #[test]
-fn a_new_database_beside_an_old_journal_begins_empty() {
+fn a_new_database_ignores_an_old_journal() {
     let (_left, path) = with_synced_journal();
     fs::remove_file(&path).unwrap();
     fs::remove_file(path.with_file_name("db-wal")).unwrap();
@@ -326,7 +326,7 @@ fn a_new_database_beside_an_old_journal_begins_empty() {
 }
 
 #[test]
-fn a_full_disk_at_the_journal_is_said_and_goes_on_when_there_is_room() {
+fn a_full_disk_fails_journal_writes_until_there_is_space() {
     let dir = tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
     let options = Options { is_full: Arc::clone(&is_full), ..Options::default() };
@@ -356,7 +356,7 @@ fn a_full_disk_at_the_journal_is_said_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_store_that_is_closed_on_a_full_disk_leaves_its_journal_to_the_next() {
+fn a_store_that_is_closed_on_a_full_disk_keeps_its_journal() {
     let dir = tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
     let options = Options { is_full: Arc::clone(&is_full), ..Options::default() };
@@ -371,7 +371,7 @@ fn a_store_that_is_closed_on_a_full_disk_leaves_its_journal_to_the_next() {
 }
 
 #[test]
-fn a_session_that_another_process_deleted_takes_nothing_with_it() {
+fn a_session_that_another_process_deleted_does_not_affect_others() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     write(&store, vec![session("t"), entry("t", 1, 1, "h", "")]);
@@ -390,7 +390,7 @@ fn a_session_that_another_process_deleted_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_reader_sees_what_is_done_at_any_time() {
+fn a_reader_sees_all_batches_that_are_done() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     let reader = SqliteStore::open_read_only(&path).unwrap();
@@ -412,7 +412,7 @@ fn a_reader_sees_what_is_done_at_any_time() {
 }
 
 #[test]
-fn a_reader_says_that_a_process_does_not_fold_its_journal() {
+fn a_reader_reports_a_process_that_does_not_fold_its_journal() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     let reader = SqliteStore::open_read_only(&path).unwrap();
@@ -425,7 +425,7 @@ fn a_reader_says_that_a_process_does_not_fold_its_journal() {
 }
 
 #[test]
-fn a_write_that_waits_for_the_database_does_not_hold_up_reads_of_what_is_there() {
+fn a_write_that_waits_for_the_database_does_not_block_reads() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     let held = hold(&path);
@@ -440,7 +440,7 @@ fn a_write_that_waits_for_the_database_does_not_hold_up_reads_of_what_is_there()
 }
 
 #[test]
-fn the_journal_is_emptied_when_it_is_long() {
+fn a_long_journal_is_emptied() {
     let dir = tempdir().unwrap();
     let (path, store) = with_entry(&dir, &Options::default());
     let piece = "p".repeat(200_000);
@@ -457,7 +457,7 @@ fn the_journal_is_emptied_when_it_is_long() {
 }
 
 #[test]
-fn durable_batches_and_others_of_many_threads_are_all_there() {
+fn batches_of_many_threads_are_all_stored() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();

@@ -14,12 +14,12 @@ use super::common::{append, delete, entry, one, session, value, write};
 const PLACE: &str = "PARLOR_STORE_TEST_KILLED";
 
 #[test]
-fn what_was_reported_as_done_outlives_the_process() {
+fn a_batch_that_is_done_survives_a_kill() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     for round in 1..=3_u64 {
         let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "killed::the_child_that_writes_until_it_is_killed", "--nocapture"])
+            .args(["--exact", "killed::child_process_that_writes_until_it_is_killed", "--nocapture"])
             .env(PLACE, &path)
             .stdout(Stdio::piped())
             .spawn()
@@ -49,7 +49,7 @@ fn what_was_reported_as_done_outlives_the_process() {
 }
 
 #[test]
-fn the_child_that_writes_until_it_is_killed() {
+fn child_process_that_writes_until_it_is_killed() {
     let Some(path) = env::var_os(PLACE) else { return };
     let store = SqliteStore::open(Path::new(&path)).unwrap();
     let round = store.entries("s", 0, 0, usize::MAX).unwrap().len() as u64 + 1;

@@ -1,4 +1,4 @@
-//! What only a store in a file can get wrong.
+//! Tests of the SQLite store that do not apply to other stores.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -9,8 +9,9 @@ mod faults;
 mod full;
 mod growth;
 mod journal;
+mod kept_formats;
 mod killed;
 mod long;
+mod migrating;
 mod opening;
-mod upgrading;
 mod writing;

@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use super::common::{all, append, copy, entry, row, session, slot, try_write, value, write};
 
 #[test]
-fn everything_is_there_after_opening_again() {
+fn all_rows_are_read_after_reopening() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -32,7 +32,7 @@ fn everything_is_there_after_opening_again() {
 }
 
 #[test]
-fn a_later_format_is_refused_and_left_alone() {
+fn a_later_format_is_rejected_and_not_changed() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     drop(SqliteStore::open(&path).unwrap());
@@ -49,7 +49,7 @@ fn a_later_format_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_file_of_another_program_is_refused_and_left_alone() {
+fn a_file_of_another_program_is_rejected_and_not_changed() {
     let dir = tempdir().unwrap();
     let text = dir.path().join("text");
     fs::write(&text, "no database at all, and long enough to be looked at. ".repeat(100)).unwrap();
@@ -66,7 +66,7 @@ fn a_file_of_another_program_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_damaged_database_says_so() {
+fn a_damaged_database_is_reported() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -82,7 +82,7 @@ fn a_damaged_database_says_so() {
 }
 
 #[test]
-fn a_place_where_nothing_can_be_is_trouble_with_the_disk() {
+fn a_path_that_cannot_be_created_is_an_io_error() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("missing").join("db");
     assert_eq!(SqliteStore::open(&path).unwrap_err().kind, ErrorKind::Io);
@@ -93,7 +93,7 @@ fn a_place_where_nothing_can_be_is_trouble_with_the_disk() {
 }
 
 #[test]
-fn an_empty_file_has_no_format_to_read() {
+fn an_empty_file_cannot_be_opened_for_reading() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     fs::write(&path, "").unwrap();
@@ -103,7 +103,7 @@ fn an_empty_file_has_no_format_to_read() {
 }
 
 #[test]
-fn a_store_that_only_reads_sees_what_another_writes() {
+fn a_read_only_store_sees_writes_of_another_store() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let writer = SqliteStore::open(&path).unwrap();
@@ -117,7 +117,7 @@ fn a_store_that_only_reads_sees_what_another_writes() {
 }
 
 #[test]
-fn one_writes_to_a_file_at_a_time() {
+fn a_second_writer_is_rejected() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let first = SqliteStore::open(&path).unwrap();
@@ -130,7 +130,7 @@ fn one_writes_to_a_file_at_a_time() {
 
 #[cfg(unix)]
 #[test]
-fn the_files_are_for_their_owner_only() {
+fn only_the_owner_can_read_the_files() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");

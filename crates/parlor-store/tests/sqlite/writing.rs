@@ -18,7 +18,7 @@ fn hold_up(store: &SqliteStore) -> mpsc::Sender<()> {
 }
 
 #[test]
-fn a_bad_batch_in_a_group_fails_alone() {
+fn an_invalid_batch_in_a_group_fails_alone() {
     let dir = tempdir().unwrap();
     let store = SqliteStore::open(&dir.path().join("db")).unwrap();
     write(&store, vec![session("s"), entry("s", 1, 1, "h", "")]);
@@ -47,7 +47,7 @@ fn a_bad_batch_in_a_group_fails_alone() {
 }
 
 #[test]
-fn a_done_may_write_even_when_too_much_waits() {
+fn a_done_callback_may_write_when_the_queue_is_full() {
     let dir = tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(&dir.path().join("db")).unwrap());
     let (sender, results) = mpsc::channel();
@@ -67,7 +67,7 @@ fn a_done_may_write_even_when_too_much_waits() {
 }
 
 #[test]
-fn a_done_that_panics_stops_nobody_else() {
+fn a_done_callback_that_panics_does_not_stop_the_store() {
     let dir = tempdir().unwrap();
     let store = SqliteStore::open(&dir.path().join("db")).unwrap();
     store.write(Batch::default(), Box::new(|_| panic!("on purpose")));
@@ -76,7 +76,7 @@ fn a_done_that_panics_stops_nobody_else() {
 }
 
 #[test]
-fn who_writes_too_much_waits() {
+fn a_writer_waits_when_the_queue_is_full() {
     let dir = tempdir().unwrap();
     let store = SqliteStore::open(&dir.path().join("db")).unwrap();
     let go = hold_up(&store);
@@ -100,7 +100,7 @@ fn who_writes_too_much_waits() {
 }
 
 #[test]
-fn a_store_whose_disk_had_trouble_goes_on() {
+fn a_store_recovers_from_a_disk_error() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -121,7 +121,7 @@ fn a_store_whose_disk_had_trouble_goes_on() {
 }
 
 #[test]
-fn deleting_leaves_no_text_that_nobody_has() {
+fn deleting_removes_contents_without_entries() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     let store = SqliteStore::open(&path).unwrap();

@@ -7,7 +7,7 @@ use parlor_store::{ErrorKind, IndexDocument, SqliteStore, Store, Write};
 use rusqlite::Connection;
 use tempfile::tempdir;
 
-use super::common::{all, append, copy, delete, entry, one, places, session, write};
+use super::common::{all, append, copy, delete, entry, hits, one, session, write};
 
 /// A database of format version 2 with a segment of 1 MiB, and words that were removed from its index.
 fn version_2(path: &Path) {
@@ -78,7 +78,7 @@ fn at(session: &str, created: u64) -> (String, u64) {
 }
 
 #[test]
-fn a_database_of_an_earlier_version_is_read_and_searched_after_an_upgrade() {
+fn a_database_of_version_1_is_read_and_searched_after_migration() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     version_1(&path);
@@ -97,17 +97,17 @@ fn a_database_of_an_earlier_version_is_read_and_searched_after_an_upgrade() {
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(store.unindexed(10).unwrap(), ["old"]);
-    assert_eq!(places(&store, "title"), []);
+    assert_eq!(hits(&store, "title"), []);
     index(&store, "old");
     assert_eq!(store.unindexed(10).unwrap(), [""; 0]);
-    assert_eq!(places(&store, "title"), [at("old", 0)]);
-    assert_eq!(places(&store, "second"), [at("old", 2)]);
-    assert_eq!(places(&store, "words"), [at("fork", 1)], "what is shared is found once");
-    assert_eq!(places(&reader, "words").len(), 1);
+    assert_eq!(hits(&store, "title"), [at("old", 0)]);
+    assert_eq!(hits(&store, "second"), [at("old", 2)]);
+    assert_eq!(hits(&store, "words"), [at("fork", 1)], "what is shared is found once");
+    assert_eq!(hits(&reader, "words").len(), 1);
 }
 
 #[test]
-fn what_was_shared_before_is_known_to_be() {
+fn contents_shared_in_version_1_are_still_shared() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     version_1(&path);
@@ -115,15 +115,15 @@ fn what_was_shared_before_is_known_to_be() {
     index(&store, "old");
     write(&store, vec![session("new"), copy("fork", "new", &[(1, 5)])]);
     write(&store, vec![delete("old")]);
-    assert_eq!(places(&store, "words"), [at("fork", 1)]);
+    assert_eq!(hits(&store, "words"), [at("fork", 1)]);
     assert_eq!(store.unindexed(10).unwrap(), ["fork"]);
     write(&store, vec![delete("fork")]);
-    assert_eq!(places(&store, "words"), [at("new", 5)]);
+    assert_eq!(hits(&store, "words"), [at("new", 5)]);
     assert_eq!(store.unindexed(10).unwrap(), [""; 0]);
 }
 
 #[test]
-fn long_segments_are_cut_and_nothing_stays_of_words_that_were_removed() {
+fn migration_splits_long_segments_and_erases_removed_words() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
     version_2(&path);
@@ -147,11 +147,11 @@ fn long_segments_are_cut_and_nothing_stays_of_words_that_were_removed() {
 
     // All is handed in again.
     assert_eq!(store.unindexed(10).unwrap(), ["fork", "old"]);
-    assert_eq!(places(&store, "words"), []);
+    assert_eq!(hits(&store, "words"), []);
     index(&store, "fork");
     index(&store, "old");
-    assert_eq!(places(&store, "words"), [at("fork", 1)]);
-    assert_eq!(places(&store, "title"), [at("old", 0)]);
+    assert_eq!(hits(&store, "words"), [at("fork", 1)]);
+    assert_eq!(hits(&store, "title"), [at("old", 0)]);
     let check = "INSERT INTO word_index (word_index) VALUES ('integrity-check'); PRAGMA integrity_check";
     conn.execute_batch(check).unwrap();
 }
