@@ -1,4 +1,4 @@
-//! Why a command failed, and what it exits with.
+//! The failures of commands, with their exit codes.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -6,21 +6,21 @@ use std::process::ExitCode;
 
 use anstream::eprintln;
 
-/// Why a command failed.
+/// The failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: Kind,
     message: String,
 }
 
-/// The kind of a failure; each has its exit code.
+/// The kind of a failure, which determines the exit code.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// The command could not do its work.
+    /// The command failed.
     Failed,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     BadInput,
-    /// The reader of the output has closed it, which is no failure.
+    /// The reader of the output has closed it, which is not an error.
     ReaderGone,
 }
 
@@ -39,7 +39,7 @@ impl Failure {
         Self { kind: Kind::BadInput, message: message.to_string() }
     }
 
-    /// A failed write to standard output.
+    /// Converts a failed write to standard output.
     pub(crate) fn writing(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { kind: Kind::ReaderGone, message: String::new() };
@@ -47,7 +47,7 @@ impl Failure {
         Self::failed(format_args!("cannot write the output: {error}"))
     }
 
-    /// Prints the message, and returns the exit code.
+    /// Prints the message and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let code = match self.kind {
             Kind::Failed => 1,

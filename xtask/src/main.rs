@@ -1,4 +1,4 @@
-//! The tasks of parlor's developers: `cargo xtask` lists them.
+//! The developer tasks of parlor; `cargo xtask` lists them.
 
 mod bench;
 mod failure;

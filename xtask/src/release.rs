@@ -1,4 +1,4 @@
-//! Running a command of this program in an optimised build.
+//! Runs a command of this program in an optimised build.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
@@ -7,8 +7,8 @@ use parlor_testkit::programs::{self, Profile};
 
 use crate::failure::Failure;
 
-/// Replaces this process by an optimised build of the same program with the same arguments, which is built first. Returns
-/// only if that fails.
+/// Builds this program optimised and replaces this process by it, with the same arguments; returns only if that
+/// fails.
 pub(crate) fn run_again() -> Result<ExitCode, Failure> {
     let program = programs::build("xtask", "xtask", Profile::Release).map_err(Failure::failed)?;
     let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();

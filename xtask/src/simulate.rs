@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: whole servers from seeds.
+//! `cargo xtask simulate`: simulates whole servers from seeds.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -39,7 +39,7 @@ pub(crate) struct Simulate {
     trace: bool,
 }
 
-/// Steps of a simulation.
+/// A range of steps of a simulation.
 #[derive(Clone)]
 struct Steps(BTreeSet<usize>);
 
@@ -49,7 +49,7 @@ impl Simulate {
         let duration = seconds.map(Duration::from_secs);
         let skip = skip.map(|Steps(steps)| steps).unwrap_or_default();
         let options = Options { seed, steps, seeds, duration, skip, shrinks: !no_shrink, is_traced: trace };
-        // A panic of the engine is a failure like any other, and is reported as one.
+        // A panic of the engine is reported like any other failure.
         std::panic::set_hook(Box::new(|_| {}));
         let report = run(&options);
         let written = writeln!(anstream::stdout().lock(), "{report}");

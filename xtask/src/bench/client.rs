@@ -1,7 +1,8 @@
-//! A client that does little but read fast.
+//! A client that reads as fast as possible.
 //!
-//! It is for what is measured in bytes and microseconds: it shares the machine with the server, and whatever it spent on a
-//! line would be measured as well. What people wait for is measured with a client as they have it, the `holder`.
+//! It measures bytes and microseconds: it shares the machine with the server, so that everything it spends on a line
+//! is measured too. Scenarios that measure what users wait for use a client of the client library, the
+//! `library_client`.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,8 +17,8 @@ use parlor_json::string_literal;
 use parlor_server::transport::hello::Hello;
 use tokio::net::unix::pipe;
 
-use super::heard::{Heard, Line};
-use super::place::{Bench, Peer, Server, Version};
+use super::environment::{Bench, Peer, Server, Version};
+use super::received::{Line, Received};
 use super::websocket;
 use crate::failure::Failure;
 
@@ -28,24 +29,24 @@ pub(crate) struct Client {
     stream: Stream,
     framing: Framing,
     buffer: Vec<u8>,
-    /// What of the buffer was read and not yet looked at.
+    /// The part of the buffer that was read and not yet parsed.
     unread: Range<usize>,
     version: Version,
     next_id: u64,
     session: String,
-    pub(crate) heard: Heard,
-    /// What it talks to, if it started that itself. Dropped last: a program ends when its input does.
+    pub(crate) received: Received,
+    /// The program that it started, if any. Dropped last: a program ends when its input is closed.
     child: Option<Program>,
 }
 
-/// How messages are told apart on a connection.
+/// The framing of messages on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Lines,
     WebSocket,
 }
 
-/// What sort of file a connection is.
+/// The type of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Pipe,
@@ -53,21 +54,21 @@ enum Stream {
     Tcp,
 }
 
-/// A connection's input as the runtime knows it.
+/// The input of a connection, registered with the runtime.
 enum Source {
     Pipe(pipe::Receiver),
     Unix(tokio::net::UnixStream),
     Tcp(tokio::net::TcpStream),
 }
 
-/// A program that is waited for when it is dropped.
+/// A child process that is waited for when this is dropped.
 pub(crate) struct Program(pub(crate) Child);
 
-/// How much is read at once, at least.
+/// The least number of bytes to read at once.
 const BUFFER: usize = 256 << 10;
 
 impl Client {
-    /// Starts a program and talks to it.
+    /// Starts a program and connects to its standard streams.
     pub(crate) fn start(peer: Peer) -> Result<Self, Failure> {
         let version = peer.version;
         let mut command = peer.piped();
@@ -84,7 +85,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Talks to a server's socket.
+    /// Connects to a server's Unix socket.
     pub(crate) fn socket(bench: &Bench, server: &Server) -> Result<Self, Failure> {
         let stream = UnixStream::connect(server.socket()).map_err(|error| unreachable(&error))?;
         let mut client = Self::on_socket(stream.into(), (Stream::Unix, Framing::Lines), bench.client)?;
@@ -93,7 +94,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Talks to a server over a WebSocket.
+    /// Connects to a server over a WebSocket.
     pub(crate) fn websocket(bench: &Bench, server: &Server) -> Result<Self, Failure> {
         let address = server.address()?;
         let mut stream = TcpStream::connect(address).map_err(|error| unreachable(&error))?;
@@ -104,12 +105,12 @@ impl Client {
         Ok(client)
     }
 
-    /// Takes a connection on which lines are exchanged, and sends nothing yet.
+    /// Takes a connection with line framing, and sends nothing yet.
     pub(crate) fn lines_on_unix(socket: UnixStream, version: Version) -> Result<Self, Failure> {
         Self::on_socket(socket.into(), (Stream::Unix, Framing::Lines), version)
     }
 
-    /// The same for TCP.
+    /// Takes a TCP connection with line framing, and sends nothing yet.
     pub(crate) fn lines_on_tcp(socket: TcpStream, version: Version) -> Result<Self, Failure> {
         Self::on_socket(socket.into(), (Stream::Tcp, Framing::Lines), version)
     }
@@ -132,12 +133,12 @@ impl Client {
             version,
             next_id: 0,
             session: String::new(),
-            heard: Heard::default(),
+            received: Received::default(),
             child: None,
         }
     }
 
-    /// The process that it started.
+    /// Returns the id of the process that it started.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(|program| program.0.id())
     }
@@ -152,13 +153,13 @@ impl Client {
         self.ask("initialize", params).map(drop)
     }
 
-    /// Begins a session.
+    /// Creates a session.
     pub(crate) fn begin(&mut self) -> Result<(), Failure> {
         let answer = self.ask("session/new", r#"{"cwd":"/","mcpServers":[]}"#)?;
         self.enter(&answer)
     }
 
-    /// Forks its session at the end and goes on in the fork.
+    /// Forks its session at the end and continues in the fork.
     pub(crate) fn fork(&mut self) -> Result<(), Failure> {
         let params = format!(r#"{{"sessionId":"{}","cwd":"/","mcpServers":[]}}"#, self.session);
         let answer = self.ask("session/fork", &params)?;
@@ -171,7 +172,7 @@ impl Client {
         self.ask("session/delete", &params).map(drop)
     }
 
-    /// Goes on in the session that a response names.
+    /// Continues in the session that a response names.
     fn enter(&mut self, answer: &str) -> Result<(), Failure> {
         let id = answer.split_once(r#""sessionId":""#).and_then(|(_, rest)| rest.split_once('"'));
         let (id, _) = id.ok_or_else(|| Failure::failed("the answer names no session"))?;
@@ -179,7 +180,7 @@ impl Client {
         Ok(())
     }
 
-    /// Joins the session of another client and is told all of it.
+    /// Attaches to the session of another client and reads its replay.
     pub(crate) fn join(&mut self, session: &str) -> Result<(), Failure> {
         session.clone_into(&mut self.session);
         let (method, from) = match self.version {
@@ -194,32 +195,33 @@ impl Client {
         &self.session
     }
 
-    /// Has the agent do something and reads until the turn is over. Says how long that took.
+    /// Sends a prompt, reads until the turn ends and returns the duration.
     pub(crate) fn turn(&mut self, prompt: &str) -> Result<Duration, Failure> {
-        let (begun, idles) = (Instant::now(), self.heard.idles);
+        let (begun, idles) = (Instant::now(), self.received.idles);
         let id = self.prompt(prompt)?;
         match self.version {
             Version::V1 => drop(self.answer_to(id)?),
-            Version::V2 => self.until(|heard| heard.idles > idles)?,
+            Version::V2 => self.until(|received| received.idles > idles)?,
         }
         Ok(begun.elapsed())
     }
 
-    /// Has the agent do something and does not wait for it.
+    /// Sends a prompt and does not wait for the turn.
     pub(crate) fn prompt(&mut self, prompt: &str) -> Result<u64, Failure> {
         let session = self.session.clone();
         self.prompt_in(&session, prompt)
     }
 
-    /// Sends a prompt to one of several sessions of this connection and does not wait for it.
+    /// Sends a prompt to one of several sessions of this connection and does not wait for the turn.
     fn prompt_in(&mut self, session: &str, prompt: &str) -> Result<u64, Failure> {
         let prompt = string_literal(prompt);
         let params = format!(r#"{{"sessionId":"{session}","prompt":[{{"type":"text","text":{prompt}}}]}}"#);
         self.request("session/prompt", &params)
     }
 
-    /// Sends a prompt to one of several sessions of this connection and reads until it is accepted: what the agent says of
-    /// many prompts fills a pipe, and then it takes no more of them. In version 1 it says nothing before it streams.
+    /// Sends a prompt to one of several sessions of this connection and reads until it is accepted: updates of many
+    /// prompts would fill the pipe, and the agent would read no more prompts. In version 1 there is no acceptance
+    /// before the stream.
     pub(crate) fn prompt_accepted(&mut self, session: &str, prompt: &str) -> Result<(), Failure> {
         let id = self.prompt_in(session, prompt)?;
         match self.version {
@@ -228,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Asks something and waits for the answer.
+    /// Sends a request and waits for the response.
     fn ask(&mut self, method: &str, params: &str) -> Result<String, Failure> {
         let id = self.request(method, params)?;
         self.answer_to(id)
@@ -244,9 +246,9 @@ impl Client {
     }
 
     fn answer_to(&mut self, id: u64) -> Result<String, Failure> {
-        self.heard.answer = None;
-        self.until(|heard| heard.answer.as_ref().is_some_and(|(answered, _)| *answered == id))?;
-        let (_, answer) = self.heard.answer.take().unwrap_or_default();
+        self.received.answer = None;
+        self.until(|received| received.answer.as_ref().is_some_and(|(answered, _)| *answered == id))?;
+        let (_, answer) = self.received.answer.take().unwrap_or_default();
         if answer.contains(r#""error":"#) {
             return Err(Failure::failed(format_args!("the benchmark is refused: {answer}")));
         }
@@ -261,11 +263,11 @@ impl Client {
         sent.map_err(|error| gone(&error))
     }
 
-    /// Reads until something was heard.
-    pub(crate) fn until(&mut self, heard: impl Fn(&Heard) -> bool) -> Result<(), Failure> {
+    /// Reads until a condition on the received messages holds.
+    pub(crate) fn until(&mut self, received: impl Fn(&Received) -> bool) -> Result<(), Failure> {
         loop {
             while let Some(line) = self.next_line()? {
-                if self.heard.line(&self.buffer[line]) == Line::Other && heard(&self.heard) {
+                if self.received.line(&self.buffer[line]) == Line::Other && received(&self.received) {
                     return Ok(());
                 }
             }
@@ -273,19 +275,19 @@ impl Client {
         }
     }
 
-    /// The same beside other clients in one thread, for whatever can be heard, chunks included. Reading can be given up.
+    /// Like `until`, for many clients in one thread; also checks after each chunk, and can be cancelled.
     pub(crate) async fn until_beside_others(
         &mut self,
-        heard: &impl Fn(&Heard) -> bool,
+        received: &impl Fn(&Received) -> bool,
     ) -> Result<(), Failure> {
-        if heard(&self.heard) {
+        if received(&self.received) {
             return Ok(());
         }
         let source = self.source().map_err(|error| gone(&error))?;
         loop {
             while let Some(line) = self.next_line()? {
-                let _ = self.heard.line(&self.buffer[line]);
-                if heard(&self.heard) {
+                let _ = self.received.line(&self.buffer[line]);
+                if received(&self.received) {
                     return Ok(());
                 }
             }
@@ -300,7 +302,7 @@ impl Client {
         }
     }
 
-    /// The input for a runtime, in whose context this is called. It has to be [nonblocking](Self::set_blocking).
+    /// Registers the input with the current runtime; it must be [nonblocking](Self::set_blocking).
     fn source(&self) -> io::Result<Source> {
         let input = OwnedFd::from(self.input.try_clone()?);
         Ok(match self.stream {
@@ -310,12 +312,12 @@ impl Client {
         })
     }
 
-    /// Says whether reads wait for something to come.
+    /// Sets whether reads block.
     pub(crate) fn set_blocking(&self, is_blocking: bool) -> Result<(), Failure> {
         rustix::io::ioctl_fionbio(&self.input, !is_blocking).map_err(|error| gone(&error.into()))
     }
 
-    /// Takes the next message out of what was read, if all of it was.
+    /// Returns the next complete message in the buffer.
     fn next_line(&mut self) -> Result<Option<Range<usize>>, Failure> {
         loop {
             let unread = &self.buffer[self.unread.clone()];

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anstream::eprintln;
 use clap::Args;
 
-use super::place::{Bench, Binary, Version};
+use super::environment::{Bench, Binary, Version};
 use super::relay;
 use super::report::{self, Outcome};
 use super::scenarios::SCENARIOS;
@@ -15,13 +15,13 @@ use crate::release;
 /// Measure parlor on this machine, against the same agent connected directly
 ///
 /// Each scenario runs an agent, a server with its own data directory and one or more clients, and counts what was
-/// lost, doubled or out of order on the way: that must be nothing, and is the only thing that this command fails for.
+/// lost, duplicated or out of order: the command fails only if there was any.
 ///
 /// With several `--server` each scenario runs with each of them in turn, and the ratios to the first one are printed.
 #[derive(Args)]
 #[command(after_long_help = scenarios())]
 pub(crate) struct BenchCommand {
-    /// How many times each scenario runs; the medians are told
+    /// How many times each scenario runs; medians are reported
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// One run with a tenth of the load
@@ -101,17 +101,17 @@ impl BenchCommand {
             }
             let mut samples: Vec<_> = servers.iter().map(|_| Vec::new()).collect();
             for run in 1..=runs {
-                // Each server comes first in every other run: what the one before leaves behind is nobody's advantage.
+                // The servers take turns to run first, so that no server benefits from the order.
                 let mut order: Vec<_> = (0..servers.len()).collect();
                 if run % 2 == 0 {
                     order.reverse();
                 }
-                for place in order {
+                for index in order {
                     let which =
-                        if servers.len() > 1 { format!(", server {}", place + 1) } else { String::new() };
+                        if servers.len() > 1 { format!(", server {}", index + 1) } else { String::new() };
                     eprintln!("{}: run {run} of {runs}{which}", scenario.name);
-                    bench.measure(&servers[place]);
-                    samples[place].push((scenario.run)(&bench)?);
+                    bench.measure(&servers[index]);
+                    samples[index].push((scenario.run)(&bench)?);
                 }
             }
             outcomes.push(Outcome::new(scenario, &samples));

@@ -1,4 +1,4 @@
-//! Where a benchmark runs: a folder of its own, an agent, a server.
+//! The environment of a benchmark: a directory, an agent and servers.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -16,24 +16,24 @@ use super::client::{Client, Program};
 use super::measure::child_with;
 use crate::failure::Failure;
 
-/// A program that does part of what parlor does, to compare with.
+/// A program with part of parlor's functions, for comparison.
 const CONDUCTOR: &str = "agent-client-protocol-conductor";
 
-/// How long a server may take until it listens.
+/// The time until a server must listen.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What all scenarios share.
+/// The state that all scenarios share.
 pub(crate) struct Bench {
     /// The program of the test agent, the same for all servers.
     test_agent: &'static str,
-    /// The program whose servers are measured now.
+    /// The program whose servers are measured at present.
     measured: PathBuf,
-    /// The version that clients speak, and the one that the agent speaks.
+    /// The protocol versions of the clients and of the agent.
     pub(crate) client: Version,
     pub(crate) agent: Version,
-    /// Whether only a tenth of the work is done.
+    /// Whether only a tenth of the load is used.
     pub(crate) quick: bool,
-    /// Whether there is a conductor to compare with.
+    /// Whether the conductor is available.
     pub(crate) conductor: bool,
     folder: PathBuf,
     servers: AtomicU32,
@@ -48,10 +48,10 @@ pub(crate) enum Version {
     V2,
 }
 
-/// A program that is about to be started and talked to.
+/// A program to start and to connect to.
 pub(crate) struct Peer {
     pub(crate) command: Command,
-    /// The version that it is talked to in.
+    /// The protocol version of the connection.
     pub(crate) version: Version,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Peer {
 #[derive(Debug, Clone)]
 pub(crate) struct Binary {
     pub(crate) path: PathBuf,
-    /// What it says about its version.
+    /// The version that it prints.
     pub(crate) version: String,
 }
 
@@ -70,21 +70,21 @@ pub(crate) struct Server {
     test_agent: &'static str,
 }
 
-/// Where a server keeps its sessions.
+/// The store of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
     Sqlite,
     Memory,
 }
 
-/// The clients of a bare fan-out, the first of which talks to the agent.
+/// The clients of a bare relay; the first one prompts the agent.
 pub(crate) struct Relay {
     pub(crate) clients: Vec<Client>,
-    /// Dropped last: it ends when the first client has gone.
+    /// Dropped last: the relay ends when the first client disconnects.
     program: Program,
 }
 
-/// What sockets a bare fan-out has.
+/// The sockets of a bare relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sockets {
     Unix,
@@ -92,7 +92,7 @@ pub(crate) enum Sockets {
 }
 
 impl Bench {
-    /// `within` is where the folder of the benchmark is made.
+    /// Creates the directory of the benchmark in `within`.
     pub(crate) fn new(
         within: &Path,
         measured: &Binary,
@@ -102,7 +102,7 @@ impl Bench {
     ) -> Result<Self, Failure> {
         let folder = within.join(format!("parlor-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(cannot("make", &folder))?;
-        // The settings of whoever runs this must make no difference.
+        // The user's configuration must not affect the results.
         let config = folder.join("config.toml");
         std::fs::write(&config, "").map_err(cannot("write", &config))?;
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -121,17 +121,17 @@ impl Bench {
         })
     }
 
-    /// From now on, servers are of this program.
+    /// Selects the program of the servers that are started from now on.
     pub(crate) fn measure(&mut self, binary: &Binary) {
         self.measured.clone_from(&binary.path);
     }
 
-    /// So much, or a tenth of it.
+    /// Returns the load, or a tenth of it with `--quick`.
     pub(crate) fn load(&self, full: u32) -> u32 {
         if self.quick { full / 10 } else { full }
     }
 
-    /// The agent itself. Nobody translates there, so it speaks the client's version.
+    /// Returns the agent itself, in the client's version, because nothing translates.
     pub(crate) fn direct(&self) -> Peer {
         let agent = self.agent_of(self.client);
         let mut command = Command::new(&agent[0]);
@@ -139,28 +139,28 @@ impl Bench {
         Peer { command, version: self.client }
     }
 
-    /// The agent behind as many processes as with parlor, which only copy: the least that being between costs.
+    /// Returns the agent behind as many processes as with parlor that only copy bytes: the minimal cost of a relay.
     pub(crate) fn relayed(&self) -> Peer {
         let mut command = Command::new("sh");
         command.args(["-c", r#"cat | cat | "$0" "$@" | cat | cat"#]).args(self.agent_of(self.client));
         Peer { command, version: self.client }
     }
 
-    /// A server behind `parlor acp`, as an editor has it.
+    /// Returns a server behind `parlor acp`, as an editor uses it.
     pub(crate) fn acp(&self, server: &Server) -> Peer {
         let mut command = Command::new(&self.measured);
         command.arg("acp").arg("--data").arg(&server.data);
         Peer { command, version: self.client }
     }
 
-    /// The agent behind the conductor, which speaks version 1, if there is one.
+    /// Returns the agent behind the conductor, in version 1, if it is available.
     pub(crate) fn conducted(&self) -> Option<Peer> {
         let mut command = Command::new(CONDUCTOR);
         command.arg("agent").arg(self.agent_of(Version::V1).join(" "));
         self.conductor.then_some(Peer { command, version: Version::V1 })
     }
 
-    /// The command of an agent that speaks a version.
+    /// Returns the command of an agent for a version.
     fn agent_of(&self, version: Version) -> [String; 3] {
         let version = match version {
             Version::V1 => "1",
@@ -169,7 +169,7 @@ impl Bench {
         [self.test_agent, "--version", version].map(str::to_owned)
     }
 
-    /// Starts a bare fan-out to so many clients.
+    /// Starts a bare relay for this many clients.
     pub(crate) fn relay(&self, sockets: Sockets, clients: u32) -> Result<Relay, Failure> {
         let trouble = |error: std::io::Error| Failure::failed(format_args!("cannot start a relay: {error}"));
         let path = self.folder.join("relay.sock");
@@ -207,12 +207,12 @@ impl Bench {
         Ok(relay)
     }
 
-    /// Starts a server that has no sessions.
+    /// Starts a server without sessions.
     pub(crate) fn server(&self) -> Result<Server, Failure> {
         self.server_with(Store::Sqlite, &[])
     }
 
-    /// Starts a server that has no sessions, with more arguments.
+    /// Starts a server without sessions, with further arguments.
     pub(crate) fn server_with(&self, store: Store, args: &[&str]) -> Result<Server, Failure> {
         let number = self.servers.fetch_add(1, Ordering::Relaxed);
         let data = self.folder.join(format!("data-{number}"));
@@ -223,7 +223,7 @@ impl Bench {
         self.start(data, &[store, args].concat())
     }
 
-    /// Starts a server with the sessions of one that has ended.
+    /// Starts a server with the sessions of a stopped one.
     pub(crate) fn server_at(&self, data: PathBuf) -> Result<Server, Failure> {
         self.start(data, &[])
     }
@@ -248,7 +248,7 @@ impl Bench {
             })?;
         let mut server = Server { data, child, test_agent: self.test_agent };
         let begun = Instant::now();
-        // The port is told after the socket is there.
+        // The port is written after the socket is there.
         while server.address().is_err() || UnixStream::connect(server.socket()).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(Failure::failed(format_args!("the server ended while it started: {status}")));
@@ -266,7 +266,7 @@ impl Bench {
 }
 
 impl Binary {
-    /// Finds out whether a program can be measured.
+    /// Checks whether a program can be measured.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let bad = |why: &dyn std::fmt::Display| {
             Failure::bad_input(format_args!("cannot measure {}: {why}", path.display()))
@@ -281,9 +281,9 @@ impl Binary {
         Ok(Self { path, version })
     }
 
-    /// The program of this workspace, built as this one is.
+    /// Returns the program of this workspace, built in the profile of this program.
     pub(crate) fn built() -> Result<Self, Failure> {
-        // What is measured is built as users build it, and not with what a build of all packages adds to it.
+        // Built alone as users build it, because a build of all packages would add features.
         let path = match Profile::current() {
             Profile::Dev => programs::find("parlor", "parlor").map(PathBuf::from),
             Profile::Release => programs::build("parlor", "parlor", Profile::Release),
@@ -299,7 +299,7 @@ impl Relay {
 }
 
 impl Peer {
-    /// Its command, with streams to talk to it.
+    /// Returns its command with piped standard streams.
     pub(crate) fn piped(mut self) -> Command {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         self.command
@@ -321,18 +321,18 @@ impl Server {
         DataDir::open(&self.data).map_or_else(|_| self.data.join("parlor.sock"), |data| data.socket())
     }
 
-    /// The process of its agent, which all sessions share.
+    /// Returns the id of its agent process, which all sessions share.
     pub(crate) fn agent_pid(&self) -> Option<u32> {
         child_with(self.pid(), self.test_agent)
     }
 
-    /// The address for clients that connect by WebSocket.
+    /// Returns the address for WebSocket clients.
     pub(crate) fn address(&self) -> Result<SocketAddr, Failure> {
         let port = self.file("port")?.parse().map_err(|_| Failure::failed("the server names no port"))?;
         Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }
 
-    /// What lets a client in there.
+    /// Returns the token for WebSocket clients.
     pub(crate) fn token(&self) -> Result<String, Failure> {
         self.file("token")
     }
@@ -343,7 +343,7 @@ impl Server {
         Ok(text.trim().to_owned())
     }
 
-    /// Ends it as an operator would, and hands back where its sessions are.
+    /// Stops the server as an operator would, and returns its data directory.
     pub(crate) fn stop(mut self) -> PathBuf {
         self.end();
         self.data.clone()
@@ -376,9 +376,9 @@ fn cannot(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     move |error| Failure::failed(format_args!("cannot {what} {}: {error}", path.display()))
 }
 
-/// A thousand clients need a thousand files, here and in the servers, which inherit what is allowed here.
+/// Raises the limit of open files for a thousand clients, here and in the servers, which inherit it.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed, a scenario that needs more says what failed.
+    // If that is not allowed, a scenario that needs more files fails with its error.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -1,4 +1,4 @@
-//! A client as people have it: it holds its session with `parlor-client`, and knows all of it at any time.
+//! A client that uses `parlor-client` and keeps the whole transcript, as applications do.
 
 use std::time::{Duration, Instant};
 
@@ -7,26 +7,26 @@ use parlor_client::{Client, Connector, Error, Hello, JsonStr, News, Object, Sess
 use tokio::process::{Child, Command};
 use tokio::runtime::Runtime;
 
-use super::heard::Heard;
-use super::place::{Bench, Peer, Server, Version};
+use super::environment::{Bench, Peer, Server, Version};
+use super::received::Received;
 use crate::failure::Failure;
 
-/// A client on one connection. It reads only while something is asked of it.
-pub(crate) struct Holder {
+/// A client on one connection; it reads only while one of its methods runs.
+pub(crate) struct LibraryClient {
     runtime: Runtime,
     client: Client,
     session: Option<(Session, News)>,
-    /// What it made of the news of its sessions.
-    pub(crate) heard: Heard,
-    /// What it talks to, if it started that itself.
+    /// The counts of received chunks.
+    pub(crate) received: Received,
+    /// The program that it started, if any.
     child: Option<Child>,
 }
 
-/// Where all sessions work.
+/// The working directory of all sessions.
 const HERE: &str = "/";
 
-impl Holder {
-    /// Starts a program and talks to it.
+impl LibraryClient {
+    /// Starts a program and connects to its standard streams.
     pub(crate) fn start(peer: Peer) -> Result<Self, Failure> {
         let runtime = super::runtime()?;
         let (client, child) = runtime.block_on(async {
@@ -40,19 +40,19 @@ impl Holder {
             let client = connector.over(read, write).await.map_err(|error| refused(&error))?;
             Ok((client, child))
         })?;
-        Ok(Self { runtime, client, session: None, heard: Heard::default(), child: Some(child) })
+        Ok(Self { runtime, client, session: None, received: Received::default(), child: Some(child) })
     }
 
-    /// Talks to a server's socket.
+    /// Connects to a server's Unix socket.
     pub(crate) fn socket(bench: &Bench, server: &Server) -> Result<Self, Failure> {
         let runtime = super::runtime()?;
         let connector = connector(bench.client);
         let connected = runtime.block_on(connector.socket(&server.socket(), &Hello::new()));
         let (client, _) = connected.map_err(|error| refused(&error))?;
-        Ok(Self { runtime, client, session: None, heard: Heard::default(), child: None })
+        Ok(Self { runtime, client, session: None, received: Received::default(), child: None })
     }
 
-    /// Begins a session.
+    /// Creates a session.
     pub(crate) fn begin(&mut self) -> Result<SessionId, Failure> {
         let begun =
             self.runtime.block_on(self.client.new_session(HERE.as_ref())).map_err(|error| refused(&error))?;
@@ -62,7 +62,7 @@ impl Holder {
         Ok(id)
     }
 
-    /// Joins the session of another client and is told all of it. Says how long that took.
+    /// Attaches to the session of another client, reads its replay and returns the duration.
     pub(crate) fn join(&mut self, session: &SessionId) -> Result<Duration, Failure> {
         let begun = Instant::now();
         let joined = self
@@ -72,13 +72,13 @@ impl Holder {
         let took = begun.elapsed();
         let mut news = joined.news_since(0);
         while let Some(update) = news.ready() {
-            self.heard.news(&update);
+            self.received.news(&update);
         }
         self.session = Some((joined, news));
         Ok(took)
     }
 
-    /// Forks a session at its end, and does not look at the fork. Says how long that took.
+    /// Forks a session at its end without attaching to the fork, and returns the duration.
     pub(crate) fn fork(&self, session: &SessionId) -> Result<Duration, Failure> {
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
@@ -88,16 +88,16 @@ impl Holder {
         Ok(begun.elapsed())
     }
 
-    /// Has the agent do something and reads all news until the turn is over. Says how long that took.
+    /// Sends a prompt, reads all updates until the turn ends and returns the duration.
     pub(crate) fn turn(&mut self, prompt: &str) -> Result<Duration, Failure> {
-        let Self { runtime, session, heard, .. } = self;
+        let Self { runtime, session, received, .. } = self;
         let (session, news) = session.as_mut().ok_or_else(no_session)?;
         runtime.block_on(async {
             let begun = Instant::now();
             let turn = session.prompt(prompt).await.map_err(|error| refused(&error))?;
             loop {
                 let update = news.next().await.ok_or_else(|| refused(&Error::Gone))?;
-                heard.news(&update);
+                received.news(&update);
                 if matches!(update, Update::State(_)) && turn.end().now_or_never().is_some() {
                     return Ok(begun.elapsed());
                 }
@@ -105,20 +105,20 @@ impl Holder {
         })
     }
 
-    /// Reads until the session is idle, if it is not.
+    /// Reads until the session is idle.
     pub(crate) fn until_idle(&mut self) -> Result<(), Failure> {
-        let Self { runtime, session, heard, .. } = self;
+        let Self { runtime, session, received, .. } = self;
         let (session, news) = session.as_mut().ok_or_else(no_session)?;
         runtime.block_on(session.idle()).map_err(|error| refused(&error))?;
         while let Some(update) = news.ready() {
-            heard.news(&update);
+            received.news(&update);
         }
         Ok(())
     }
 }
 
-/// What it started ends when its input does.
-impl Drop for Holder {
+/// A program that it started ends when its input is closed.
+impl Drop for LibraryClient {
     fn drop(&mut self) {
         self.runtime.block_on(async {
             self.client.disconnect().await;

@@ -1,16 +1,16 @@
-//! What the system knows about a process, and what to make of many figures.
+//! Measures processes, and computes medians and quantiles.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The time that a process has computed, itself and the system for it, in seconds.
+/// Returns the CPU time of a process in seconds, in user and system mode.
 ///
-/// The system counts the whole process in hundredths of a second, and each thread that still runs in nanoseconds. Neither
-/// is ever too much, so the larger one is closer.
+/// The system counts the whole process in hundredths of a second, and each running thread in nanoseconds. Neither
+/// overestimates, so the larger one is more accurate.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     const TICKS: f64 = 100.0;
     let fields = stat(pid);
-    let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     let whole = (ticks(11) + ticks(12)) / TICKS;
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let nanoseconds = threads.filter_map(|thread| {
@@ -20,7 +20,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     whole.max(nanoseconds.sum::<f64>() / 1e9)
 }
 
-/// The child of a process that runs this program.
+/// Returns the child of a process that runs this program.
 pub(crate) fn child_with(parent: u32, program: &str) -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
@@ -32,26 +32,25 @@ pub(crate) fn child_with(parent: u32, program: &str) -> Option<u32> {
     })
 }
 
-/// What the system tells of a process, behind its name.
+/// Returns the fields of `/proc/PID/stat` after the name.
 fn stat(pid: u32) -> Vec<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name of the program, in brackets, may hold anything.
+    // The name of the program, in parentheses, may contain any character.
     let rest = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
     rest.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The most memory that a process has had, in megabytes.
+/// Returns the peak memory of a process in megabytes.
 pub(crate) fn peak_memory(pid: u32) -> f64 {
     status(pid, "VmHWM:")
 }
 
-/// The memory that a process has, in megabytes.
+/// Returns the memory of a process in megabytes.
 pub(crate) fn memory(pid: u32) -> f64 {
     status(pid, "VmRSS:")
 }
 
-/// The memory that a process has when it gives nothing more back, in megabytes: when it has not become less for `still`, or
-/// after `most`.
+/// Returns the memory of a process in megabytes after it has not decreased for `still`, or after `most`.
 pub(crate) fn settled_memory(pid: u32, still: Duration, most: Duration) -> f64 {
     const STEP: Duration = Duration::from_millis(20);
     let begun = Instant::now();
@@ -73,7 +72,7 @@ fn status(pid: u32, name: &str) -> f64 {
     kilobytes.unwrap_or(0.0) / 1024.0
 }
 
-/// What the benchmark runs on.
+/// Describes the machine.
 pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -81,12 +80,12 @@ pub(crate) fn machine() -> String {
     format!("{cores} cores, {} {}", system.trim(), kernel.trim())
 }
 
-/// The value in the middle.
+/// Returns the median.
 pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value that this part of all values does not exceed.
+/// Returns the value that this fraction of all values does not exceed.
 pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -97,8 +96,8 @@ pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
         clippy::cast_precision_loss,
         reason = "there are few values, and a part of them is not negative"
     )]
-    let place = (last as f64 * part).round() as usize;
-    sorted[place.min(last)]
+    let index = (last as f64 * part).round() as usize;
+    sorted[index.min(last)]
 }
 
 #[cfg(test)]

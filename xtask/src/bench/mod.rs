@@ -1,19 +1,19 @@
-//! Measuring parlor: the same agent and the same client, once through parlor and once connected directly.
+//! Benchmarks: the same agent and the same client, connected through parlor and directly.
 //!
-//! - `place` is where a benchmark runs: its folder, its agent, the server binaries that are compared.
-//! - `client` is a client that does little but read fast, `crowd` many of them in one thread, `websocket` one of the
-//!   transports; `holder` is a client as people have it; `heard` is what they make of what they read.
-//! - `relay` is a bare fan-out to compare with.
-//! - `measure` reads what the system knows about a process, and has the statistics.
-//! - `scenarios` is what is done; `report` is how it is told; `command` puts it together.
+//! - `environment` has the directory, the agent and the server binaries of a benchmark.
+//! - `client` is a client that reads as fast as possible, `client_group` many of them in one thread, `websocket` one of
+//!   the transports; `library_client` uses the client library; `received` counts what they receive.
+//! - `relay` is a bare relay for comparison.
+//! - `measure` reads figures of processes and has the statistics.
+//! - `scenarios` has the scenarios, `report` prints their results, `command` is the command line.
 
 mod client;
+mod client_group;
 mod command;
-mod crowd;
-mod heard;
-mod holder;
+mod environment;
+mod library_client;
 mod measure;
-mod place;
+mod received;
 mod relay;
 mod report;
 mod scenarios;
@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::failure::Failure;
 pub(crate) use command::BenchCommand;
 
-/// A runtime for clients, all in one thread.
+/// Creates a single-threaded runtime for clients.
 fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::failed(format_args!("cannot start: {error}")))

@@ -1,6 +1,6 @@
-//! What a client has heard: how many chunks of which message, in which order.
+//! Counts what a client has received: the chunks of each message and their order.
 //!
-//! The client shares the machine with what is measured, so it reads no JSON. It looks for the few words that matter,
+//! The client shares the machine with the server, so it parses no JSON. It searches for the few strings that matter
 //! and compares each line with the one before: in a stream they differ only in the text.
 
 use std::collections::HashMap;
@@ -9,20 +9,20 @@ use memchr::memmem;
 use parlor_client::{Role, Update, Words};
 use parlor_testkit::test_agent::{STAMPED, STREAM_NUMBER, monotonic};
 
-/// Everything that a client has heard.
+/// Everything that a client has received.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
-    /// How many times the session became idle.
+pub(crate) struct Received {
+    /// The number of times that the session became idle.
     pub(crate) idles: u64,
-    /// The answer that came last: its id and its line.
+    /// The id and the line of the last response.
     pub(crate) answer: Option<(u64, String)>,
-    /// How long stamped chunks were on their way, in nanoseconds.
-    pub(crate) on_the_way: Vec<u64>,
-    /// How many chunks came, doubled ones included.
+    /// The latencies of stamped chunks in nanoseconds.
+    pub(crate) latencies: Vec<u64>,
+    /// The number of chunks, with duplicates.
     pub(crate) chunks: u64,
-    /// How long the text of a chunk is.
+    /// The length of a chunk's text.
     size: usize,
-    /// Whether each chunk carries the time at which it was written.
+    /// Whether each chunk has the time at which it was written.
     is_stamped: bool,
     messages: HashMap<Vec<u8>, usize>,
     /// The numbers of the chunks of each message.
@@ -30,7 +30,7 @@ pub(crate) struct Heard {
     last: Option<Layout>,
 }
 
-/// How a chunk looked around its text.
+/// The text of a chunk's line before and after its content.
 #[derive(Debug)]
 struct Layout {
     before: Vec<u8>,
@@ -38,40 +38,40 @@ struct Layout {
     message: usize,
 }
 
-/// What is wrong with what was heard. Nothing may be.
+/// The faults of a delivery; a correct server causes none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
-    /// Chunks that did not come.
+    /// Chunks that were not received.
     pub(crate) lost: u64,
-    /// Chunks that came more than once.
-    pub(crate) doubled: u64,
-    /// Chunks that came after a later one.
-    pub(crate) disordered: u64,
+    /// Chunks that were received more than once.
+    pub(crate) duplicated: u64,
+    /// Chunks that were received after a later one.
+    pub(crate) out_of_order: u64,
 }
 
-/// Whether a line can be what somebody waits for.
+/// Whether a caller may wait for this line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
     Chunk,
     Other,
 }
 
-/// The digits of a chunk's number, and the space behind them.
+/// The length of a chunk's number with the space after it.
 const NUMBER: usize = STREAM_NUMBER;
 
-impl Heard {
-    /// From now on, the text of each chunk has this many bytes.
+impl Received {
+    /// Sets the length of the text of the following chunks.
     pub(crate) fn expect_chunks_of(&mut self, size: usize) {
         self.size = size;
     }
 
-    /// From now on, each chunk carries the time at which it was written, and its text has this many bytes.
+    /// Sets the length of the text of the following chunks, which have the time at which they were written.
     pub(crate) fn expect_stamped_chunks_of(&mut self, size: usize) {
         self.size = size;
         self.is_stamped = true;
     }
 
-    /// Takes one line, without its end.
+    /// Processes a line without its line end.
     pub(crate) fn line(&mut self, line: &[u8]) -> Line {
         if let Some(last) = &self.last
             && line.starts_with(&last.before)
@@ -106,9 +106,9 @@ impl Heard {
         self.idles += u64::from(state == Some(b"idle"));
     }
 
-    /// A chunk that is unlike the one before, or a message with all that it has.
+    /// Processes a chunk that differs from the one before, or a whole message.
     fn message(&mut self, line: &[u8], is_chunk: bool) {
-        let message = self.place_of(string_after(line, br#""messageId":""#).unwrap_or_default());
+        let message = self.index_of(string_after(line, br#""messageId":""#).unwrap_or_default());
         if !is_chunk && memmem::find(line, br#""content":"#).is_some() {
             self.numbers[message].clear();
         }
@@ -118,7 +118,7 @@ impl Heard {
             let start = at + offset(&line[at..], text);
             at = start + text.len();
             texts += 1;
-            // Who catches up is told many chunks as one.
+            // A client that catches up receives many chunks as one.
             text.chunks(self.size.max(NUMBER)).for_each(|chunk| self.chunk(chunk, message));
             if is_chunk && text.len() == self.size {
                 let (before, after) = (line[..start].to_owned(), line[at..].to_owned());
@@ -130,25 +130,25 @@ impl Heard {
         }
     }
 
-    /// Takes a piece of news, of a client that makes such of the lines.
+    /// Processes an update of the client library.
     pub(crate) fn news(&mut self, update: &Update) {
         let Some(words) = Words::of(update).filter(|words| words.role == Role::Agent) else { return };
-        let message = self.place_of(words.message.as_json().as_literal().as_bytes());
+        let message = self.index_of(words.message.as_json().as_literal().as_bytes());
         if words.is_all {
             self.numbers[message].clear();
         }
         words.text.as_bytes().chunks(self.size.max(NUMBER)).for_each(|chunk| self.chunk(chunk, message));
     }
 
-    /// Where the numbers of a message are.
-    fn place_of(&mut self, id: &[u8]) -> usize {
-        if let Some(place) = self.messages.get(id) {
-            return *place;
+    /// Returns the index of a message's numbers.
+    fn index_of(&mut self, id: &[u8]) -> usize {
+        if let Some(index) = self.messages.get(id) {
+            return *index;
         }
-        let place = self.numbers.len();
-        self.messages.insert(id.to_owned(), place);
+        let index = self.numbers.len();
+        self.messages.insert(id.to_owned(), index);
         self.numbers.push(Vec::new());
-        place
+        index
     }
 
     fn chunk(&mut self, text: &[u8], message: usize) {
@@ -158,34 +158,34 @@ impl Heard {
         if self.is_stamped
             && let Some(stamp) = text.get(NUMBER..STAMPED).and_then(digits)
         {
-            self.on_the_way.push(monotonic().saturating_sub(stamp));
+            self.latencies.push(monotonic().saturating_sub(stamp));
         }
     }
 
-    /// Compares what was heard with what was said: so many messages of so many chunks each.
+    /// Compares the received chunks with the expected number of messages and chunks.
     pub(crate) fn faults(&self, messages: usize, chunks: u32) -> Faults {
         let mut faults = Faults::default();
         let said = self.numbers.iter().filter(|numbers| !numbers.is_empty());
-        let mut heard = 0;
+        let mut received = 0;
         for numbers in said {
-            heard += 1;
+            received += 1;
             if numbers.len() == chunks as usize && numbers.iter().copied().eq(0..chunks) {
                 continue;
             }
             let mut seen = vec![false; chunks as usize];
             let mut highest = 0;
             for number in numbers {
-                faults.disordered += u64::from(*number < highest);
+                faults.out_of_order += u64::from(*number < highest);
                 highest = highest.max(*number);
                 match seen.get_mut(*number as usize) {
                     Some(seen) if !*seen => *seen = true,
-                    Some(_) | None => faults.doubled += 1,
+                    Some(_) | None => faults.duplicated += 1,
                 }
             }
             faults.lost += seen.iter().filter(|seen| !**seen).count() as u64;
         }
-        faults.lost += (messages.saturating_sub(heard) * chunks as usize) as u64;
-        faults.doubled += (heard.saturating_sub(messages) * chunks as usize) as u64;
+        faults.lost += (messages.saturating_sub(received) * chunks as usize) as u64;
+        faults.duplicated += (received.saturating_sub(messages) * chunks as usize) as u64;
         faults
     }
 }
@@ -193,12 +193,12 @@ impl Heard {
 impl Faults {
     pub(crate) fn add(&mut self, other: Self) {
         self.lost += other.lost;
-        self.doubled += other.doubled;
-        self.disordered += other.disordered;
+        self.duplicated += other.duplicated;
+        self.out_of_order += other.out_of_order;
     }
 }
 
-/// The string that begins behind these bytes, up to its quote. No string that matters here has escapes.
+/// Returns the string after these bytes, up to its quote. The strings that are searched have no escapes.
 fn string_after<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let rest = &line[memmem::find(line, name)? + name.len()..];
     rest.get(..memchr::memchr(b'"', rest)?)
@@ -220,7 +220,7 @@ fn digits(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-/// Where a part of a line begins.
+/// Returns the offset of a part of a line.
 fn offset(line: &[u8], part: &[u8]) -> usize {
     part.as_ptr().addr() - line.as_ptr().addr()
 }
@@ -237,13 +237,13 @@ mod tests {
         )
     }
 
-    fn heard(lines: &[String]) -> Heard {
-        let mut heard = Heard::default();
-        heard.expect_chunks_of(10);
+    fn received(lines: &[String]) -> Received {
+        let mut received = Received::default();
+        received.expect_chunks_of(10);
         for line in lines {
-            let _ = heard.line(line.as_bytes());
+            let _ = received.line(line.as_bytes());
         }
-        heard
+        received
     }
 
     #[test]
@@ -254,44 +254,44 @@ mod tests {
             chunk("a", "00000003 x"),
             chunk("b", "00000000 x"),
         ];
-        let heard = heard(&lines);
-        assert_eq!(heard.faults(1, 4).doubled, 4, "there is one message more");
-        assert_eq!(heard.faults(2, 4), Faults { lost: 3, ..Faults::default() });
+        let received = received(&lines);
+        assert_eq!(received.faults(1, 4).duplicated, 4, "there is one message more");
+        assert_eq!(received.faults(2, 4), Faults { lost: 3, ..Faults::default() });
     }
 
     #[test]
     fn what_is_wrong_is_counted() {
         let lines = ["00000000 x", "00000002 x", "00000001 x", "00000001 x", "00000004 x"];
-        let heard = heard(&lines.map(|text| chunk("a", text)));
-        assert_eq!(heard.faults(1, 5), Faults { lost: 1, doubled: 1, disordered: 2 });
+        let received = received(&lines.map(|text| chunk("a", text)));
+        assert_eq!(received.faults(1, 5), Faults { lost: 1, duplicated: 1, out_of_order: 2 });
     }
 
     #[test]
     fn a_message_replaces_what_was_heard_of_it() {
         let whole = chunk("a", "00000000 x00000001 x").replace("_chunk", "");
-        let heard = heard(&[chunk("a", "00000000 x"), whole, chunk("a", "00000002 x")]);
-        assert_eq!(heard.faults(1, 3), Faults::default());
+        let received = received(&[chunk("a", "00000000 x"), whole, chunk("a", "00000002 x")]);
+        assert_eq!(received.faults(1, 3), Faults::default());
     }
 
     #[test]
     fn news_are_counted_as_lines_are() {
-        let mut heard = heard(&[chunk("a", "00000000 x")]);
+        let mut received = received(&[chunk("a", "00000000 x")]);
         let mut append = |id: &str, text: &str| {
             let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
             let entry = EntryId::Message(Role::Agent, id.into());
-            heard.news(&Update::Append { entry, item, extra: None });
+            received.news(&Update::Append { entry, item, extra: None });
         };
         append("b", "00000000 x00000001 x");
         append("b", "00000002 x");
         append("b", "00000002 x");
-        assert_eq!(heard.faults(2, 3), Faults { lost: 2, doubled: 1, disordered: 0 });
+        assert_eq!(received.faults(2, 3), Faults { lost: 2, duplicated: 1, out_of_order: 0 });
     }
 
     #[test]
     fn answers_and_states_are_heard() {
-        let mut heard = heard(&[r#"{"jsonrpc":"2.0","id":12,"result":{}}"#.to_owned()]);
-        assert_eq!(heard.answer.as_ref().unwrap().0, 12);
-        heard.line(br#"{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"state_update","state":"idle"}}}"#);
-        assert_eq!(heard.idles, 1);
+        let mut received = received(&[r#"{"jsonrpc":"2.0","id":12,"result":{}}"#.to_owned()]);
+        assert_eq!(received.answer.as_ref().unwrap().0, 12);
+        received.line(br#"{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"state_update","state":"idle"}}}"#);
+        assert_eq!(received.idles, 1);
     }
 }

@@ -1,6 +1,6 @@
-//! A bare fan-out: a process that copies each line of an agent to many sockets and does nothing else.
+//! A bare relay: a process that copies each line of an agent to many sockets and does nothing else.
 //!
-//! It is the least that any server between one agent and many clients costs.
+//! It is the minimal cost of any server between one agent and many clients.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-/// Runs an agent for so many clients, which connect to the listener that standard input is. The first one talks to the
-/// agent, all are sent what the agent says.
+/// Runs an agent for this many clients, which connect to the listener on standard input. The first client prompts the
+/// agent; all receive the agent's output.
 pub(crate) fn run(clients: u32, agent: &[String]) -> io::Result<()> {
     let Some((program, args)) = agent.split_first() else { return Err(io::ErrorKind::InvalidInput.into()) };
     let listener = io::stdin().as_fd().try_clone_to_owned()?;
@@ -21,7 +21,8 @@ pub(crate) fn run(clients: u32, agent: &[String]) -> io::Result<()> {
     };
     if let Some(first) = clients.first() {
         let mut first = first.try_clone()?;
-        // The agent ends when this does, because its input does. `io::copy` would splice, which waits for more than one line.
+        // The agent ends with this process, because its input is closed. `io::copy` would use splice, which waits for
+        // more than one line.
         std::thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             loop {
@@ -43,7 +44,7 @@ pub(crate) fn run(clients: u32, agent: &[String]) -> io::Result<()> {
         }
         filled += count;
         let whole = buffer[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        // A client that has gone is sent nothing more.
+        // Nothing is sent to a disconnected client.
         clients.retain_mut(|client| client.write_all(&buffer[..whole]).is_ok());
         buffer.copy_within(whole..filled, 0);
         filled -= whole;

@@ -1,4 +1,4 @@
-//! How the figures are told, to people and to machines.
+//! Reports figures as a table or as JSON.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use parlor_json::string_literal;
 
-use super::heard::Faults;
+use super::environment::{Bench, Binary};
 use super::measure::{machine, median};
-use super::place::{Bench, Binary};
+use super::received::Faults;
 use super::scenarios::{Figure, Kind, Limit, Sample, Scenario, Unit};
 
 const BOLD: Style = Style::new().bold();
@@ -16,10 +16,10 @@ const DIM: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 
-/// How far the figures of two servers may be apart and still count as the same.
+/// The relative difference up to which figures of two servers count as equal.
 const SAME: f64 = 0.05;
 
-/// What came of one scenario in all its runs.
+/// The result of one scenario in all its runs.
 pub(crate) struct Outcome {
     name: &'static str,
     about: &'static str,
@@ -27,17 +27,17 @@ pub(crate) struct Outcome {
     faults: Faults,
 }
 
-/// One figure, with what is aimed at.
+/// A figure with its target.
 struct Row {
     name: String,
     unit: Unit,
     kind: Kind,
     limit: Option<Limit>,
-    /// The values of all runs, for each server.
+    /// The values of all runs for each server.
     values: Vec<Vec<f64>>,
 }
 
-/// How a server compares with the first one.
+/// The comparison of a server with the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Better,
@@ -61,19 +61,19 @@ impl Outcome {
         Self { name: scenario.name, about: scenario.about, rows: rows.collect(), faults }
     }
 
-    /// Whether nothing was lost, doubled or out of order.
+    /// Returns whether nothing was lost, duplicated or out of order.
     pub(crate) fn is_clean(&self) -> bool {
         self.faults == Faults::default()
     }
 }
 
 impl Row {
-    /// The median of each server.
+    /// Returns the median of each server.
     fn medians(&self) -> Vec<f64> {
         self.values.iter().map(|values| median(values)).collect()
     }
 
-    /// How far apart the runs of one server were, at most, beside their median.
+    /// Returns the largest relative spread of the runs of one server.
     fn spread(&self) -> f64 {
         let of_server = |values: &Vec<f64>| {
             let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -114,7 +114,7 @@ impl Verdict {
     }
 }
 
-/// For people.
+/// Prints a table for people.
 pub(crate) fn table(
     bench: &Bench,
     runs: u32,
@@ -131,8 +131,8 @@ pub(crate) fn table(
         if bench.quick { ", a tenth of the load" } else { "" },
     )?;
     if servers.len() > 1 {
-        for (place, server) in servers.iter().enumerate() {
-            let number = place + 1;
+        for (index, server) in servers.iter().enumerate() {
+            let number = index + 1;
             writeln!(out, "{DIM}server {number}: {} ({}){DIM:#}", server.path.display(), server.version)?;
         }
         writeln!(
@@ -148,9 +148,9 @@ pub(crate) fn table(
             let dim = if row.kind == Kind::Reference { DIM } else { Style::new() };
             write!(out, "  {dim}{:<width$}{dim:#}", row.name)?;
             let medians = row.medians();
-            for (place, value) in medians.iter().enumerate() {
+            for (index, value) in medians.iter().enumerate() {
                 write!(out, " {:>14}", amount(row.unit, *value))?;
-                if place > 0 {
+                if index > 0 {
                     let ratio = value / medians[0];
                     let verdict = row.verdict(ratio);
                     let (style, word) =
@@ -171,9 +171,9 @@ pub(crate) fn table(
             }
             writeln!(out)?;
         }
-        let Faults { lost, doubled, disordered } = outcome.faults;
+        let Faults { lost, duplicated, out_of_order } = outcome.faults;
         let style = if outcome.is_clean() { GOOD } else { BAD };
-        writeln!(out, "  {style}{lost} lost, {doubled} doubled, {disordered} out of order{style:#}")?;
+        writeln!(out, "  {style}{lost} lost, {duplicated} duplicated, {out_of_order} out of order{style:#}")?;
     }
     if servers.len() > 1 {
         let worse = worse(outcomes);
@@ -188,17 +188,17 @@ pub(crate) fn table(
     Ok(())
 }
 
-/// What got worse, one line each.
+/// Returns a line for each figure that got worse.
 fn worse(outcomes: &[Outcome]) -> Vec<String> {
     let mut worse = Vec::new();
     for outcome in outcomes {
         for row in &outcome.rows {
             let medians = row.medians();
-            for (place, value) in medians.iter().enumerate().skip(1) {
+            for (index, value) in medians.iter().enumerate().skip(1) {
                 let ratio = value / medians[0];
                 if row.verdict(ratio) == Some(Verdict::Worse) {
                     let (scenario, name) = (outcome.name, &row.name);
-                    worse.push(format!("{scenario}: {name}, server {}: x {ratio:.2}", place + 1));
+                    worse.push(format!("{scenario}: {name}, server {}: x {ratio:.2}", index + 1));
                 }
             }
         }
@@ -206,7 +206,7 @@ fn worse(outcomes: &[Outcome]) -> Vec<String> {
     worse
 }
 
-/// For machines.
+/// Returns the report as JSON.
 pub(crate) fn json(bench: &Bench, runs: u32, servers: &[Binary], outcomes: &[Outcome]) -> String {
     let servers = servers.iter().map(|server| {
         let (path, version) = (server.path.to_string_lossy(), &server.version);
@@ -220,13 +220,13 @@ pub(crate) fn json(bench: &Bench, runs: u32, servers: &[Binary], outcomes: &[Out
         bench.quick,
         servers.collect::<Vec<_>>().join(",")
     );
-    for (place, outcome) in outcomes.iter().enumerate() {
-        let Faults { lost, doubled, disordered } = outcome.faults;
-        let comma = if place == 0 { "" } else { "," };
+    for (index, outcome) in outcomes.iter().enumerate() {
+        let Faults { lost, duplicated, out_of_order } = outcome.faults;
+        let comma = if index == 0 { "" } else { "," };
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            r#"{comma}{{"name":"{}","lost":{lost},"doubled":{doubled},"outOfOrder":{disordered},"figures":["#,
+            r#"{comma}{{"name":"{}","lost":{lost},"duplicated":{duplicated},"outOfOrder":{out_of_order},"figures":["#,
             outcome.name
         );
         let rows: Vec<_> = outcome.rows.iter().map(row_json).collect();
@@ -237,7 +237,7 @@ pub(crate) fn json(bench: &Bench, runs: u32, servers: &[Binary], outcomes: &[Out
     text
 }
 
-/// One figure: what it is, and for each server the median, all runs and the ratio to the first server.
+/// Returns a figure as JSON: its name, and for each server the median, all runs and the ratio to the first server.
 fn row_json(row: &Row) -> String {
     let kind = match row.kind {
         Kind::Server => "server",
@@ -245,10 +245,10 @@ fn row_json(row: &Row) -> String {
         Kind::Computed => "computed",
     };
     let medians = row.medians();
-    let servers = row.values.iter().zip(&medians).enumerate().map(|(place, (values, median))| {
+    let servers = row.values.iter().zip(&medians).enumerate().map(|(index, (values, median))| {
         let runs: Vec<_> = values.iter().map(|value| number(*value)).collect();
         let mut text = format!(r#"{{"median":{},"runs":[{}]"#, number(*median), runs.join(","));
-        if place > 0 {
+        if index > 0 {
             let ratio = median / medians[0];
             let _ = write!(text, r#","ratio":{}"#, number(ratio));
             if let Some(verdict) = row.verdict(ratio) {
@@ -270,7 +270,7 @@ fn row_json(row: &Row) -> String {
     format!(r#"{{"name":{name},"unit":"{unit}","kind":"{kind}",{limit}"servers":[{}]}}"#, servers.join(","))
 }
 
-/// What could not be measured is null.
+/// Returns a number as JSON; a figure that could not be measured is null.
 fn number(value: f64) -> String {
     if value.is_finite() { format!("{value:.6}") } else { "null".to_owned() }
 }

@@ -1,6 +1,6 @@
-//! The little of the WebSocket protocol that a client needs that only measures: one message a frame, not compressed.
+//! The part of the WebSocket protocol that a measuring client needs: one message per frame, without compression.
 //!
-//! A library would copy and check each message, and that would be measured as well.
+//! A library would copy and check each message, which would be measured too.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,30 +10,30 @@ pub(super) const TEXT: u8 = 1;
 pub(super) const PING: u8 = 9;
 pub(super) const PONG: u8 = 10;
 
-/// What the whole of a frame begins with.
+/// The flag of a final frame.
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
-/// The lengths that say how many bytes the real one has: two, and eight.
+/// The length values that announce a length of two or eight bytes.
 const LENGTH_16: u8 = 0x7e;
 const LENGTH_64: u8 = 0x7f;
 
-/// How long the head of an HTTP response may be.
+/// The most bytes of the head of an HTTP response.
 const MAX_RESPONSE: usize = 8 << 10;
 
-/// The head of a frame.
+/// The header of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// The opcode; 0 for a part of a message, which no server here sends.
+    /// The opcode; 0 for a continuation frame, which no server sends here.
     pub(super) opcode: u8,
-    /// How many bytes stand before the payload.
+    /// The length of the header in bytes.
     pub(super) header: usize,
-    /// How many bytes the payload has.
+    /// The length of the payload in bytes.
     pub(super) length: usize,
 }
 
 impl Frame {
-    /// Reads the head of a frame that came as a whole; `None` if more is to come.
+    /// Parses the header of a complete frame; returns `None` if the frame is incomplete.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let (header, length) = match *bytes.get(1)? & !MASKED {
@@ -47,17 +47,17 @@ impl Frame {
     }
 }
 
-/// The frame of a text message.
+/// Returns the frame of a text message.
 pub(super) fn text(message: &str) -> Vec<u8> {
     frame(TEXT, message.as_bytes())
 }
 
-/// The frame that answers a ping.
+/// Returns the frame that answers a ping.
 pub(super) fn pong(payload: &[u8]) -> Vec<u8> {
     frame(PONG, payload)
 }
 
-/// A client has to mask what it sends; with a key of zeros that changes nothing.
+/// Returns a frame, masked with a key of zeros, which leaves the payload unchanged.
 fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     const KEY: [u8; 4] = [0; 4];
     let mut frame = vec![FINAL | opcode];
@@ -77,7 +77,7 @@ fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Asks a server for a WebSocket.
+/// Sends the upgrade request and reads the response.
 pub(super) fn upgrade(stream: &mut TcpStream, address: SocketAddr, token: &str) -> io::Result<()> {
     write!(
         stream,
@@ -106,7 +106,7 @@ mod tests {
     fn a_frame_is_parsed_when_all_of_it_came() {
         for length in [0, 1, 125, 126, 65_535, 65_536] {
             let sent = frame(TEXT, &vec![b'x'; length]);
-            // What a server sends is not masked.
+            // Frames of a server are not masked.
             let mut bytes = sent[..sent.len() - length - 4].to_vec();
             bytes[1] &= !MASKED;
             let header = bytes.len();

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::super::client::Client;
-use super::super::crowd::Crowd;
+use super::super::client_group::ClientGroup;
+use super::super::environment::{Bench, Server, Sockets};
 use super::super::measure::{cpu_seconds, peak_memory};
-use super::super::place::{Bench, Server, Sockets};
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
@@ -20,11 +20,11 @@ pub(super) fn full(bench: &Bench) -> Result<Sample, Failure> {
     let mut others = Vec::new();
     for _ in 1..CLIENTS {
         let mut client = Client::socket(bench, &server)?;
-        client.heard.expect_chunks_of(SIZE);
+        client.received.expect_chunks_of(SIZE);
         client.join(first.session())?;
         others.push(client);
     }
-    first.heard.expect_chunks_of(SIZE);
+    first.received.expect_chunks_of(SIZE);
     let before = cpu_seconds(server.pid());
     let begun = Instant::now();
     let mut sample = Sample::default();
@@ -33,14 +33,14 @@ pub(super) fn full(bench: &Bench) -> Result<Sample, Failure> {
             .iter_mut()
             .map(|client| {
                 scope.spawn(move || {
-                    let idles = client.heard.idles;
-                    client.until(|heard| heard.idles > idles)?;
-                    Ok::<_, Failure>(client.heard.faults(1, chunks))
+                    let idles = client.received.idles;
+                    client.until(|received| received.idles > idles)?;
+                    Ok::<_, Failure>(client.received.faults(1, chunks))
                 })
             })
             .collect();
         first.turn(&format!("stream {chunks} {SIZE}"))?;
-        sample.faults.add(first.heard.faults(1, chunks));
+        sample.faults.add(first.received.faults(1, chunks));
         for thread in reading {
             let faults = thread.join().map_err(|_| Failure::failed("a client failed"))??;
             sample.faults.add(faults);
@@ -56,13 +56,13 @@ pub(super) fn full(bench: &Bench) -> Result<Sample, Failure> {
     Ok(sample)
 }
 
-/// What a paced stream to many clients came to.
+/// The result of a paced stream to many clients.
 struct Paced {
     p50: f64,
     p99: f64,
-    /// What the process between cost for each delivery, in microseconds.
+    /// The CPU time of the relaying process per delivery, in microseconds.
     cpu: f64,
-    /// What all clients together cost for each delivery, in microseconds.
+    /// The CPU time of all clients per delivery, in microseconds.
     client_cpu: f64,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn paced(bench: &Bench) -> Result<Sample, Failure> {
     Ok(sample)
 }
 
-/// Has the first client's agent stream to all of them, through the process `between`.
+/// Streams from the first client's agent to all clients through the process `between`.
 fn stream(
     bench: &Bench,
     between: u32,
@@ -116,18 +116,18 @@ fn stream(
 ) -> Result<Paced, Failure> {
     const RATE: u32 = 200;
     let chunks = bench.load(1000);
-    clients.iter_mut().for_each(|client| client.heard.expect_stamped_chunks_of(SIZE));
-    let mut crowd = Crowd::new(clients)?;
+    clients.iter_mut().for_each(|client| client.received.expect_stamped_chunks_of(SIZE));
+    let mut group = ClientGroup::new(clients)?;
     let cpu = || (cpu_seconds(between), cpu_seconds(std::process::id()));
     let before = cpu();
-    if let Some(first) = crowd.clients.first_mut() {
+    if let Some(first) = group.clients.first_mut() {
         first.prompt(&format!("stamp {chunks} {RATE} {SIZE}"))?;
     }
     let most = Duration::from_secs(30 + u64::from(chunks / RATE));
-    crowd.until(most, |heard| heard.chunks >= u64::from(chunks))?;
+    group.until(most, |received| received.chunks >= u64::from(chunks))?;
     let after = cpu();
-    sample.faults.add(crowd.faults(1, chunks));
-    let (p50, p99) = crowd.latency();
+    sample.faults.add(group.faults(1, chunks));
+    let (p50, p99) = group.latency();
     let each = |seconds: f64| seconds * 1e6 / f64::from(chunks * CLIENTS);
     Ok(Paced { p50, p99, cpu: each(after.0 - before.0), client_cpu: each(after.1 - before.1) })
 }

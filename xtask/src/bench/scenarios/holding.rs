@@ -1,20 +1,20 @@
-//! What it costs to hold a session: to fold all that is said and to read it as news, beside just reading the lines.
+//! The cost of keeping a transcript with the client library, compared with reading lines only.
 
 use std::time::Duration;
 
 use super::super::client::Client;
-use super::super::holder::Holder;
+use super::super::environment::Bench;
+use super::super::library_client::LibraryClient;
 use super::super::measure::cpu_seconds;
-use super::super::place::Bench;
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
 const SIZE: usize = 40;
 
-/// What a turn took.
+/// The cost of a turn.
 struct Cost {
     seconds: f64,
-    /// The time that this process computed, which is the client.
+    /// The CPU time of this process, which is the client.
     cpu: f64,
 }
 
@@ -23,9 +23,9 @@ pub(super) fn client(bench: &Bench) -> Result<Sample, Failure> {
     let server = bench.server()?;
     let mut sample = Sample::default();
     let direct_read = read(Client::start(bench.direct())?, chunks, &mut sample)?;
-    let direct_held = hold(Holder::start(bench.direct())?, chunks, &mut sample)?;
+    let direct_held = hold(LibraryClient::start(bench.direct())?, chunks, &mut sample)?;
     let socket_read = read(Client::socket(bench, &server)?, chunks, &mut sample)?;
-    let socket_held = hold(Holder::socket(bench, &server)?, chunks, &mut sample)?;
+    let socket_held = hold(LibraryClient::socket(bench, &server)?, chunks, &mut sample)?;
     let per_chunk = |cost: &Cost| cost.cpu * 1e6 / f64::from(chunks);
     sample.reference("direct read", Unit::Seconds, direct_read.seconds);
     sample.reference("direct held", Unit::Seconds, direct_held.seconds);
@@ -42,17 +42,17 @@ pub(super) fn client(bench: &Bench) -> Result<Sample, Failure> {
 
 fn read(mut client: Client, chunks: u32, sample: &mut Sample) -> Result<Cost, Failure> {
     client.begin()?;
-    client.heard.expect_chunks_of(SIZE);
+    client.received.expect_chunks_of(SIZE);
     let cost = cost(|| client.turn(&prompt(chunks)))?;
-    sample.faults.add(client.heard.faults(1, chunks));
+    sample.faults.add(client.received.faults(1, chunks));
     Ok(cost)
 }
 
-fn hold(mut holder: Holder, chunks: u32, sample: &mut Sample) -> Result<Cost, Failure> {
-    holder.begin()?;
-    holder.heard.expect_chunks_of(SIZE);
-    let cost = cost(|| holder.turn(&prompt(chunks)))?;
-    sample.faults.add(holder.heard.faults(1, chunks));
+fn hold(mut library_client: LibraryClient, chunks: u32, sample: &mut Sample) -> Result<Cost, Failure> {
+    library_client.begin()?;
+    library_client.received.expect_chunks_of(SIZE);
+    let cost = cost(|| library_client.turn(&prompt(chunks)))?;
+    sample.faults.add(library_client.received.faults(1, chunks));
     Ok(cost)
 }
 

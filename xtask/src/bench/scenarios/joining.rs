@@ -1,41 +1,41 @@
-//! Clients that come later, and sessions that go on elsewhere.
+//! Clients that attach to existing sessions, and forks.
 
 use std::time::{Duration, Instant};
 
 use super::super::client::Client;
-use super::super::heard::Faults;
-use super::super::holder::Holder;
+use super::super::environment::{Bench, Server};
+use super::super::library_client::LibraryClient;
 use super::super::measure::median;
-use super::super::place::{Bench, Server};
+use super::super::received::Faults;
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
 const SIZE: usize = 40;
 
 pub(super) fn join(bench: &Bench) -> Result<Sample, Failure> {
-    /// How many messages the agent says in one turn.
+    /// The number of messages per turn.
     const AT_ONCE: u32 = 1000;
     const CHUNKS: u32 = 20;
     let messages = bench.load(10_000);
     let server = bench.server()?;
     let mut first = Client::socket(bench, &server)?;
     first.begin()?;
-    first.heard.expect_chunks_of(SIZE);
+    first.received.expect_chunks_of(SIZE);
     let turn = vec![format!("stream {CHUNKS} {SIZE}"); AT_ONCE as usize].join("\n");
     for _ in 0..messages / AT_ONCE {
         first.turn(&turn)?;
     }
     let mut sample = Sample::default();
     let messages = messages as usize;
-    sample.faults.add(first.heard.faults(messages, CHUNKS));
+    sample.faults.add(first.received.faults(messages, CHUNKS));
     let session = first.session().to_owned();
     let mut once = |server: &Server| {
         let mut client = Client::socket(bench, server)?;
-        client.heard.expect_chunks_of(SIZE);
+        client.received.expect_chunks_of(SIZE);
         let begun = Instant::now();
         client.join(&session)?;
         let took = begun.elapsed().as_secs_f64();
-        sample.faults.add(client.heard.faults(messages, CHUNKS));
+        sample.faults.add(client.received.faults(messages, CHUNKS));
         Ok::<_, Failure>(took)
     };
     let joined = once(&server)?;
@@ -53,13 +53,13 @@ pub(super) fn join_live(bench: &Bench) -> Result<Sample, Failure> {
     let chunks = bench.load(10_000);
     let between = Duration::from_secs_f64(f64::from(chunks / RATE.min(chunks)) / 10.0);
     let server = bench.server()?;
-    let mut first = Holder::socket(bench, &server)?;
+    let mut first = LibraryClient::socket(bench, &server)?;
     let session = first.begin()?;
-    first.heard.expect_chunks_of(SIZE);
+    first.received.expect_chunks_of(SIZE);
     let mut others = Vec::new();
     for _ in 0..CLIENTS {
-        let mut client = Holder::socket(bench, &server)?;
-        client.heard.expect_chunks_of(SIZE);
+        let mut client = LibraryClient::socket(bench, &server)?;
+        client.received.expect_chunks_of(SIZE);
         others.push(client);
     }
     let mut faults = Faults::default();
@@ -68,24 +68,24 @@ pub(super) fn join_live(bench: &Bench) -> Result<Sample, Failure> {
         let session = &session;
         let threads: Vec<_> = (1..)
             .zip(others)
-            .map(|(place, mut client)| {
+            .map(|(index, mut client)| {
                 scope.spawn(move || {
-                    std::thread::sleep(between * place);
+                    std::thread::sleep(between * index);
                     let took = client.join(session)?.as_secs_f64() * 1e3;
                     client.until_idle()?;
-                    Ok::<_, Failure>((took, client.heard.faults(1, chunks)))
+                    Ok::<_, Failure>((took, client.received.faults(1, chunks)))
                 })
             })
             .collect();
         first.turn(&format!("stream {chunks} {SIZE} {RATE}"))?;
         for thread in threads {
-            let (took, heard) = thread.join().map_err(|_| Failure::failed("a client failed"))??;
+            let (took, received) = thread.join().map_err(|_| Failure::failed("a client failed"))??;
             joins.push(took);
-            faults.add(heard);
+            faults.add(received);
         }
         Ok::<_, Failure>(())
     })?;
-    faults.add(first.heard.faults(1, chunks));
+    faults.add(first.received.faults(1, chunks));
     let mut sample = Sample { faults, ..Sample::default() };
     let slowest = joins.iter().copied().fold(0.0, f64::max);
     sample.figure("slowest join", Unit::Milliseconds, slowest);
@@ -94,12 +94,12 @@ pub(super) fn join_live(bench: &Bench) -> Result<Sample, Failure> {
 
 pub(super) fn fork(bench: &Bench) -> Result<Sample, Failure> {
     const TIMES: usize = 5;
-    /// How many messages the agent says in one turn.
+    /// The number of messages per turn.
     const AT_ONCE: u32 = 100;
     let server = bench.server()?;
-    let mut client = Holder::socket(bench, &server)?;
+    let mut client = LibraryClient::socket(bench, &server)?;
     let session = client.begin()?;
-    client.heard.expect_chunks_of(SIZE);
+    client.received.expect_chunks_of(SIZE);
     let turn = vec![format!("stream 1 {SIZE}"); AT_ONCE as usize].join("\n");
     let mut sample = Sample::default();
     let mut said = 0;
@@ -122,6 +122,6 @@ pub(super) fn fork(bench: &Bench) -> Result<Sample, Failure> {
         }
         sample.figure(name, Unit::Milliseconds, median(&took));
     }
-    sample.faults.add(client.heard.faults(said as usize, 1));
+    sample.faults.add(client.received.faults(said as usize, 1));
     Ok(sample)
 }

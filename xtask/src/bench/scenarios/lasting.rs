@@ -1,11 +1,11 @@
-//! What has to go well also when somebody stops reading, or the server is stopped.
+//! Clients that stop reading, and servers that are stopped.
 
 use std::time::Instant;
 
 use super::super::client::Client;
-use super::super::holder::Holder;
+use super::super::environment::Bench;
+use super::super::library_client::LibraryClient;
 use super::super::measure::{memory, peak_memory};
-use super::super::place::Bench;
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
@@ -16,17 +16,17 @@ pub(super) fn stalled(bench: &Bench) -> Result<Sample, Failure> {
     let server = bench.server()?;
     let mut first = Client::socket(bench, &server)?;
     first.begin()?;
-    first.heard.expect_chunks_of(SIZE);
+    first.received.expect_chunks_of(SIZE);
     let mut stalled = Client::socket(bench, &server)?;
-    stalled.heard.expect_chunks_of(SIZE);
+    stalled.received.expect_chunks_of(SIZE);
     stalled.join(first.session())?;
-    let (before, idles) = (memory(server.pid()), stalled.heard.idles);
+    let (before, idles) = (memory(server.pid()), stalled.received.idles);
     let took = first.turn(&format!("stream {chunks} {SIZE}"))?.as_secs_f64();
     let grown = peak_memory(server.pid()) - before;
-    stalled.until(|heard| heard.idles > idles)?;
+    stalled.until(|received| received.idles > idles)?;
     let mut sample = Sample::default();
-    sample.faults.add(first.heard.faults(1, chunks));
-    sample.faults.add(stalled.heard.faults(1, chunks));
+    sample.faults.add(first.received.faults(1, chunks));
+    sample.faults.add(stalled.received.faults(1, chunks));
     sample.figure("growth", Unit::Megabytes, grown);
     sample.figure("turn of the other client", Unit::Seconds, took);
     Ok(sample)
@@ -35,21 +35,21 @@ pub(super) fn stalled(bench: &Bench) -> Result<Sample, Failure> {
 pub(super) fn restart(bench: &Bench) -> Result<Sample, Failure> {
     let chunks = bench.load(200_000);
     let server = bench.server()?;
-    let mut first = Holder::socket(bench, &server)?;
+    let mut first = LibraryClient::socket(bench, &server)?;
     let session = first.begin()?;
-    first.heard.expect_chunks_of(SIZE);
+    first.received.expect_chunks_of(SIZE);
     first.turn(&format!("stream {chunks} {SIZE}"))?;
     let begun = Instant::now();
     let data = server.stop();
     let stopped = begun.elapsed().as_secs_f64();
     let mut sample = Sample::default();
-    sample.faults.add(first.heard.faults(1, chunks));
+    sample.faults.add(first.received.faults(1, chunks));
     let server = bench.server_at(data)?;
-    let mut again = Holder::socket(bench, &server)?;
-    again.heard.expect_chunks_of(SIZE);
+    let mut again = LibraryClient::socket(bench, &server)?;
+    again.received.expect_chunks_of(SIZE);
     let joined = again.join(&session)?.as_secs_f64();
     sample.figure("stop", Unit::Seconds, stopped);
     sample.figure("join after the restart", Unit::Seconds, joined);
-    sample.faults.add(again.heard.faults(1, chunks));
+    sample.faults.add(again.received.faults(1, chunks));
     Ok(sample)
 }

@@ -1,4 +1,4 @@
-//! What is measured, and what is hoped for.
+//! The scenarios and their targets.
 
 mod fanout;
 mod holding;
@@ -9,17 +9,17 @@ mod sessions;
 mod streams;
 mod turns;
 
-use super::heard::Faults;
-use super::place::Bench;
+use super::environment::Bench;
+use super::received::Faults;
 use crate::failure::Failure;
 
-/// One thing to measure.
+/// A scenario.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// What is aimed at.
+    /// The targets.
     pub(crate) aims: &'static [Aim],
-    /// Does it once, directly and through parlor one after the other.
+    /// Runs the scenario once, directly and through parlor.
     pub(crate) run: fn(&Bench) -> Result<Sample, Failure>,
 }
 
@@ -29,21 +29,21 @@ pub(crate) struct Aim {
     pub(crate) limit: Limit,
 }
 
-/// How far a figure may go.
+/// The kind of a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Limit {
     Most(f64),
     Least(f64),
 }
 
-/// What came of one run.
+/// The result of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) figures: Vec<Figure>,
     pub(crate) faults: Faults,
 }
 
-/// Something that was measured.
+/// A figure.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -52,18 +52,18 @@ pub(crate) struct Figure {
     pub(crate) kind: Kind,
 }
 
-/// What a figure says about the server.
+/// The relation of a figure to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// How good it is.
+    /// Measures the server.
     Server,
-    /// Nothing: it is measured beside the server and should be the same whatever server runs.
+    /// Measures something else for comparison, which does not depend on the server.
     Reference,
-    /// How good it is beside a reference, computed from two other figures.
+    /// Is computed from a figure of the server and a reference.
     Computed,
 }
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Seconds,
@@ -82,7 +82,7 @@ const fn least(figure: &'static str, limit: f64) -> Aim {
     Aim { figure, limit: Limit::Least(limit) }
 }
 
-/// Every scenario.
+/// All scenarios.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "each",
@@ -206,12 +206,12 @@ impl Sample {
         self.add(name.into(), unit, value, Kind::Server);
     }
 
-    /// Something that is measured beside the server.
+    /// Adds a reference.
     fn reference(&mut self, name: impl Into<String>, unit: Unit, value: f64) {
         self.add(name.into(), unit, value, Kind::Reference);
     }
 
-    /// Something that is computed from other figures.
+    /// Adds a figure that is computed from others.
     fn computed(&mut self, name: impl Into<String>, unit: Unit, value: f64) {
         self.add(name.into(), unit, value, Kind::Computed);
     }
@@ -222,7 +222,7 @@ impl Sample {
 }
 
 impl Unit {
-    /// Whether more of it is better.
+    /// Returns whether a higher value is better.
     pub(crate) fn is_better_higher(self) -> bool {
         match self {
             Self::PerSecond => true,

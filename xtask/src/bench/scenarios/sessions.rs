@@ -1,25 +1,25 @@
-//! Many sessions at a time, as users have them: one agent process, a WebSocket client for each session.
+//! Many concurrent sessions: one agent process and a WebSocket client for each session.
 
 use std::time::{Duration, Instant};
 
 use parlor_testkit::test_agent::monotonic;
 
 use super::super::client::Client;
-use super::super::crowd::Crowd;
+use super::super::client_group::ClientGroup;
+use super::super::environment::{Bench, Server, Store};
 use super::super::measure::cpu_seconds;
-use super::super::place::{Bench, Server, Store};
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
 const SIZE: usize = 40;
 
-/// How long one load lasts, in seconds.
+/// The duration of a load in seconds.
 const SECONDS: u32 = 5;
 
-/// How long what was sent may be on its way before it counts as lost.
+/// The time after which a missing chunk counts as lost.
 const LOST: Duration = Duration::from_secs(30);
 
-/// So many sessions with so many chunks a second each.
+/// A number of sessions with a number of chunks per second each.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     sessions: u32,
@@ -34,7 +34,7 @@ const LOADS: [Load; 5] = [
     Load { sessions: 1000, rate: 5 },
 ];
 
-/// What a load came to: latency in microseconds, and the CPU time of each process for one chunk.
+/// The result of a load: latency in microseconds, and the CPU time of each process per chunk.
 struct Paced {
     p50: f64,
     p99: f64,
@@ -78,31 +78,31 @@ pub(super) fn paced(bench: &Bench) -> Result<Sample, Failure> {
     Ok(sample)
 }
 
-/// All sessions through a server, each with a client of its own.
+/// Runs all sessions through a server, each with a client of its own.
 fn served(bench: &Bench, load: Load, store: Store, sample: &mut Sample) -> Result<Paced, Failure> {
     let server = bench.server_with(store, &[])?;
     let begun = Instant::now();
     let mut clients = connect(bench, &server, load.sessions)?;
     let pace = Pace::after(bench, load, begun.elapsed());
-    for (place, client) in clients.iter_mut().enumerate() {
-        client.heard.expect_stamped_chunks_of(SIZE);
-        client.prompt(&pace.prompt(place))?;
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.received.expect_stamped_chunks_of(SIZE);
+        client.prompt(&pace.prompt(index))?;
     }
-    let mut crowd = Crowd::new(clients)?;
+    let mut group = ClientGroup::new(clients)?;
     let agent = server.agent_pid();
     let cpu = || Used {
         server: cpu_seconds(server.pid()),
         agent: agent.map_or(f64::NAN, cpu_seconds),
         client: cpu_seconds(std::process::id()),
     };
-    let used = pace.read(&mut crowd, u64::from(pace.chunks), cpu)?;
-    // What comes twice comes before the turn ends.
-    crowd.until(LOST, |heard| heard.idles > 0)?;
-    sample.faults.add(crowd.faults(1, pace.chunks));
-    Ok(pace.paced(&crowd, used, true))
+    let used = pace.read(&mut group, u64::from(pace.chunks), cpu)?;
+    // Duplicates are received before the turn ends.
+    group.until(LOST, |received| received.idles > 0)?;
+    sample.faults.add(group.faults(1, pace.chunks));
+    Ok(pace.paced(&group, used, true))
 }
 
-/// All sessions directly with the agent, on the one connection that it has: what the load generator costs by itself.
+/// Runs all sessions directly with the agent, on its only connection, to measure the cost of the load generator.
 fn direct(bench: &Bench, load: Load, sample: &mut Sample) -> Result<Paced, Failure> {
     let begun = Instant::now();
     let mut client = Client::start(bench.direct())?;
@@ -113,18 +113,18 @@ fn direct(bench: &Bench, load: Load, sample: &mut Sample) -> Result<Paced, Failu
         sessions.push(client.session().to_owned());
     }
     let pace = Pace::after(bench, load, begun.elapsed());
-    client.heard.expect_stamped_chunks_of(SIZE);
-    for (place, session) in sessions.iter().enumerate() {
-        client.prompt_accepted(session, &pace.prompt(place))?;
+    client.received.expect_stamped_chunks_of(SIZE);
+    for (index, session) in sessions.iter().enumerate() {
+        client.prompt_accepted(session, &pace.prompt(index))?;
     }
-    let mut crowd = Crowd::new(vec![client])?;
+    let mut group = ClientGroup::new(vec![client])?;
     let cpu = || Used { server: 0.0, agent: cpu_seconds(agent), client: cpu_seconds(std::process::id()) };
-    let used = pace.read(&mut crowd, u64::from(pace.chunks * load.sessions), cpu)?;
-    sample.faults.add(crowd.faults(load.sessions as usize, pace.chunks));
-    Ok(pace.paced(&crowd, used, false))
+    let used = pace.read(&mut group, u64::from(pace.chunks * load.sessions), cpu)?;
+    sample.faults.add(group.faults(load.sessions as usize, pace.chunks));
+    Ok(pace.paced(&group, used, false))
 }
 
-/// Clients with a session each.
+/// Connects clients with a session each.
 fn connect(bench: &Bench, server: &Server, sessions: u32) -> Result<Vec<Client>, Failure> {
     let one = |_| {
         let mut client = Client::websocket(bench, server)?;
@@ -134,47 +134,47 @@ fn connect(bench: &Bench, server: &Server, sessions: u32) -> Result<Vec<Client>,
     (0..sessions).map(one).collect()
 }
 
-/// When which session sends what.
+/// The schedule of the chunks of all sessions.
 struct Pace {
     load: Load,
-    /// How many chunks each session has.
+    /// The number of chunks of each session.
     chunks: u32,
-    /// When the first chunk of all is due, in nanoseconds of the monotonic clock.
+    /// The time of the first chunk, in nanoseconds of the monotonic clock.
     start: u64,
 }
 
-/// How long before the first chunk the CPU time is looked at, and all clients are read.
+/// The time before the first chunk at which the CPU time is read and all clients are read.
 const AHEAD: Duration = Duration::from_millis(200);
 
-/// How long all sessions may take to be prompted, beside the time that it took to begin them.
+/// The time to prompt all sessions, in addition to the time that creating them took.
 const PROMPTING: Duration = Duration::from_millis(100);
 
 impl Pace {
-    /// All sessions are prompted first and stream later, so that nothing but streaming is measured. To prompt them takes
-    /// no longer than it took to begin them.
+    /// Creates a schedule: all sessions are prompted first and stream later, so that only streaming is measured.
+    /// Prompting them takes no longer than creating them.
     fn after(bench: &Bench, load: Load, setup: Duration) -> Self {
         let chunks = bench.load(load.rate * SECONDS).max(2);
         let ahead = AHEAD + PROMPTING + setup;
         Self { load, chunks, start: monotonic() + nanoseconds(ahead) }
     }
 
-    /// What the session at this place is told. Sessions are as far apart as chance would have it, the same in each run, and
-    /// end only when all have sent their last chunk.
-    fn prompt(&self, place: usize) -> String {
+    /// Returns the prompt of the session at an index. The offsets between sessions are pseudo-random, the same in
+    /// each run, and all sessions end together.
+    fn prompt(&self, index: usize) -> String {
         let Load { rate, .. } = self.load;
         let period = 1_000_000_000 / u64::from(rate);
-        let at = self.start + spread(place as u64) % period;
+        let at = self.start + spread(index as u64) % period;
         let rest = period / 1_000_000 + 100;
         format!("stamp {} {rate} {SIZE} {at}\nsleep {rest}", self.chunks)
     }
 
-    /// Reads all chunks; says what was used meanwhile.
-    fn read(&self, crowd: &mut Crowd, chunks: u64, cpu: impl Fn() -> Used) -> Result<Used, Failure> {
+    /// Reads all chunks and returns the CPU time that was used.
+    fn read(&self, group: &mut ClientGroup, chunks: u64, cpu: impl Fn() -> Used) -> Result<Used, Failure> {
         let left = Duration::from_nanos(self.start.saturating_sub(monotonic()));
-        crowd.until(left.saturating_sub(AHEAD), |_| false)?;
+        group.until(left.saturating_sub(AHEAD), |_| false)?;
         let before = cpu();
         let most = LOST + AHEAD + Duration::from_secs(u64::from(self.chunks / self.load.rate));
-        crowd.until(most, |heard| heard.chunks >= chunks)?;
+        group.until(most, |received| received.chunks >= chunks)?;
         let after = cpu();
         Ok(Used {
             server: after.server - before.server,
@@ -183,9 +183,9 @@ impl Pace {
         })
     }
 
-    fn paced(&self, crowd: &Crowd, used: Used, is_served: bool) -> Paced {
+    fn paced(&self, group: &ClientGroup, used: Used, is_served: bool) -> Paced {
         let each = |seconds: f64| seconds * 1e6 / f64::from(self.chunks * self.load.sessions);
-        let (p50, p99) = crowd.latency();
+        let (p50, p99) = group.latency();
         Paced {
             p50,
             p99,
@@ -200,9 +200,9 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A number that looks like chance (the mixing step of `SplitMix64`).
-fn spread(place: u64) -> u64 {
-    let mut mixed = (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// Returns a pseudo-random number (the mixing step of `SplitMix64`).
+fn spread(index: u64) -> u64 {
+    let mut mixed = (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
@@ -216,7 +216,7 @@ pub(super) fn full(bench: &Bench) -> Result<Sample, Failure> {
         let each = chunks / sessions;
         let server = bench.server()?;
         let clients = connect(bench, &server, sessions)?;
-        let mut crowd = Crowd::new(clients)?;
+        let mut group = ClientGroup::new(clients)?;
         let agent = server.agent_pid();
         let cpu = || Used {
             server: cpu_seconds(server.pid()),
@@ -224,14 +224,14 @@ pub(super) fn full(bench: &Bench) -> Result<Sample, Failure> {
             client: cpu_seconds(std::process::id()),
         };
         let (before, begun) = (cpu(), Instant::now());
-        for client in &mut crowd.clients {
-            client.heard.expect_chunks_of(SIZE);
+        for client in &mut group.clients {
+            client.received.expect_chunks_of(SIZE);
             client.prompt(&format!("stream {each} {SIZE}"))?;
         }
-        crowd.until(2 * LOST, |heard| heard.chunks >= u64::from(each))?;
+        group.until(2 * LOST, |received| received.chunks >= u64::from(each))?;
         let (took, after) = (begun.elapsed().as_secs_f64(), cpu());
-        crowd.until(LOST, |heard| heard.idles > 0)?;
-        sample.faults.add(crowd.faults(1, each));
+        group.until(LOST, |received| received.idles > 0)?;
+        sample.faults.add(group.faults(1, each));
         let per_chunk = |seconds: f64| seconds * 1e6 / f64::from(each * sessions);
         let cpu = |who: &str| format!("{name} {who} CPU per chunk");
         let (server, agent) = (after.server - before.server, after.agent - before.agent);
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn sessions_are_spread_over_their_period() {
         let period = 10_000_000;
-        let mut places: Vec<u64> = (0..1000).map(|place| spread(place) % period).collect();
+        let mut places: Vec<u64> = (0..1000).map(|index| spread(index) % period).collect();
         places.sort_unstable();
         assert!(places[100] > period / 20 && places[100] < period / 5, "{}", places[100]);
         assert!(places[900] > period * 4 / 5 && places[900] < period * 19 / 20, "{}", places[900]);

@@ -1,11 +1,11 @@
-//! Chunks from one agent to one client: how many, and how soon.
+//! Chunks from one agent to one client: throughput and latency.
 
 use parlor_testkit::test_agent::STAMPED;
 
 use super::super::client::Client;
-use super::super::heard::Heard;
+use super::super::environment::Bench;
 use super::super::measure::{cpu_seconds, peak_memory, quantile};
-use super::super::place::Bench;
+use super::super::received::Received;
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
@@ -23,9 +23,9 @@ fn stream(bench: &Bench, size: usize, pace: &str) -> Result<Sample, Failure> {
     let mut sample = Sample::default();
     let mut once = |client: &mut Client| {
         client.begin()?;
-        client.heard.expect_chunks_of(size);
+        client.received.expect_chunks_of(size);
         let took = client.turn(&prompt)?.as_secs_f64();
-        sample.faults.add(client.heard.faults(1, chunks));
+        sample.faults.add(client.received.faults(1, chunks));
         Ok::<_, Failure>(took)
     };
     let direct = once(&mut Client::start(bench.direct())?)?;
@@ -61,10 +61,10 @@ pub(super) fn latency(bench: &Bench) -> Result<Sample, Failure> {
     let mut sample = Sample::default();
     let mut once = |client: &mut Client| {
         client.begin()?;
-        client.heard.expect_stamped_chunks_of(STAMPED);
+        client.received.expect_stamped_chunks_of(STAMPED);
         client.turn(&format!("stamp {chunks} 500"))?;
-        sample.faults.add(client.heard.faults(1, chunks));
-        Ok::<_, Failure>(microseconds(&client.heard))
+        sample.faults.add(client.received.faults(1, chunks));
+        Ok::<_, Failure>(microseconds(&client.received))
     };
     let direct = once(&mut Client::start(bench.direct())?)?;
     let relayed = once(&mut Client::start(bench.relayed())?)?;
@@ -89,6 +89,6 @@ pub(super) fn latency(bench: &Bench) -> Result<Sample, Failure> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no chunk is on its way for months")]
-fn microseconds(heard: &Heard) -> Vec<f64> {
-    heard.on_the_way.iter().map(|nanoseconds| *nanoseconds as f64 / 1e3).collect()
+fn microseconds(received: &Received) -> Vec<f64> {
+    received.latencies.iter().map(|nanoseconds| *nanoseconds as f64 / 1e3).collect()
 }

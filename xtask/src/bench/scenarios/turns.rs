@@ -1,24 +1,24 @@
-//! Short things: turns of a few words, and connecting.
+//! Short turns, and connecting.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::time::Instant;
 
 use super::super::client::Client;
-use super::super::holder::Holder;
+use super::super::environment::{Bench, Peer, Server};
+use super::super::library_client::LibraryClient;
 use super::super::measure::quantile;
-use super::super::place::{Bench, Peer, Server};
 use super::{Sample, Unit};
 use crate::failure::Failure;
 
 pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
     const SIZE: usize = 40;
-    /// After this many turns a session is long, and an agent slower for it.
+    /// The number of turns after which a session is long and its agent slower.
     const SHORT: u32 = 50;
     let turns = bench.load(500);
     let mut sample = Sample::default();
     let mut once = |client: &mut Client| {
-        client.heard.expect_chunks_of(SIZE);
+        client.received.expect_chunks_of(SIZE);
         let mut took = Vec::new();
         for turn in 0..turns {
             if turn % SHORT == 0 {
@@ -26,7 +26,7 @@ pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
             }
             took.push(client.turn(&format!("stream 1 {SIZE}"))?.as_secs_f64() * 1e6);
         }
-        sample.faults.add(client.heard.faults(turns as usize, 1));
+        sample.faults.add(client.received.faults(turns as usize, 1));
         Ok::<_, Failure>(took)
     };
     let direct = once(&mut Client::start(bench.direct())?)?;
@@ -54,7 +54,7 @@ pub(super) fn turns(bench: &Bench) -> Result<Sample, Failure> {
     Ok(sample)
 }
 
-/// How long the disk takes to make two pages safe, which each prompt has to wait for.
+/// Measures the sync of two pages, which each prompt waits for.
 fn syncs(bench: &Bench, server: &Server) -> Result<Vec<f64>, Failure> {
     const PAGES: [u8; 8192] = [1; 8192];
     let trouble = |error: io::Error| Failure::failed(format_args!("cannot write beside the server: {error}"));
@@ -72,13 +72,13 @@ fn syncs(bench: &Bench, server: &Server) -> Result<Vec<f64>, Failure> {
 pub(super) fn connect(bench: &Bench) -> Result<Sample, Failure> {
     let times = bench.load(30);
     let server = bench.server()?;
-    // The first client of a server waits for the agent to say who it is.
-    drop(Holder::start(bench.acp(&server))?);
+    // The first client of a server waits for the agent's `initialize` response.
+    drop(LibraryClient::start(bench.acp(&server))?);
     let (mut direct, mut parlor, mut conductor) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..times {
         let once = |took: &mut Vec<f64>, peer: Peer| {
             let begun = Instant::now();
-            let client = Holder::start(peer)?;
+            let client = LibraryClient::start(peer)?;
             took.push(begun.elapsed().as_secs_f64() * 1e3);
             drop(client);
             Ok::<_, Failure>(())
