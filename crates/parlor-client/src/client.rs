@@ -171,7 +171,7 @@ impl Client {
         let mut listed = Vec::new();
         let mut params = Object::default();
         if let Some(cwd) = cwd {
-            params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
+            params.set("cwd", JsonStr::new(&cwd.to_string_lossy()));
         }
         for _ in 0..MAX_PAGES {
             let page = self.call("session/list", &params).await?;
@@ -278,7 +278,7 @@ fn place(session: Option<&SessionId>, cwd: &Path) -> Object {
     if let Some(session) = session {
         params.set("sessionId", session.as_json());
     }
-    params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
+    params.set("cwd", JsonStr::new(&cwd.to_string_lossy()));
     params.set("mcpServers", Json::parse("[]").expect("it is JSON"));
     params
 }

@@ -168,7 +168,7 @@ impl Session {
         if let Some(at) = at {
             params.set("messageId", at.as_json());
         }
-        params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
+        params.set("cwd", JsonStr::new(&cwd.to_string_lossy()));
         let answer = self.client.call("session/fork", &params).await?;
         let id = crate::client::session_in(&answer)?;
         // What it has is what this one has up to the point, but under other numbers.
@@ -178,7 +178,7 @@ impl Session {
     /// Names the session.
     pub async fn set_title(&self, title: &str) -> Result<(), Error> {
         let mut params = self.params();
-        params.set("title", &JsonStr::new(title));
+        params.set("title", JsonStr::new(title));
         self.client.call("session/set_title", &params).await.map(drop)
     }
 

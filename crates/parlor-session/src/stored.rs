@@ -253,7 +253,7 @@ fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
         EntryId::Event(id) => ("event", id.as_json().into()),
         EntryId::Note(seq) => ("note", number(*seq)),
     };
-    head.set("kind", &JsonStr::new(kind));
+    head.set("kind", JsonStr::new(kind));
     head.set("id", id);
     for (name, value) in body.iter() {
         head.set(name.clone(), value.clone());

@@ -29,7 +29,7 @@ pub struct Query {
     ignored_words: usize,
 }
 
-/// IndexDocument that follow each other.
+/// `IndexDocument` that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) words: Vec<String>,

@@ -277,7 +277,7 @@ fn options(schema: &Object) -> Option<Vec<(Json, String)>> {
 
 fn action(action: &str, content: Option<&Object>) -> Object {
     let mut answer = Object::default();
-    answer.set("action", &JsonStr::new(action));
+    answer.set("action", JsonStr::new(action));
     if let Some(content) = content {
         answer.set("content", content.to_json());
     }

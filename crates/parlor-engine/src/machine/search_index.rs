@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn fields(fields: &str) -> Upsert {
-        Upsert { fields: json::object(Some(json::json(fields.to_owned()).raw())), ..Upsert::default() }
+        Upsert { fields: json::object(Some(json::json(fields).raw())), ..Upsert::default() }
     }
 
     fn call() -> EntryId {

@@ -97,9 +97,8 @@ mod tests {
 
     #[test]
     fn a_session_is_missing_only_if_the_error_says_so_of_the_session() {
-        let error = |code: i64, message: &str, data: &str| {
-            RpcError::new(code, message).with_data(json::json(data.to_owned()))
-        };
+        let error =
+            |code: i64, message: &str, data: &str| RpcError::new(code, message).with_data(json::json(data));
         for missing in [
             error(-32002, "Resource not found", r#"{"sessionId":"x"}"#),
             error(-32603, "Internal error", r#"{"details":"no rollout found for thread id 0"}"#),

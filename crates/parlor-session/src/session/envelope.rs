@@ -490,7 +490,7 @@ fn trim_end<T>(
 /// A text block with another text.
 fn with_text(block: &Json, text: &str) -> Json {
     let mut members = Object::parse(block.raw()).unwrap_or_default();
-    members.set("text", &JsonStr::new(text));
+    members.set("text", JsonStr::new(text));
     members.to_json()
 }
 

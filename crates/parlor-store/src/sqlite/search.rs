@@ -66,7 +66,7 @@ pub(super) fn search(
     Ok(hits.collect::<Result<_, _>>()?)
 }
 
-/// Returns a query in the language of the index. IndexDocument consist of letters and digits, so they need no escapes.
+/// Returns a query in the language of the index. `IndexDocument` consist of letters and digits, so they need no escapes.
 fn expression(query: &Query) -> String {
     let joined = |terms: &[Term], with: &str| {
         let mut text = String::new();

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use parlor_store::{Filter, SlotRow, SqliteStore, Store, Write};
+use parlor_store::{Filter, SessionRow, SlotRow, SqliteStore, Store, Write};
 use tempfile::tempdir;
 
 use super::common::{
@@ -33,16 +33,24 @@ fn kept() -> Vec<(u32, PathBuf)> {
     kept
 }
 
+fn copy_files(from: &Path, to: &Path) {
+    for file in FILES {
+        fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+}
+
 fn text(number: u64) -> String {
     format!("message {number} about the migration of databases\n")
 }
 
 /// Writes rows of all kinds to the database; the last batches are only in the write-ahead log and in the journal.
 fn fill(path: &Path) -> (SqliteStore, rusqlite::Connection) {
-    let mut first = row("first");
-    first.title = Some(r#""A title""#.to_owned());
-    first.archived = true;
-    first.data = r#"{"agentDialect":"v2"}"#.to_owned();
+    let first = SessionRow {
+        title: Some(r#""A title""#.to_owned()),
+        archived: true,
+        data: r#"{"agentDialect":"v2"}"#.to_owned(),
+        ..row("first")
+    };
     let store = SqliteStore::open(path).unwrap();
     write(&store, vec![Write::Session(first), session("deleted"), value("key", Some("value"))]);
     write(&store, vec![slot("first", "state", 1, Some(r#"{"a":1}"#))]);
@@ -114,13 +122,13 @@ fn databases_of_all_formats_are_opened_with_their_journals() {
     for (version, source) in kept {
         let dir = tempdir().unwrap();
         let path = dir.path().join("db");
-        FILES.iter().for_each(|file| drop(fs::copy(source.join(file), dir.path().join(file)).unwrap()));
+        copy_files(&source, dir.path());
         if version == present {
             let reader = SqliteStore::open_read_only(&path).unwrap();
             check(&reader);
             drop(reader);
             // The reader has folded the journal: the writer starts from the kept files again.
-            FILES.iter().for_each(|file| drop(fs::copy(source.join(file), dir.path().join(file)).unwrap()));
+            copy_files(&source, dir.path());
             drop(fs::remove_file(dir.path().join("db-shm")));
         }
         let store = SqliteStore::open(&path).unwrap();

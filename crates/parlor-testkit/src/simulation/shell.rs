@@ -613,7 +613,7 @@ pub(super) fn number(id: &RequestId) -> u64 {
 
 /// The last block of a prompt: what comes before it may be context.
 fn last_block(blocks: &str) -> String {
-    let list = Json::parse(blocks.to_owned()).ok();
+    let list = Json::parse(blocks).ok();
     let list = list.as_ref().and_then(Json::elements).unwrap_or_default();
     list.last().map(|block| block.as_str().to_owned()).unwrap_or_default()
 }

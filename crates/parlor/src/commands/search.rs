@@ -97,7 +97,7 @@ impl Search {
     fn params(&self) -> Result<Object, Failure> {
         let cwd = self.cwd.as_deref().map(setup::directory).transpose()?;
         let mut params = Object::default();
-        params.set("query", &JsonStr::new(&self.query.join(" ")));
+        params.set("query", JsonStr::new(&self.query.join(" ")));
         for (name, value) in [
             ("role", self.role.clone()),
             ("cwd", cwd.map(|cwd| cwd.to_string_lossy().into_owned())),
@@ -105,7 +105,7 @@ impl Search {
             ("since", self.since.clone()),
         ] {
             if let Some(value) = value {
-                params.set(name, &JsonStr::new(&value));
+                params.set(name, JsonStr::new(&value));
             }
         }
         Ok(params)
