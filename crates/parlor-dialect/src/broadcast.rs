@@ -60,7 +60,7 @@ impl Beside {
         let empty = Object::default();
         let members = self.members.as_deref().unwrap_or(&empty);
         let mut meta = seq.map(|seq| {
-            let mut meta = shape::member(members, "_meta").unwrap_or_default();
+            let mut meta = members.get_object("_meta").unwrap_or_default();
             meta.set("parlor/seq", shape::json(seq.to_string()));
             meta
         });
@@ -264,7 +264,7 @@ pub fn drop_reserved(update: &mut Update) -> bool {
             }
         },
         Update::Append { extra, .. } | Update::Output { extra, .. } | Update::Remove { extra, .. } => {
-            let Some(mut members) = extra.as_ref().and_then(shape::object) else { return false };
+            let Some(mut members) = extra.as_ref().and_then(Json::to_object) else { return false };
             let dropped = drop_reserved_in(&mut members);
             if dropped {
                 *extra = (!members.is_empty()).then(|| members.to_json());
@@ -306,12 +306,12 @@ pub fn map_sessions(update: &mut Update, ours: impl Fn(&SessionId) -> Option<Ses
 /// Whether an update is a notice: something that is told now and is no part of the conversation.
 pub fn is_notice(update: &Update) -> bool {
     let Update::Note { fields } = update else { return false };
-    shape::text(fields, "sessionUpdate").as_deref() == Some("notice")
+    fields.get_string("sessionUpdate").as_deref() == Some("notice")
 }
 
 /// Drops the reserved keys from the metadata of an object, and the metadata if nothing else is in it.
 fn drop_reserved_in(holder: &mut Object) -> bool {
-    let Some(mut meta) = shape::member(holder, "_meta") else { return false };
+    let Some(mut meta) = holder.get_object("_meta") else { return false };
     let dropped = drop_keys(&mut meta);
     if dropped && meta.is_empty() {
         holder.remove("_meta");

@@ -70,7 +70,7 @@ impl Dialect {
     pub fn negotiate(params: JsonRef<'_>) -> Result<Self, UnsupportedVersion> {
         let params = Object::parse(params).map_err(|_| UnsupportedVersion)?;
         let version = params.get("protocolVersion").ok_or(UnsupportedVersion)?.as_str();
-        let asked = shape::member(&params, "_meta").and_then(|meta| shape::text(&meta, Self::MARK));
+        let asked = params.get_object("_meta").and_then(|meta| meta.get_string(Self::MARK));
         match version.parse::<u64>().map_err(|_| UnsupportedVersion)? {
             0 => Err(UnsupportedVersion),
             1 => Ok(Self::V1),

@@ -17,15 +17,15 @@ const MAX_INPUT: usize = 64 << 10;
 
 /// Whether the params of an `initialize` ask for events.
 pub fn wants_events(initialize: &Object) -> bool {
-    let meta = shape::member(initialize, "_meta");
+    let meta = initialize.get_object("_meta");
     meta.and_then(|meta| meta.get(WANTED).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
 }
 
 /// What an event's entry holds.
 pub(crate) fn upsert(event: &Event) -> Upsert {
     let mut fields = Object::default();
-    fields.set("type", shape::string(type_of(&event.kind)));
-    fields.set("at", shape::string(&event.at.to_string()));
+    fields.set("type", Json::from(type_of(&event.kind)));
+    fields.set("at", Json::from(&event.at.to_string()));
     match &event.kind {
         EventKind::TurnFailed { prompt, error } => {
             set(&mut fields, "messageId", prompt.as_ref().map(|prompt| prompt.as_json().into()));
@@ -40,7 +40,7 @@ pub(crate) fn upsert(event: &Event) -> Upsert {
             set(&mut fields, "agentDidNotAnswer", unanswered.then(|| shape::json("true")));
         }
         EventKind::Decision(decision) => {
-            fields.set("request", shape::string(&decision.request));
+            fields.set("request", Json::from(&decision.request));
             set(&mut fields, "toolCallId", decision.tool_call.as_ref().map(|call| call.as_json().into()));
             set(&mut fields, "title", decision.title.as_ref().map(Json::from));
             set(&mut fields, "rawInput", decision.input.clone());
@@ -48,7 +48,7 @@ pub(crate) fn upsert(event: &Event) -> Upsert {
             set(&mut fields, "option", decision.option.clone());
             fields.set("by", by_whom(&decision.by));
         }
-        EventKind::MemoryRebuilt { reason } => fields.set("reason", shape::string(reason)),
+        EventKind::MemoryRebuilt { reason } => fields.set("reason", Json::from(reason)),
     }
     Upsert { whole: true, fields, ..Upsert::default() }
 }
@@ -88,15 +88,15 @@ pub(crate) fn turn_end(state: &State) -> TurnEnd {
 
 /// The answer to an agent's request, as an event. What a person wrote into a form is not part of it.
 pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> EventKind {
-    let subject = shape::member(params, "subject").unwrap_or_default();
-    let call = shape::member(params, "toolCall").or_else(|| shape::member(&subject, "toolCall"));
+    let subject = params.get_object("subject").unwrap_or_default();
+    let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall"));
     let call = call.unwrap_or_else(|| subject.clone());
     let string = |holder: &Object, name: &str| JsonStr::from_raw(holder.get(name)?.raw());
     let title = string(params, "title").or_else(|| string(&call, "title"));
     let input = call.get("rawInput").filter(|input| !input.is_null()).cloned();
     let input = input.or_else(|| command(&subject)).filter(|input| input.as_str().len() <= MAX_INPUT);
-    let result = shape::object(result).unwrap_or_default();
-    let outcome = shape::member(&result, "outcome").unwrap_or_default();
+    let result = result.to_object().unwrap_or_default();
+    let outcome = result.get_object("outcome").unwrap_or_default();
     let chosen = string(&outcome, "optionId");
     let options = params.get_array("options");
     let option = chosen.as_ref().and_then(|chosen| {
@@ -132,15 +132,15 @@ fn command(subject: &Object) -> Option<Json> {
 /// An event in one sentence, for people.
 pub fn sentence(body: &Body) -> String {
     let fields = &body.fields;
-    let text = |name: &str| shape::text(fields, name);
+    let text = |name: &str| fields.get_string(name);
     let by = || {
-        let name = shape::member(fields, "by").and_then(|by| shape::text(&by, "name"));
+        let name = fields.get_object("by").and_then(|by| by.get_string("name"));
         name.map(|name| format!(" (by {name})")).unwrap_or_default()
     };
     match text("type").as_deref() {
         Some("turn_failed") => {
-            let error = shape::member(fields, "error").unwrap_or_default();
-            let message = shape::text(&error, "message");
+            let error = fields.get_object("error").unwrap_or_default();
+            let message = error.get_string("message");
             message.map_or_else(|| "turn failed".to_owned(), |message| format!("turn failed: {message}"))
         }
         Some("turn_refused") => "turn refused by the agent".to_owned(),
@@ -154,8 +154,8 @@ pub fn sentence(body: &Body) -> String {
             format!("the agent's memory was rebuilt from the transcript{reason}")
         }
         Some("decision") => {
-            let option = shape::member(fields, "option").unwrap_or_default();
-            let chosen = shape::text(&option, "name").or_else(|| shape::text(&option, "optionId"));
+            let option = fields.get_object("option").unwrap_or_default();
+            let chosen = option.get_string("name").or_else(|| option.get_string("optionId"));
             let chosen = chosen.or_else(|| text("outcome")).unwrap_or_else(|| "answered".to_owned());
             let about = text("title").or_else(|| text("toolCallId"));
             let about = about.map(|about| format!(": {about}")).unwrap_or_default();

@@ -143,9 +143,9 @@ pub fn state_name(transcript: &Transcript) -> JsonStr {
 /// What a session does, as a client that asks for it is told. One that had no turn yet is idle.
 pub fn state_snapshot(transcript: &Transcript, dialect: Dialect) -> Object {
     let state = transcript.state().map(|state| shape::json(v2::state_text(state, dialect)));
-    let mut snapshot = state.and_then(|state| shape::object(&state)).unwrap_or_else(|| {
+    let mut snapshot = state.and_then(|state| state.to_object()).unwrap_or_else(|| {
         let mut idle = Object::default();
-        idle.set("state", shape::string("idle"));
+        idle.set("state", Json::from("idle"));
         idle
     });
     snapshot.remove("sessionUpdate");
@@ -344,10 +344,10 @@ pub fn learned(result: &Object) -> Vec<Update> {
         Update::Upsert { target: Target::Slot(slot), upsert }
     };
     let mut updates = Vec::new();
-    if let Some(modes) = shape::member(result, "modes") {
+    if let Some(modes) = result.get_object("modes") {
         updates.push(slot(Slot::Mode, modes, true));
     }
-    if let Some(models) = shape::member(result, "models") {
+    if let Some(models) = result.get_object("models") {
         updates.push(slot(Slot::Model, models, true));
     }
     for (name, kind) in [("configOptions", Slot::Options), ("availableCommands", Slot::Commands)] {
@@ -363,10 +363,10 @@ pub fn learned(result: &Object) -> Vec<Update> {
 /// A changed file, as version 2 shows it in a tool call. Without `old` the file is new.
 pub fn diff(path: &str, old: Option<&str>, new: &str) -> Json {
     let mut item = Object::default();
-    item.set("type", shape::string("diff"));
-    item.set("path", shape::string(path));
-    item.set("oldText", old.map_or_else(Json::null, shape::string));
-    item.set("newText", shape::string(new));
+    item.set("type", Json::from("diff"));
+    item.set("path", Json::from(path));
+    item.set("oldText", old.map_or_else(Json::null, Json::from));
+    item.set("newText", Json::from(new));
     item_to_v2(&item).to_json()
 }
 
@@ -424,7 +424,7 @@ pub fn request_to_client(
 /// The answer of a client to an agent's request, as the agent knows it.
 pub fn answer_to_agent(method: &str, result: &Json, from: Dialect, to: Dialect, losses: &mut Losses) -> Json {
     let to_v1 = from != Dialect::V1 && to == Dialect::V1;
-    let Some(object) = shape::object(result).filter(|_| to_v1) else { return result.clone() };
+    let Some(object) = result.to_object().filter(|_| to_v1) else { return result.clone() };
     match method {
         "session/request_permission" => permission::result_to_v1(&object, losses).to_json(),
         "elicitation/create" => permission::elicitation_result_to_v1(&object, losses).to_json(),
@@ -466,7 +466,7 @@ pub const MESSAGE: &str = turns::MESSAGE;
 pub fn failed_state(error: &RpcError) -> State {
     let line = parlor_wire::write::error_response(&RequestId::null(), error);
     let error = serde_json::from_str::<JsonRef<'_>>(&line).ok().and_then(|line| Object::parse(line).ok());
-    let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(shape::empty);
+    let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(|| Object::new().to_json());
     turns::idle(Outcome::Error(error.raw()))
 }
 
@@ -512,13 +512,13 @@ fn is_event(update: &Update) -> bool {
 }
 
 fn is_open(body: &Body) -> bool {
-    !matches!(shape::text(&body.fields, "status").as_deref(), Some("completed" | "failed" | "cancelled"))
+    !matches!(body.fields.get_string("status").as_deref(), Some("completed" | "failed" | "cancelled"))
 }
 
 fn closed(body: &Body, status: &str) -> Option<Upsert> {
     is_open(body).then(|| {
         let mut fields = Object::default();
-        fields.set("status", shape::string(status));
+        fields.set("status", Json::from(status));
         Upsert { fields, ..Upsert::default() }
     })
 }
@@ -532,7 +532,7 @@ pub fn drop_generated_title(update: &mut Update) -> bool {
     else {
         return false;
     };
-    if shape::text(meta, TITLE_MARK).as_deref() != Some("made") {
+    if meta.get_string(TITLE_MARK).as_deref() != Some("made") {
         return false;
     }
     meta.remove(TITLE_MARK);
@@ -582,7 +582,7 @@ pub fn check_prompt(content: &Json) -> Result<(), String> {
     for (place, block) in blocks.into_iter().enumerate() {
         let needs = |what: &str| format!("`prompt[{place}]` {what}");
         let block = Object::parse(block).map_err(|_| needs("must be an object"))?;
-        let kind = shape::text(&block, "type").ok_or_else(|| needs("needs a `type`"))?;
+        let kind = block.get_string("type").ok_or_else(|| needs("needs a `type`"))?;
         let fields: &[&str] = match kind.as_str() {
             "text" => &["text"],
             "image" | "audio" => &["data", "mimeType"],
@@ -595,7 +595,7 @@ pub fn check_prompt(content: &Json) -> Result<(), String> {
             }
         }
         if kind == "resource" {
-            let resource = shape::member(&block, "resource").unwrap_or_default();
+            let resource = block.get_object("resource").unwrap_or_default();
             let has = |field: &str| shape::is(&resource, field, Type::String);
             if !has("uri") || !(has("text") || has("blob")) {
                 return Err(needs("of type resource needs a `resource` with `uri` and `text` or `blob`"));

@@ -250,10 +250,10 @@ impl Settings {
     }
 
     fn learn(&mut self, result: &Object) {
-        if let Some(modes) = shape::member(result, MODE.member) {
+        if let Some(modes) = result.get_object(MODE.member) {
             self.modes = Some(modes);
         }
-        if let Some(models) = shape::member(result, MODEL.member) {
+        if let Some(models) = result.get_object(MODEL.member) {
             self.models = Some(models);
         }
         if let Some(list) = result.get(OPTIONS).filter(|list| list.type_of() == Type::Array) {
@@ -385,7 +385,7 @@ impl Settings {
         }
         self.options.as_ref()?;
         match self.list().into_iter().find(|option| choice.setting.is_option(option)) {
-            Some(option) if shape::text(&option, "type").as_deref() == Some("select") => {
+            Some(option) if option.get_string("type").as_deref() == Some("select") => {
                 Some(options::values_of(&option).contains(&choice.value))
             }
             Some(_) => Some(true),
@@ -515,7 +515,7 @@ fn option_choice(id: &Json, value: &Json, dialect: Dialect) -> Choice {
     params.set("value", value.clone());
     let is_boolean = value.type_of() == Type::Bool;
     if is_boolean || dialect != Dialect::V1 {
-        params.set("type", shape::string(if is_boolean { "boolean" } else { "id" }));
+        params.set("type", Json::from(if is_boolean { "boolean" } else { "id" }));
     }
     let what =
         JsonStr::from_raw(id.raw()).map_or_else(|| id.as_str().to_owned(), |id| id.to_text().into_owned());

@@ -1,35 +1,10 @@
 //! Small steps on JSON objects that conversions are made of.
 
-use parlor_json::{Json, JsonStr, Object, Type, string_literal};
+use parlor_json::{Json, JsonStr, Object, Type};
 
 /// JSON that is written here and therefore valid.
 pub(crate) fn json(text: impl AsRef<str>) -> Json {
     Json::parse(text).expect("the text is written by the caller from valid JSON")
-}
-
-/// A string as JSON.
-pub(crate) fn string(text: &str) -> Json {
-    json(string_literal(text))
-}
-
-/// `{}`
-pub(crate) fn empty() -> Json {
-    Object::default().to_json()
-}
-
-/// The value as an object, if it is one.
-pub(crate) fn object(value: &Json) -> Option<Object> {
-    Object::parse(value.raw()).ok()
-}
-
-/// A member as an object, if it is one.
-pub(crate) fn member(holder: &Object, name: &str) -> Option<Object> {
-    object(holder.get(name)?)
-}
-
-/// A member's text, if it is a string.
-pub(crate) fn text(holder: &Object, name: &str) -> Option<String> {
-    holder.get_string(name)
 }
 
 /// Whether a member is there and of that type.
@@ -73,12 +48,7 @@ pub(crate) fn each(list: &Json, mut convert: impl FnMut(Object) -> Option<Object
             None => changed = true,
         }
     }
-    if changed { list_of(&kept) } else { list.clone() }
-}
-
-/// A list of values.
-pub(crate) fn list_of(values: &[Json]) -> Json {
-    json(format!("[{}]", values.iter().map(Json::as_str).collect::<Vec<_>>().join(",")))
+    if changed { Json::array(&kept) } else { list.clone() }
 }
 
 /// Converts a member as [`each`] does.
@@ -91,7 +61,7 @@ pub(crate) fn each_in(holder: &mut Object, name: &str, convert: impl FnMut(Objec
 
 /// Converts a member if it is an object. If it does not change, it keeps its text.
 pub(crate) fn within(holder: &mut Object, name: &str, convert: impl FnOnce(Object) -> Object) {
-    if let Some(old) = member(holder, name) {
+    if let Some(old) = holder.get_object(name) {
         let new = convert(old.clone());
         if new != old {
             holder.set(name, new.to_json());
@@ -101,14 +71,14 @@ pub(crate) fn within(holder: &mut Object, name: &str, convert: impl FnOnce(Objec
 
 /// Puts a note into the metadata, for the way back.
 pub(crate) fn note(holder: &mut Object, key: &str, value: Json) {
-    let mut meta = member(holder, "_meta").unwrap_or_default();
+    let mut meta = holder.get_object("_meta").unwrap_or_default();
     meta.set(key, value);
     holder.set("_meta", meta.to_json());
 }
 
 /// Takes a note out of the metadata, and the metadata if nothing else is in it.
 pub(crate) fn take_note(holder: &mut Object, key: &str) -> Option<Json> {
-    let mut meta = member(holder, "_meta")?;
+    let mut meta = holder.get_object("_meta")?;
     let value = meta.remove(key)?;
     if meta.is_empty() {
         holder.remove("_meta");

@@ -8,7 +8,8 @@ use crate::encode::output;
 /// The whole transcript as one object.
 pub fn transcript(transcript: &Transcript) -> Json {
     let shown = || transcript.entries().iter().filter(|entry| !entry.body().removed);
-    let list = |wanted: fn(&EntryId) -> bool| array(shown().filter(|entry| wanted(entry.id())).map(entry));
+    let list =
+        |wanted: fn(&EntryId) -> bool| Json::array(shown().filter(|entry| wanted(entry.id())).map(entry));
     let slot = |slot: Slot, field: &str| {
         transcript.slot(slot).and_then(|body| body.fields.get(field)).cloned().unwrap_or_else(empty_array)
     };
@@ -46,7 +47,7 @@ pub fn transcript(transcript: &Transcript) -> Json {
             }),
         ),
         ("events", list(|id| matches!(id, EntryId::Event(_)))),
-        ("order", array(shown().map(place))),
+        ("order", Json::array(shown().map(place))),
     ])
 }
 
@@ -199,12 +200,6 @@ fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
     members.into_iter().fold(Shape::default(), |shape, (name, value)| shape.set(name, value)).json()
 }
 
-fn array(items: impl Iterator<Item = Json>) -> Json {
-    let items: Vec<_> = items.collect();
-    let texts: Vec<_> = items.iter().map(Json::as_str).collect();
-    Json::parse(format!("[{}]", texts.join(","))).expect("items are valid JSON, so the array is")
-}
-
 fn empty_array() -> Json {
-    array(std::iter::empty())
+    Json::array::<Json>([])
 }

@@ -1,17 +1,11 @@
 //! JSON members that the protocol gives a meaning to.
 
-use parlor_json::{Json, JsonRef, JsonStr, Object};
+use parlor_json::{Json, JsonRef, Object};
 use parlor_session::SessionId;
-use parlor_wire::RpcError;
 
 /// Parses text that the caller knows to be JSON.
 pub fn json(text: impl AsRef<str>) -> Json {
     Json::parse(text).expect("the caller passes valid JSON")
-}
-
-/// Returns a JSON string.
-pub fn string(text: &str) -> Json {
-    Json::from(text)
 }
 
 /// Returns the params of a message, or an object without members if they are missing or not an object.
@@ -19,29 +13,9 @@ pub fn object(params: Option<JsonRef<'_>>) -> Object {
     params.and_then(JsonRef::to_object).unwrap_or_default()
 }
 
-/// Returns a member that is an object.
-pub fn member(holder: &Object, name: &str) -> Option<Object> {
-    holder.get_object(name)
-}
-
-/// Returns a member that is a string, without loss.
-pub fn literal(holder: &Object, name: &str) -> Option<JsonStr> {
-    holder.get_json_str(name)
-}
-
-/// Returns a member that is a string, as text.
-pub fn text(holder: &Object, name: &str) -> Option<String> {
-    holder.get_string(name)
-}
-
 /// Returns a member that is an absolute path.
 pub fn absolute(holder: &Object, name: &str) -> Option<String> {
     holder.get_string(name).filter(|path| path.starts_with('/'))
-}
-
-/// Returns a member that is a boolean.
-pub fn flag(holder: &Object, name: &str) -> Option<bool> {
-    holder.get_bool(name)
 }
 
 /// Returns the `sessionId` of params.
@@ -66,9 +40,4 @@ pub fn foreign_meta(holder: &Object) -> Object {
     let meta = holder.get_object("_meta").unwrap_or_default();
     let foreign = meta.iter().filter(|(key, _)| !key.to_text().starts_with("parlor/"));
     foreign.map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
-/// Returns the error object of a response.
-pub fn error_object(error: &RpcError) -> Json {
-    error.to_json()
 }

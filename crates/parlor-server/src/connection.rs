@@ -334,7 +334,7 @@ impl Connection {
             return Ok(());
         }
         let mut data = Object::default();
-        data.set("reason", json::string("observer"));
+        data.set("reason", "observer");
         let error = RpcError::new(code::INVALID_REQUEST, "this token may watch and nothing else");
         Err(error.with_data(data.to_json()))
     }
@@ -445,7 +445,7 @@ impl Connection {
         }
         let mut result = begin::initialized(&self.hub, &self.client, dialect).await?;
         // Who sent or withdrew a prompt is named by this number.
-        json::note(&mut result, "parlor/client", json::json(self.client.id.0.to_string()));
+        json::note(&mut result, "parlor/client", Json::from(self.client.id.0));
         self.client.queue.push(Frame::response(id, &result));
         Ok(())
     }
@@ -555,16 +555,16 @@ fn from(method: &str, params: &Object, dialect: Dialect) -> Result<ReplayFrom, R
     if dialect == Dialect::V1 {
         return Ok(ReplayFrom::Now);
     }
-    let cursor = json::object(Some(cursor.raw()));
-    match json::text(&cursor, "type").as_deref() {
+    let cursor = cursor.to_object().unwrap_or_default();
+    match cursor.get_string("type").as_deref() {
         Some("start") => Ok(ReplayFrom::Start),
         Some("_parlor_after") => {
             let seq = cursor.get("seq").and_then(|seq| seq.as_str().parse().ok());
             seq.map(ReplayFrom::After).ok_or_else(unsupported)
         }
-        Some("_parlor_message") => json::literal(&cursor, "messageId")
-            .map(|id| ReplayFrom::Message(id.into()))
-            .ok_or_else(unsupported),
+        Some("_parlor_message") => {
+            cursor.get_json_str("messageId").map(|id| ReplayFrom::Message(id.into())).ok_or_else(unsupported)
+        }
         Some(_) | None => Err(unsupported()),
     }
 }

@@ -34,7 +34,7 @@ pub fn is_foreign(row: &SessionRow) -> bool {
 /// What else its agent lists of such a session.
 pub(crate) fn listed(row: &SessionRow) -> Object {
     let data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
-    json::member(&data, "info").unwrap_or_default()
+    data.get_object("info").unwrap_or_default()
 }
 
 /// The data of a row that has this.
@@ -55,16 +55,16 @@ fn data(mut info: Object) -> String {
 
 /// The row by which such a session is listed. `info` is how the agent lists it.
 pub(crate) fn row(agent: &str, info: &Object) -> Option<SessionRow> {
-    let id = json::literal(info, "sessionId")?.as_literal().to_owned();
-    let title = json::literal(info, "title").filter(|title| !title.to_text().trim().is_empty());
+    let id = info.get_json_str("sessionId")?.as_literal().to_owned();
+    let title = info.get_json_str("title").filter(|title| !title.to_text().trim().is_empty());
     let title = title.map(|title| title.truncated(500).unwrap_or(title).as_literal().to_owned());
-    let updated = json::text(info, "updatedAt").and_then(|time| time.parse::<jiff::Timestamp>().ok());
+    let updated = info.get_string("updatedAt").and_then(|time| time.parse::<jiff::Timestamp>().ok());
     let at = updated.map_or(0, jiff::Timestamp::as_millisecond);
     Some(SessionRow {
         agent: agent.to_owned(),
         agent_session: Some(id.clone()),
         id,
-        cwd: json::text(info, "cwd")?,
+        cwd: info.get_string("cwd")?,
         title,
         parent: None,
         created_at: at,
@@ -107,7 +107,7 @@ pub(crate) fn writes(store: &dyn Store, key: &str, rows: &[SessionRow]) -> Resul
         .drain(MAX_AGENTS.min(keys.len())..)
         .map(|key| Write::Value { key: value_of(&key), value: None })
         .collect();
-    let keys: Vec<_> = keys.iter().map(|key| json::string(key).as_str().to_owned()).collect();
+    let keys: Vec<_> = keys.iter().map(|key| Json::from(key).as_str().to_owned()).collect();
     writes.push(Write::Value { key: INDEX.to_owned(), value: Some(format!("[{}]", keys.join(","))) });
     writes.push(Write::Value { key: value_of(key), value: Some(text(rows)) });
     Ok(writes)
@@ -180,9 +180,9 @@ fn index(store: &dyn Store) -> Result<Vec<String>, StoreError> {
 fn text(rows: &[SessionRow]) -> String {
     let rows = rows.iter().map(|row| {
         let mut kept = Object::default();
-        kept.set("agent", json::string(&row.agent));
+        kept.set("agent", &row.agent);
         kept.set("sessionId", json::json(row.id.clone()));
-        kept.set("cwd", json::string(&row.cwd));
+        kept.set("cwd", &row.cwd);
         if let Some(title) = &row.title {
             kept.set("title", json::json(title.clone()));
         }
@@ -203,8 +203,8 @@ fn read(kept: &str) -> Vec<SessionRow> {
     let rows = kept.as_ref().and_then(Json::elements).unwrap_or_default();
     let one = |kept| {
         let kept = json::object(Some(kept));
-        let row = row(&json::text(&kept, "agent")?, &kept)?;
-        Some(SessionRow { data: data(json::member(&kept, "info").unwrap_or_default()), ..row })
+        let row = row(&kept.get_string("agent")?, &kept)?;
+        Some(SessionRow { data: data(kept.get_object("info").unwrap_or_default()), ..row })
     };
     let mut rows: Vec<_> = rows.into_iter().filter_map(one).collect();
     sort(&mut rows);

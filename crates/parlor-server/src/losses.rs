@@ -95,9 +95,9 @@ impl Session {
     fn to_json(&self) -> Json {
         list(self.kinds.iter().map(|(kind, count)| {
             let mut entry = Object::default();
-            entry.set("loss", json::string(kind.name()));
-            entry.set("count", json::json(count.to_string()));
-            entry.set("meaning", json::string(kind.meaning().trim()));
+            entry.set("loss", kind.name());
+            entry.set("count", *count);
+            entry.set("meaning", kind.meaning().trim());
             entry
         }))
     }

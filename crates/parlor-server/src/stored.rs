@@ -61,7 +61,7 @@ pub fn meta(store: &dyn Store, id: &str) -> Result<Option<Object>, StoreError> {
 
 /// A time as JSON, from milliseconds since 1970.
 pub(crate) fn time(millis: i64) -> Option<Json> {
-    Some(json::string(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
+    Some(Json::from(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
 }
 
 /// What an agent said of itself when it was last started.
@@ -76,8 +76,8 @@ pub(crate) fn remembered_by(store: &dyn Store, key: &str) -> Result<Option<Remem
 
 fn decode_remembered(kept: String) -> Option<Remembered> {
     let kept = json::object(Some(Json::parse(kept).ok()?.raw()));
-    let dialect = json::text(&kept, "dialect")?.parse().ok()?;
-    Some(Remembered { dialect, info: json::member(&kept, "info")? })
+    let dialect = kept.get_string("dialect")?.parse().ok()?;
+    Some(Remembered { dialect, info: kept.get_object("info")? })
 }
 
 /// Under which name it is remembered what an agent said of itself. One that is told how to speak says other things.

@@ -10,7 +10,7 @@ use parlor_session::{Body, Content, MessageId, Patch, Role, Slot, Target, Transc
 
 use crate::meta::{self, Rule};
 use crate::text::ObjectText;
-use crate::{Dialect, Losses, shape};
+use crate::{Dialect, Losses};
 
 /// What an encoder may look at and has to fill while it says one update.
 pub(crate) struct Context<'a> {
@@ -68,8 +68,8 @@ pub(crate) fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: 
 /// Terminal output as the wire carries it, with what else was said about it.
 pub(crate) fn output(bytes: &[u8], said: Option<&Json>) -> Json {
     let mut output = Object::default();
-    output.set("data", &base64(bytes));
-    output.add_missing(&said.and_then(shape::object).unwrap_or_default());
+    output.set("data", base64(bytes));
+    output.add_missing(&said.and_then(Json::to_object).unwrap_or_default());
     output.to_json()
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn option_list(
         Some(options) => options.into_iter().map(Json::from).collect(),
         None => Vec::new(),
     };
-    let listed = options::to_v2(&shape::list_of(&list), losses);
+    let listed = options::to_v2(&Json::array(&list), losses);
     let modes = modes.filter(|_| options::mode_option(&listed).is_none());
     let made = [modes.and_then(options::modes_to_option), made_model(&listed, models)];
     with_options(listed, made.into_iter().flatten())
@@ -79,7 +79,7 @@ fn with_options(list: Json, more: impl Iterator<Item = Object>) -> Json {
     }
     let mut list: Vec<_> = list.elements().unwrap_or_default().into_iter().map(Json::from).collect();
     list.extend(more.map(|option| option.to_json()));
-    shape::list_of(&list)
+    Json::array(&list)
 }
 
 /// The options of a list, and the models of an agent that has no option for them.
@@ -90,7 +90,7 @@ pub(crate) fn with_models(options: &Json, models: Option<&Object>) -> Json {
 /// An item of tool content from an agent of this dialect.
 fn tool_item(item: &Object, from: Dialect) -> Object {
     let mut said = tool_content::item_to_v2(item);
-    if from == Dialect::V1 && shape::text(item, "type").as_deref() == Some("terminal") {
+    if from == Dialect::V1 && item.get_string("type").as_deref() == Some("terminal") {
         shape::note(&mut said, CLIENT_TERMINAL, shape::json("true"));
     }
     said

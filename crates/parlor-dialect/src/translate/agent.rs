@@ -12,7 +12,7 @@ use crate::encode::v1::{self, Features};
 use crate::encode::v2;
 use crate::text::ObjectText;
 use crate::values::{capabilities, commands, options};
-use crate::{Dialect, Losses, Side, shape};
+use crate::{Dialect, Losses, Side};
 
 impl Translator {
     pub(super) fn agent_request(
@@ -201,7 +201,7 @@ impl Translator {
 impl Session {
     /// Keeps the modes and options that a v1 result tells of.
     fn learn_v1(&mut self, result: &Object) {
-        if let Some(modes) = shape::member(result, "modes") {
+        if let Some(modes) = result.get_object("modes") {
             self.learn(Slot::Mode, modes);
         }
         self.learn_list(Slot::Options, result, "configOptions");

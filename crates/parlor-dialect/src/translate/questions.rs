@@ -7,7 +7,7 @@ use parlor_wire::RequestId;
 use super::requests::{Unsayable, cannot};
 use crate::encode::{v1, v2};
 use crate::values::permission;
-use crate::{LossKind, Losses, shape};
+use crate::{LossKind, Losses};
 
 /// A v1 agent's request to a v2 client; `None` if it is the same.
 pub(crate) fn request_to_v2(
@@ -66,7 +66,7 @@ pub(crate) fn request_to_v1(
 
 /// The title of the tool call that a permission is asked for.
 fn known_title(params: &Object, transcript: Option<&Transcript>) -> Option<String> {
-    let call = shape::text(&shape::member(params, "toolCall")?, "toolCallId")?;
+    let call = params.get_object("toolCall")?.get_string("toolCallId")?;
     let entry = transcript?.get(&EntryId::ToolCall(call.as_str().into()))?;
-    shape::text(&entry.body().fields, "title")
+    entry.body().fields.get_string("title")
 }

@@ -85,10 +85,10 @@ pub(crate) fn request_for_v2(
         }
         "session/set_mode" => {
             let option = transcript.and_then(mode_option);
-            let option = option.and_then(|option| shape::text(&option, "configId"));
+            let option = option.and_then(|option| option.get_string("configId"));
             let mut params = shape::renamed(&params, "modeId", "value");
-            params.set("configId", shape::string(option.as_deref().unwrap_or(MODE)));
-            params.set("type", shape::string("id"));
+            params.set("configId", Json::from(option.as_deref().unwrap_or(MODE)));
+            params.set("type", Json::from("id"));
             request("session/set_config_option", What::SetMode, params)
         }
         "session/set_config_option" => {
@@ -138,7 +138,7 @@ pub(crate) fn request_for_v1(
             let from = params.remove("replayFrom").filter(|from| !from.is_null());
             let params = session_for_v1(params, losses);
             let Some(from) = from else { return request("session/resume", What::Session, params) };
-            let is_start = shape::object(&from).and_then(|from| shape::text(&from, "type"));
+            let is_start = from.to_object().and_then(|from| from.get_string("type"));
             if is_start.as_deref() != Some("start") {
                 losses.add(LossKind::ReplayFrom);
             }
@@ -172,11 +172,11 @@ fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
     let option = || {
         let options = transcript?.slot(Slot::Options)?;
         let list = options.fields.get_array("configOptions")?;
-        let wanted = shape::text(params, "configId")?;
+        let wanted = params.get_string("configId")?;
         let options = list.into_iter().filter_map(|option| Object::parse(option).ok());
-        options.into_iter().find(|option| shape::text(option, "configId").as_ref() == Some(&wanted))
+        options.into_iter().find(|option| option.get_string("configId").as_ref() == Some(&wanted))
     };
-    option().is_some_and(|option| shape::text(&option, "type").as_deref() == Some("boolean"))
+    option().is_some_and(|option| option.get_string("type").as_deref() == Some("boolean"))
 }
 
 /// Whether params set the option that was made of a v1 agent's modes.
@@ -185,7 +185,7 @@ fn is_made_mode(params: &Object, transcript: Option<&Transcript>) -> bool {
     let has_modes = transcript.slot(Slot::Mode).is_some_and(|body| !body.fields.is_empty());
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
     let own = options.and_then(options::mode_option);
-    let sets_mode = shape::text(params, "configId").as_deref() == Some(MODE);
+    let sets_mode = params.get_string("configId").as_deref() == Some(MODE);
     has_modes && own.is_none() && sets_mode && shape::is(params, "value", Type::String)
 }
 
@@ -194,7 +194,7 @@ fn is_made_model(params: &Object, transcript: Option<&Transcript>) -> bool {
     let Some(transcript) = transcript else { return false };
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
     let has_own = options.is_some_and(|options| options::has_choice_of(options, options::MODEL));
-    let sets_model = shape::text(params, "configId").as_deref() == Some(options::MODEL);
+    let sets_model = params.get_string("configId").as_deref() == Some(options::MODEL);
     transcript.slot(Slot::Model).is_some_and(|body| !body.fields.is_empty())
         && !has_own
         && sets_model
@@ -283,6 +283,6 @@ fn session_for_v1(params: Object, losses: &mut Losses) -> Object {
 fn mark_dialect(params: &mut Object, dialect: Dialect) {
     shape::take_note(params, Dialect::MARK);
     if dialect == Dialect::Draft {
-        shape::note(params, Dialect::MARK, shape::string(dialect.name()));
+        shape::note(params, Dialect::MARK, Json::from(dialect.name()));
     }
 }

@@ -445,9 +445,9 @@ pub(crate) fn idle(outcome: Outcome<'_>) -> State {
     }
     // v1 counts over the whole session, unless the count came from v2.
     if shape::take_note(&mut fields, USAGE).is_none() && fields.get("usage").is_some() {
-        shape::note(&mut fields, USAGE, shape::string("session"));
+        shape::note(&mut fields, USAGE, Json::from("session"));
     }
-    let meta = fields.remove("_meta").and_then(|meta| shape::object(&meta));
+    let meta = fields.remove("_meta").and_then(|meta| meta.to_object());
     State { activity: Activity::Idle, stop_reason, fields, meta }
 }
 
@@ -478,14 +478,14 @@ pub(crate) fn turn_result(
         }
     };
     let mut result = Object::default();
-    result.set("stopReason", shape::string(known));
+    result.set("stopReason", Json::from(known));
     result.add_missing(&state.fields);
     if let Some(meta) = &state.meta {
         result.set("_meta", meta.to_json());
     }
     // v2 counts the turn that ended, unless the count came from v1.
     if result.get("usage").is_some() && shape::take_note(&mut result, USAGE).is_none() {
-        shape::note(&mut result, USAGE, shape::string("turn"));
+        shape::note(&mut result, USAGE, Json::from("turn"));
     }
     let mut accepted = accepted.cloned().unwrap_or_default();
     accepted.remove("messageId");
@@ -496,7 +496,7 @@ pub(crate) fn turn_result(
 /// The error that ends a v1 prompt. What else the state said goes into its data, where there is room.
 fn failed_turn(state: &State, losses: &mut Losses) -> RpcError {
     let mut rest = state.fields.clone();
-    let error = rest.remove("error").and_then(|error| shape::object(&error)).unwrap_or_default();
+    let error = rest.remove("error").and_then(|error| error.to_object()).unwrap_or_default();
     if let Some(meta) = &state.meta {
         rest.set("_meta", meta.to_json());
     }
@@ -505,7 +505,7 @@ fn failed_turn(state: &State, losses: &mut Losses) -> RpcError {
     let said = if is_whole {
         RpcError::from_raw(error.to_json().raw())
     } else {
-        let message = shape::text(&error, "message");
+        let message = error.get_string("message");
         RpcError::new(code::INTERNAL_ERROR, message.as_deref().unwrap_or("the turn ended with an error"))
     };
     match (rest.is_empty(), has_data) {

@@ -59,7 +59,7 @@ pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
             let kept: Vec<_> = readers.iter().copied().filter(known).map(Json::from).collect();
             if kept.len() < readers.len() {
                 losses.add(LossKind::Audience);
-                annotations.set("audience", shape::list_of(&kept));
+                annotations.set("audience", Json::array(&kept));
             }
         }
         annotations
@@ -73,7 +73,7 @@ pub(crate) fn list_to_v1(blocks: &Json, losses: &mut Losses) -> Json {
         let json = block.to_json();
         match for_v1(&Members::parse(json.as_str()).unwrap_or_default(), losses) {
             ForV1::Same => Some(block),
-            ForV1::Changed(changed) => shape::object(&changed),
+            ForV1::Changed(changed) => changed.to_object(),
             ForV1::Unknown => {
                 losses.add(LossKind::ContentBlockType);
                 None

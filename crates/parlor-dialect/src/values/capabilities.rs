@@ -45,7 +45,7 @@ pub(crate) fn agent_to_v2(result: &Object, losses: &mut Losses) -> Object {
     if result.get("capabilities").is_none() {
         let offers_login = offers_login(&result);
         let v1 = result.get("agentCapabilities");
-        let converted = match v1.filter(|v1| !v1.is_null()).map(shape::object) {
+        let converted = match v1.filter(|v1| !v1.is_null()).map(Json::to_object) {
             Some(None) => None,
             Some(Some(v1)) => Some(agent_capabilities_to_v2(v1, offers_login, losses)),
             // A v1 agent that says nothing still has sessions.
@@ -67,7 +67,7 @@ pub(crate) fn agent_to_v1(result: &Object, losses: &mut Losses) -> Object {
         let offers_login = offers_login(&result);
         result = shape::renamed(&result, "capabilities", "agentCapabilities");
         if result.get("agentCapabilities").is_none() {
-            result.set("agentCapabilities", shape::empty());
+            result.set("agentCapabilities", Object::new().to_json());
         }
         shape::within(&mut result, "agentCapabilities", |v2| {
             agent_capabilities_to_v1(v2, offers_login, losses)
@@ -85,7 +85,7 @@ fn known_by_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object
         message.set("info", made_info());
         losses.add(LossKind::InfoMade);
     }
-    let made = shape::object(&made_info()).unwrap_or_default();
+    let made = made_info().to_object().unwrap_or_default();
     shape::within(&mut message, "info", |mut info| {
         let missing: Vec<_> = made.iter().filter(|(name, _)| info.get_key(name).is_none()).collect();
         if !missing.is_empty() {
@@ -120,8 +120,8 @@ fn offers_login(result: &Object) -> bool {
 }
 
 fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Losses) -> Object {
-    let mut session = shape::member(&v1, "session").unwrap_or_default();
-    for (name, value) in shape::member(&v1, "sessionCapabilities").unwrap_or_default().iter() {
+    let mut session = v1.get_object("session").unwrap_or_default();
+    for (name, value) in v1.get_object("sessionCapabilities").unwrap_or_default().iter() {
         session.set(name.clone(), value.clone());
     }
     let loads = v1.get("loadSession").is_some_and(|loads| loads.as_str() == "true");
@@ -131,9 +131,9 @@ fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Los
         session.set("prompt", prompt.clone());
         shape::within(&mut session, "prompt", |prompt| flags_to_objects(prompt, &PROMPT));
     }
-    let mut mcp = flags_to_objects(shape::member(&v1, "mcpCapabilities").unwrap_or_default(), &MCP);
+    let mut mcp = flags_to_objects(v1.get_object("mcpCapabilities").unwrap_or_default(), &MCP);
     if mcp.get("stdio").is_none() {
-        let stdio = shape::take_note(&mut mcp, &note_of("stdio")).unwrap_or_else(shape::empty);
+        let stdio = shape::take_note(&mut mcp, &note_of("stdio")).unwrap_or_else(|| Object::new().to_json());
         mcp = shape::in_front(&mcp, "stdio", stdio);
     }
     session.set("mcp", mcp.to_json());
@@ -155,8 +155,8 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
     if !(has("list") && has("close") && (has("resume") || loads)) {
         losses.add(LossKind::CapabilityBaseline);
     }
-    let plain = |holder: &Object, name| holder.get(name) == Some(&shape::empty());
-    let mut auth = shape::member(v1, "auth").unwrap_or_default();
+    let plain = |holder: &Object, name| holder.get(name) == Some(&Object::new().to_json());
+    let mut auth = v1.get_object("auth").unwrap_or_default();
     let logs_out = !offers_login || plain(&auth, "logout");
     if loads && logs_out && MARKERS[1..].iter().all(|name| plain(session, name)) {
         for name in &MARKERS[1..] {
@@ -171,7 +171,7 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
             }
         }
     } else if loads {
-        session.set("load", shape::empty());
+        session.set("load", Object::new().to_json());
     } else if MARKERS.iter().all(|name| session.get(name).is_none()) {
         // Without any marker the way back would promise everything.
         session.set("load", Json::null());
@@ -180,7 +180,7 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
 
 fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Losses) -> Object {
     without_null(&mut v2, "auth");
-    let Some(mut session) = shape::member(&v2, "session") else {
+    let Some(mut session) = v2.get_object("session") else {
         // v1 takes sessions for granted.
         losses.add(LossKind::NoSessions);
         return v2;
@@ -190,7 +190,7 @@ fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Los
     session.remove("load");
     if !from_v1 {
         for name in &MARKERS[1..] {
-            session.set(*name, shape::empty());
+            session.set(*name, Object::new().to_json());
         }
     }
     let mut said = Object::default();
@@ -201,12 +201,12 @@ fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Los
         said.set("promptCapabilities", prompt);
         shape::within(&mut said, "promptCapabilities", |prompt| objects_to_flags(prompt, &PROMPT));
     }
-    let mcp = session.remove("mcp").and_then(|mcp| shape::object(&mcp)).unwrap_or_default();
+    let mcp = session.remove("mcp").and_then(|mcp| mcp.to_object()).unwrap_or_default();
     let mut mcp = objects_to_flags(mcp, &MCP);
     match mcp.remove("stdio").filter(|stdio| stdio.type_of() == Type::Object) {
         // v1 takes it for granted that an agent can start MCP servers.
         None => losses.add(LossKind::McpStdio),
-        Some(stdio) if stdio != shape::empty() => shape::note(&mut mcp, &note_of("stdio"), stdio),
+        Some(stdio) if stdio != Object::new().to_json() => shape::note(&mut mcp, &note_of("stdio"), stdio),
         Some(_) => (),
     }
     if !mcp.is_empty() {
@@ -225,9 +225,9 @@ fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Los
         }
     }
     if offers_login && !from_v1 {
-        let mut auth = shape::member(&v1, "auth").unwrap_or_default();
+        let mut auth = v1.get_object("auth").unwrap_or_default();
         if auth.get("logout").is_none() {
-            auth.set("logout", shape::empty());
+            auth.set("logout", Object::new().to_json());
             v1.set("auth", auth.to_json());
         }
     }
@@ -240,7 +240,7 @@ fn flags_to_objects(mut level: Object, names: &[&str]) -> Object {
         match level.get(name).map(Json::as_str) {
             Some("true") => {
                 let kept = shape::take_note(&mut level, &note_of(name));
-                level.set(*name, kept.unwrap_or_else(shape::empty));
+                level.set(*name, kept.unwrap_or_else(|| Object::new().to_json()));
             }
             Some("false") => drop(level.remove(name)),
             Some(_) | None => (),
@@ -262,7 +262,7 @@ fn objects_to_flags(mut level: Object, names: &[&str]) -> Object {
         let Some(value) = level.get(name).cloned() else { continue };
         match value.type_of() {
             Type::Object => {
-                if shape::object(&value).is_some_and(|value| !value.is_empty()) {
+                if value.to_object().is_some_and(|value| !value.is_empty()) {
                     shape::note(&mut level, &note_of(name), value);
                 }
                 level.set(*name, shape::json("true"));
@@ -281,10 +281,10 @@ fn note_of(name: &str) -> String {
 fn auth_method_to_v2(method: &Object) -> Object {
     let mut method = shape::renamed(method, "id", "methodId");
     if method.get("type").is_none_or(Json::is_null) {
-        method = shape::in_front(&method, "type", shape::string("agent"));
+        method = shape::in_front(&method, "type", Json::from("agent"));
     }
-    if shape::text(&method, "type").as_deref() == Some("terminal")
-        && let Some(env) = shape::member(&method, "env")
+    if method.get_string("type").as_deref() == Some("terminal")
+        && let Some(env) = method.get_object("env")
     {
         let variables = env.iter().map(|(name, value)| {
             let mut variable = Object::default();
@@ -292,7 +292,7 @@ fn auth_method_to_v2(method: &Object) -> Object {
             variable.set("value", value.clone());
             variable.to_json()
         });
-        let list = shape::list_of(&variables.collect::<Vec<_>>());
+        let list = Json::array(variables.collect::<Vec<_>>());
         let kept = shape::take_note(&mut method, &note_of("env"));
         method.set("env", kept.unwrap_or(list));
     }
@@ -301,7 +301,7 @@ fn auth_method_to_v2(method: &Object) -> Object {
 
 fn auth_method_to_v1(method: &Object, losses: &mut Losses) -> Object {
     let mut method = shape::renamed(method, "methodId", "id");
-    match shape::text(&method, "type").as_deref() {
+    match method.get_string("type").as_deref() {
         Some("agent") => drop(method.remove("type")),
         Some("terminal") => env_to_v1(&mut method),
         None => (),

@@ -16,7 +16,7 @@ pub(crate) fn to_v2(commands: &Json) -> Json {
 /// A list of v2 commands as v1 can parse it.
 pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
     shape::each(commands, |mut command| {
-        match shape::text(&command, "type").as_deref() {
+        match command.get_string("type").as_deref() {
             None => (),
             Some("command") => drop(command.remove("type")),
             Some(_) => {
@@ -24,8 +24,8 @@ pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
                 losses.add(LossKind::CommandType);
             }
         }
-        if let Some(mut input) = shape::member(&command, "input") {
-            match shape::text(&input, "type").as_deref() {
+        if let Some(mut input) = command.get_object("input") {
+            match input.get_string("type").as_deref() {
                 None => (),
                 Some("text") => {
                     input.remove("type");
@@ -43,7 +43,7 @@ pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
 
 fn tagged(value: Object, type_: &str) -> Object {
     if value.get("type").is_none() || shape::is(&value, "type", Type::Null) {
-        return shape::in_front(&value, "type", shape::string(type_));
+        return shape::in_front(&value, "type", Json::from(type_));
     }
     value
 }

@@ -12,9 +12,9 @@ use crate::{LossKind, Losses};
 pub(crate) fn to_v2(servers: &Json, losses: &mut Losses) -> Json {
     shape::each(servers, |server| {
         if server.get("type").is_none() || shape::is(&server, "type", Type::Null) {
-            return Some(shape::in_front(&server, "type", shape::string("stdio")));
+            return Some(shape::in_front(&server, "type", Json::from("stdio")));
         }
-        if shape::text(&server, "type").as_deref() == Some("sse") {
+        if server.get_string("type").as_deref() == Some("sse") {
             losses.add(LossKind::McpSse);
         }
         Some(server)
@@ -24,7 +24,7 @@ pub(crate) fn to_v2(servers: &Json, losses: &mut Losses) -> Json {
 /// A list of v2 servers as v1 can parse it.
 pub(crate) fn to_v1(servers: &Json, losses: &mut Losses) -> Json {
     shape::each(servers, |mut server| {
-        match shape::text(&server, "type").as_deref() {
+        match server.get_string("type").as_deref() {
             Some("stdio") => {
                 server.remove("type");
                 demand(&mut server, &["args", "env"]);
@@ -43,7 +43,7 @@ pub(crate) fn to_v1(servers: &Json, losses: &mut Losses) -> Json {
 fn demand(server: &mut Object, lists: &[&str]) {
     for list in lists {
         if server.get(list).is_none() {
-            server.set(*list, shape::list_of(&[]));
+            server.set(*list, Json::array(&[]));
         }
     }
 }

@@ -27,8 +27,8 @@ pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
         }
         let mut option = shape::renamed(&option, "id", "configId");
         if shape::take_note(&mut option, BOOLEAN).is_some() {
-            let on = shape::text(&option, "currentValue").as_deref() == Some("true");
-            option.set("type", shape::string("boolean"));
+            let on = option.get_string("currentValue").as_deref() == Some("true");
+            option.set("type", Json::from("boolean"));
             option.set("currentValue", boolean(on));
             option.remove("options");
         }
@@ -54,11 +54,11 @@ fn with_filled_groups(mut option: Object, losses: &mut Losses) -> Object {
 pub(crate) fn to_v1(options: &Json, booleans: bool, losses: &mut Losses) -> Json {
     shape::each(options, |option| {
         let mut option = shape::renamed(&option, "configId", "id");
-        match shape::text(&option, "type").as_deref() {
+        match option.get_string("type").as_deref() {
             Some("boolean") if !booleans => {
                 if let Some(on) = option.get("currentValue").and_then(as_boolean) {
-                    option.set("type", shape::string("select"));
-                    option.set("currentValue", shape::string(if on { "true" } else { "false" }));
+                    option.set("type", Json::from("select"));
+                    option.set("currentValue", Json::from(if on { "true" } else { "false" }));
                     option.set(
                         "options",
                         shape::json(r#"[{"value":"true","name":"On"},{"value":"false","name":"Off"}]"#),
@@ -83,14 +83,14 @@ pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
     if params.get("type").is_some() && !shape::is(params, "type", Type::Null) {
         return params.clone();
     }
-    let Some(value) = shape::text(params, "value") else { return params.clone() };
+    let Some(value) = params.get_string("value") else { return params.clone() };
     match value.as_str() {
         "true" | "false" if is_boolean => {
-            let mut params = shape::in_front(params, "type", shape::string("boolean"));
+            let mut params = shape::in_front(params, "type", Json::from("boolean"));
             params.set("value", boolean(value == "true"));
             params
         }
-        _ => shape::in_front(params, "type", shape::string("id")),
+        _ => shape::in_front(params, "type", Json::from("id")),
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
 /// `None` if the value is one that v1 cannot parse.
 pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
-    match shape::text(&params, "type").as_deref() {
+    match params.get_string("type").as_deref() {
         Some("id") => drop(params.remove("type")),
         Some("boolean") | None => (),
         Some(_) => {
@@ -123,7 +123,7 @@ pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
 
     let mut option = Object::default();
     for (name, value) in [("configId", "mode"), ("name", "Mode"), ("category", "mode"), ("type", "select")] {
-        option.set(name, shape::string(value));
+        option.set(name, Json::from(value));
     }
     option.set("currentValue", modes.get("currentModeId")?.clone());
     option.set("options", values);
@@ -144,7 +144,7 @@ pub(crate) fn models_to_option(models: &Object) -> Option<Object> {
 
     let mut option = Object::default();
     for (name, value) in [("configId", MODEL), ("name", "Model"), ("category", MODEL), ("type", "select")] {
-        option.set(name, shape::string(value));
+        option.set(name, Json::from(value));
     }
     option.set("currentValue", models.get("currentModelId")?.clone());
     option.set("options", values);
@@ -172,7 +172,7 @@ pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
     modes.set("currentModeId", option.get("currentValue")?.clone());
     modes.set(
         "availableModes",
-        shape::each(&shape::list_of(&available), |value| Some(shape::renamed(&value, "value", "id"))),
+        shape::each(&Json::array(&available), |value| Some(shape::renamed(&value, "value", "id"))),
     );
     for (name, value) in option.iter() {
         if !OF_OPTIONS.iter().any(|known| *name == **known) && modes.get_key(name).is_none() {
@@ -215,8 +215,8 @@ fn is_mode(option: &Object) -> bool {
 
 /// Whether an option is a choice of this category.
 pub(crate) fn is_choice_of(option: &Object, category: &str) -> bool {
-    shape::text(option, "category").as_deref() == Some(category)
-        && shape::text(option, "type").as_deref() == Some("select")
+    option.get_string("category").as_deref() == Some(category)
+        && option.get_string("type").as_deref() == Some("select")
 }
 
 /// The values that a choice offers, also those in groups.
@@ -408,7 +408,7 @@ mod tests {
                  {"groupId":"h","name":"H","options":[{"value":"b","name":"B"},{"value":"c","name":"C"}]}]}]"#,
         );
         let mut option = mode_option(&options).unwrap();
-        option.set("currentValue", &JsonStr::new("c"));
+        option.set("currentValue", JsonStr::new("c"));
         check::same(
             &option_to_modes(&option).unwrap().to_json(),
             r#"{"currentModeId":"c","availableModes":[{"id":"a","name":"A"},{"id":"b","name":"B"},

@@ -18,10 +18,9 @@ pub(crate) fn request_to_v2(
     convert_tool_call: ConvertToolCall<'_>,
     losses: &mut Losses,
 ) -> Object {
-    let Some(mut call) = shape::member(params, "toolCall") else { return params.clone() };
+    let Some(mut call) = params.get_object("toolCall") else { return params.clone() };
     let mut said = params.clone();
-    let asked =
-        shape::take_note(&mut said, ASKED).and_then(|asked| shape::object(&asked)).unwrap_or_default();
+    let asked = shape::take_note(&mut said, ASKED).and_then(|asked| asked.to_object()).unwrap_or_default();
     if let Some(title) = asked.get("title").filter(|title| call.get("title") == Some(*title)) {
         // The tool call had none, and was given it on the way to v1.
         said.set("title", title.clone());
@@ -33,10 +32,10 @@ pub(crate) fn request_to_v2(
     let params = &said.clone();
     if !shape::is(params, "title", Type::String) {
         let title = call.get("title").filter(|title| title.type_of() == Type::String).cloned();
-        said.set("title", title.unwrap_or_else(|| shape::string(known_title.unwrap_or("Permission"))));
+        said.set("title", title.unwrap_or_else(|| Json::from(known_title.unwrap_or("Permission"))));
     }
-    let subject = shape::member(params, "subject").unwrap_or_default();
-    match shape::text(&subject, "type").as_deref() {
+    let subject = params.get_object("subject").unwrap_or_default();
+    match subject.get_string("type").as_deref() {
         // The tool call was made up for this subject, or for none.
         Some(type_) if type_ != "tool_call" => drop(said.remove("toolCall")),
         None if shape::is(params, "subject", Type::Null) => {
@@ -45,7 +44,7 @@ pub(crate) fn request_to_v2(
         }
         known => {
             let mut asked = Object::default();
-            asked.set("type", shape::string("tool_call"));
+            asked.set("type", Json::from("tool_call"));
             if known.is_some() {
                 asked = subject;
             }
@@ -74,15 +73,15 @@ pub(crate) fn request_to_v1(
         return said;
     }
 
-    let mut subject = shape::member(params, "subject");
-    let asked = subject.as_mut().filter(|s| shape::text(s, "type").as_deref() == Some("tool_call"));
-    let asked = asked.and_then(|subject| Some((shape::member(subject, "toolCall")?, subject)));
+    let mut subject = params.get_object("subject");
+    let asked = subject.as_mut().filter(|s| s.get_string("type").as_deref() == Some("tool_call"));
+    let asked = asked.and_then(|subject| Some((subject.get_object("toolCall")?, subject)));
     let (mut call, beside) = if let Some((call, subject)) = asked {
         subject.remove("toolCall");
         subject.remove("type");
         // The way back makes the plain subject again; only what else it says must be kept.
         let beside = (!subject.is_empty())
-            .then(|| shape::in_front(subject, "type", shape::string("tool_call")).to_json());
+            .then(|| shape::in_front(subject, "type", Json::from("tool_call")).to_json());
         (convert_tool_call(&call, losses), beside)
     } else {
         losses.add(LossKind::PermissionSubject);
@@ -117,13 +116,13 @@ const ASKED: &str = "parlor/permission";
 /// A tool call that stands for what permission is asked for. It shows all that the user must know to answer.
 fn made_call(params: &Object, subject: &Object, made_id: &str) -> Object {
     let id = subject.get("toolCallId").filter(|id| id.type_of() == Type::String).cloned();
-    let is_command = shape::text(subject, "type").as_deref() == Some("command");
+    let is_command = subject.get_string("type").as_deref() == Some("command");
     let mut call = Object::default();
-    call.set("toolCallId", id.unwrap_or_else(|| shape::string(made_id)));
+    call.set("toolCallId", id.unwrap_or_else(|| Json::from(made_id)));
     if let Some(title) = params.get("title") {
         call.set("title", title.clone());
     }
-    call.set("kind", shape::string(if is_command { "execute" } else { "other" }));
+    call.set("kind", Json::from(if is_command { "execute" } else { "other" }));
     if is_command {
         let mut input = Object::default();
         for name in ["command", "cwd"] {
@@ -142,8 +141,8 @@ fn made_call(params: &Object, subject: &Object, made_id: &str) -> Object {
 
 fn option_to_v1(mut option: Object, losses: &mut Losses) -> Object {
     let known = ["allow_once", "allow_always", "reject_once", "reject_always"];
-    if shape::text(&option, "kind").is_some_and(|kind| !known.contains(&kind.as_str())) {
-        option.set("kind", shape::string("reject_once"));
+    if option.get_string("kind").is_some_and(|kind| !known.contains(&kind.as_str())) {
+        option.set("kind", Json::from("reject_once"));
         losses.add(LossKind::PermissionOptionKind);
     }
     option
@@ -155,9 +154,9 @@ fn option_to_v1(mut option: Object, losses: &mut Losses) -> Object {
 pub(crate) fn result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = result.clone();
     shape::within(&mut result, "outcome", |mut outcome| {
-        let kind = shape::text(&outcome, "outcome");
+        let kind = outcome.get_string("outcome");
         if kind.is_some_and(|kind| kind != "cancelled" && kind != "selected") {
-            outcome.set("outcome", shape::string("cancelled"));
+            outcome.set("outcome", Json::from("cancelled"));
             losses.add(LossKind::PermissionOutcome);
         }
         outcome
@@ -177,13 +176,13 @@ pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<
         losses.add(LossKind::NullId);
         return None;
     }
-    if shape::text(&params, "mode").as_deref() == Some("form") {
+    if params.get_string("mode").as_deref() == Some("form") {
         shape::within(&mut params, "requestedSchema", |mut schema| {
             if schema.get("type").is_none() {
-                schema = shape::in_front(&schema, "type", shape::string("object"));
+                schema = shape::in_front(&schema, "type", Json::from("object"));
             }
             if schema.get("properties").is_none() {
-                schema.set("properties", shape::empty());
+                schema.set("properties", Object::new().to_json());
             }
             each_property(&mut schema, |property| {
                 if let Some(format) = shape::take_note(property, FORMAT) {
@@ -201,14 +200,14 @@ pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<
 fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
     let is_empty = |holder: &Object, name: &str| holder.get(name).is_some_and(|list| list.as_str() == "[]");
     let lists = ["enum", "oneOf", "anyOf"];
-    let properties = shape::member(schema, "properties").unwrap_or_default();
+    let properties = schema.get_object("properties").unwrap_or_default();
     let mut kept = Object::default();
     for (name, value) in properties.iter() {
-        let Some(mut property) = shape::object(value) else {
+        let Some(mut property) = value.to_object() else {
             kept.set(name.clone(), value.clone());
             continue;
         };
-        let items = shape::member(&property, "items").unwrap_or_default();
+        let items = property.get_object("items").unwrap_or_default();
         if lists.iter().any(|list| is_empty(&items, list)) {
             losses.add(LossKind::EmptyList);
             continue;
@@ -231,12 +230,12 @@ fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
 /// A string's format is only advice in v2, but v1 fails on one that it does not know.
 pub(crate) fn elicitation_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
-    match shape::text(&params, "mode").as_deref() {
+    match params.get_string("mode").as_deref() {
         Some("form") => shape::within(&mut params, "requestedSchema", |mut schema| {
             each_property(&mut schema, |property| {
                 let known = ["email", "uri", "date", "date-time"];
-                if shape::text(property, "type").as_deref() == Some("string")
-                    && shape::text(property, "format").is_some_and(|f| !known.contains(&f.as_str()))
+                if property.get_string("type").as_deref() == Some("string")
+                    && property.get_string("format").is_some_and(|f| !known.contains(&f.as_str()))
                     && let Some(format) = property.remove("format")
                 {
                     shape::note(property, FORMAT, format);
@@ -255,7 +254,7 @@ pub(crate) fn elicitation_to_v1(params: &Object, losses: &mut Losses) -> Option<
 
 fn each_property(schema: &mut Object, mut change: impl FnMut(&mut Object)) {
     shape::within(schema, "properties", |properties| {
-        let changed = properties.iter().map(|(name, property)| match shape::object(property) {
+        let changed = properties.iter().map(|(name, property)| match property.to_object() {
             Some(old) => {
                 let mut new = old.clone();
                 change(&mut new);
@@ -273,9 +272,9 @@ fn each_property(schema: &mut Object, mut change: impl FnMut(&mut Object)) {
 /// them is a field that was not filled in, which v1 says by leaving it out.
 pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = result.clone();
-    let known = match shape::text(&result, "action").as_deref() {
+    let known = match result.get_string("action").as_deref() {
         Some("decline" | "cancel") | None => true,
-        Some("accept") => match shape::member(&result, "content") {
+        Some("accept") => match result.get_object("content") {
             Some(content) => {
                 let filled = content.iter().filter(|(_, value)| !value.is_null());
                 let filled = filled.map(|(name, value)| (name.clone(), value.clone())).collect::<Object>();
@@ -290,7 +289,7 @@ pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> 
         Some(_) => false,
     };
     if !known {
-        result.set("action", shape::string("cancel"));
+        result.set("action", Json::from("cancel"));
         result.remove("content");
         losses.add(LossKind::ElicitationAction);
     }

@@ -1,6 +1,6 @@
 //! Plans: v1 knows fewer states and priorities of an entry. What v1 says, v2 understands as it is.
 
-use parlor_json::Object;
+use parlor_json::{Json, Object};
 
 use crate::shape;
 use crate::{LossKind, Losses};
@@ -15,17 +15,17 @@ pub(crate) fn entries_to_v1(plan: &Object, losses: &mut Losses) -> Object {
 }
 
 fn entry_to_v1(mut entry: Object, losses: &mut Losses) -> Object {
-    let status = match shape::text(&entry, "status").as_deref() {
+    let status = match entry.get_string("status").as_deref() {
         None | Some("pending" | "in_progress" | "completed") => None,
         Some("cancelled") => Some("completed"),
         Some(_) => Some("pending"),
     };
     if let Some(status) = status {
-        entry.set("status", shape::string(status));
+        entry.set("status", Json::from(status));
         losses.add(LossKind::PlanEntryStatus);
     }
-    if !matches!(shape::text(&entry, "priority").as_deref(), None | Some("high" | "medium" | "low")) {
-        entry.set("priority", shape::string("medium"));
+    if !matches!(entry.get_string("priority").as_deref(), None | Some("high" | "medium" | "low")) {
+        entry.set("priority", Json::from("medium"));
         losses.add(LossKind::PlanEntryPriority);
     }
     entry

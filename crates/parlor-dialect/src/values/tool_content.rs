@@ -17,7 +17,7 @@ pub(crate) use cap::{CAP, cap};
 use diff::Section;
 
 use crate::values::blocks::{self, ForV1};
-use crate::{LossKind, Losses, shape};
+use crate::{LossKind, Losses};
 
 /// The metadata of a text that stands for a terminal: the terminal's id.
 const TERMINAL: &str = "parlor/terminal";
@@ -129,7 +129,7 @@ pub(crate) fn locations_to_v2(locations: &Json) -> Json {
             _ => Json::from(place),
         })
         .collect();
-    shape::list_of(&places)
+    Json::array(&places)
 }
 
 /// `None` if it is a v2 diff already, or no diff that can be read.
@@ -141,16 +141,16 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
     let old = string(item, "oldText");
 
     let mut change = Object::default();
-    change.set("operation", &JsonStr::new(if old.is_some() { "modify" } else { "add" }));
+    change.set("operation", JsonStr::new(if old.is_some() { "modify" } else { "add" }));
     change.set("path", item.get("path")?.clone());
     let mut diff = item.clone();
-    diff.set("changes", shape::list_of(&[change.to_json()]));
+    diff.set("changes", Json::array(&[change.to_json()]));
     if diff.get("patch").is_none()
         && let Some(text) = diff::make(&path, old.as_deref(), &new)
     {
         let mut patch = Object::default();
-        patch.set("format", &JsonStr::new("git_patch"));
-        patch.set("text", &JsonStr::new(&text));
+        patch.set("format", JsonStr::new("git_patch"));
+        patch.set("text", JsonStr::new(&text));
         diff.set("patch", patch.to_json());
     }
     Some(diff)
@@ -188,13 +188,13 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
         is_partial |= shown.is_partial;
         is_other |= change.says_more || !matches!(&*change.operation, "add" | "modify");
         let mut diff = std::mem::take(&mut rest);
-        diff.set("type", &JsonStr::new("diff"));
+        diff.set("type", JsonStr::new("diff"));
         diff.set("path", path);
         match shown.old {
-            Some(old) => diff.set("oldText", &JsonStr::new(old)),
+            Some(old) => diff.set("oldText", JsonStr::new(old)),
             None => drop(diff.remove("oldText")),
         }
-        diff.set("newText", &JsonStr::new(shown.new));
+        diff.set("newText", JsonStr::new(shown.new));
         items.push(diff);
     }
 
@@ -208,7 +208,7 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
         losses.add(LossKind::DiffWithoutPatch);
     }
     if !named.is_empty() {
-        rest.set("type", &JsonStr::new("content"));
+        rest.set("type", JsonStr::new("content"));
         rest.set("content", block_of_text(&JsonStr::new(&named.join("\n"))));
         items.push(rest);
     }
@@ -349,14 +349,14 @@ fn text_block(item: &Object) -> Option<Members<'_>> {
 /// An item that is a text and nothing else.
 fn text_item(text: &JsonStr) -> Object {
     let mut item = Object::default();
-    item.set("type", &JsonStr::new("content"));
+    item.set("type", JsonStr::new("content"));
     item.set("content", block_of_text(text));
     item
 }
 
 fn block_of_text(text: &JsonStr) -> Json {
     let mut block = Object::default();
-    block.set("type", &JsonStr::new("text"));
+    block.set("type", JsonStr::new("text"));
     block.set("text", text);
     block.to_json()
 }
@@ -713,11 +713,11 @@ mod tests {
         #[test]
         fn every_v1_diff_comes_back(path in "/\\PC{0,12}", old in prop::option::of("(\\PC{0,4}\n?){0,6}"), new in "(\\PC{0,4}\n?){0,6}") {
             let mut item = object(r#"{"type":"diff"}"#);
-            item.set("path", &JsonStr::new(&path));
+            item.set("path", JsonStr::new(&path));
             if let Some(old) = &old {
-                item.set("oldText", &JsonStr::new(old));
+                item.set("oldText", JsonStr::new(old));
             }
-            item.set("newText", &JsonStr::new(&new));
+            item.set("newText", JsonStr::new(&new));
             let there = item_to_v2(&item);
             parses_as_v2(&there);
             prop_assert_eq!(to_v1(&there), (vec![item], Losses::default()));

@@ -138,7 +138,7 @@ pub(super) async fn ask(agent: &Agent, until: Instant) -> Option<Vec<SessionRow>
     let mut params = Object::default();
     for _ in 0..MAX_PAGES {
         let page = agent.call_until("session/list", &params, until).await.ok()?;
-        let page = json::object(Some(page.raw()));
+        let page = page.to_object().unwrap_or_default();
         for info in page.get_array("sessions")? {
             let Some(row) = known::row(&agent.about.name, &json::object(Some(info))) else { continue };
             let size =

@@ -190,7 +190,7 @@ impl Agent {
         let _open = Open { agent: self, id };
         match answer.await {
             Ok(reply) => reply,
-            Err(_) => Err(json::error_object(&self.error())),
+            Err(_) => Err(self.error().to_json()),
         }
     }
 
@@ -199,7 +199,7 @@ impl Agent {
         let answer = tokio::time::timeout_at(until.into(), self.call(method, params)).await;
         answer.unwrap_or_else(|_| {
             let message = format!("the agent '{}' took too long", self.about.label);
-            Err(json::error_object(&RpcError::new(code::INTERNAL_ERROR, message)))
+            Err(RpcError::new(code::INTERNAL_ERROR, message).to_json())
         })
     }
 
@@ -266,13 +266,10 @@ impl Agent {
         // Looked up under the lock: `ended` fails the open requests after it says that the agent is gone.
         let mut asked = lock(&self.asked);
         if self.is_gone() {
-            return Err(json::error_object(&self.error()));
+            return Err(self.error().to_json());
         }
         let id = asked.register(waiting).map_err(|full| {
-            json::error_object(&RpcError::new(
-                code::INTERNAL_ERROR,
-                format!("the agent is overloaded: {full}"),
-            ))
+            RpcError::new(code::INTERNAL_ERROR, format!("the agent is overloaded: {full}")).to_json()
         })?;
         self.stdin.push(Frame::request(&id, method, params));
         Ok(id)
@@ -518,7 +515,7 @@ impl Agent {
         for (_, waiting) in waiting {
             match waiting {
                 Waiting::Session(link, call @ AgentCall::Forwarded { .. }) => {
-                    let reply = Err(json::error_object(&error));
+                    let reply = Err(error.to_json());
                     if let Err(answer) = link.send(AgentMessage::Answered(call, reply)).await {
                         answer.refuse(&error);
                     }
@@ -555,7 +552,7 @@ fn late(agent: &str, method: &str, timeout: Duration, stderr: &str) -> RpcError 
     let error = failure(agent, &what, stderr);
     let mut data = json::object(error.data().map(Json::raw));
     let hint = "`parlor agents` shows its command; `startup_timeout` in the configuration gives it more time";
-    data.set("hint", json::string(hint));
+    data.set("hint", hint);
     error.with_data(data.to_json())
 }
 
@@ -571,7 +568,7 @@ pub(crate) fn failure(agent: &str, what: &str, stderr: &str) -> RpcError {
         return error;
     }
     let mut data = Object::default();
-    data.set("stderr", json::string(stderr));
+    data.set("stderr", stderr);
     error.with_data(data.to_json())
 }
 

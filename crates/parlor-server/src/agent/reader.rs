@@ -209,7 +209,7 @@ async fn request(agent: &Arc<Agent>, id: RequestId, method: String, params: Obje
     let inbox = session.and_then(|session| lock(&agent.links).sessions.get(&session).cloned());
     let refused = |id: &RequestId| {
         let error = RpcError::new(code::METHOD_NOT_FOUND, format!("nobody here answers {method}"));
-        agent.answer(id, &Err(json::error_object(&error)));
+        agent.answer(id, &Err(error.to_json()));
     };
     match inbox {
         Some(inbox) => {

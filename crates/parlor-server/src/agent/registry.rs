@@ -15,7 +15,6 @@ use tokio::sync::Mutex;
 use super::{Agent, Lists, Startup, lock, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
-use crate::json;
 use crate::process::Watcher;
 use crate::services::access::FileAccess;
 use crate::session_thread::SessionThread;
@@ -187,7 +186,7 @@ impl Registry {
 
     fn remember(&self, config: &AgentConfig, agent: &Agent) {
         let mut kept = Object::default();
-        kept.set("dialect", json::string(agent.about.dialect.name()));
+        kept.set("dialect", agent.about.dialect.name());
         kept.set("info", agent.about.initialize.to_json());
         let value = Some(kept.to_json().as_str().to_owned());
         let key = stored::key_of(config);

@@ -85,7 +85,7 @@ fn unanswered(method: &str, why: &str) -> Reply {
     if method == ELICITATION {
         return Ok(live::cancelled_answer(method));
     }
-    Err(json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, format!("{method}: {why}"))))
+    Err(RpcError::new(code::METHOD_NOT_FOUND, format!("{method}: {why}")).to_json())
 }
 
 /// Whether a client takes back its request.
@@ -163,9 +163,8 @@ impl Agent {
         let mut servers: Vec<String> = Vec::with_capacity(list.len());
         for server in list {
             let mut server_fields = json::object(Some(server));
-            let id = json::literal(&server_fields, "serverId");
-            let Some(own) = id.filter(|_| json::text(&server_fields, "type").as_deref() == Some("acp"))
-            else {
+            let id = server_fields.get_json_str("serverId");
+            let Some(own) = id.filter(|_| server_fields.get_string("type").as_deref() == Some("acp")) else {
                 servers.push(server.as_str().to_owned());
                 continue;
             };
@@ -203,9 +202,9 @@ pub(crate) fn note_mcp_servers(client: &Client, params: &Object) {
     let list = params.get_array("mcpServers");
     for server in list.unwrap_or_default() {
         let server = json::object(Some(server));
-        let id = json::literal(&server, "serverId");
+        let id = server.get_json_str("serverId");
         if let Some(id) = id.filter(|id| client.mcp_server(id).is_none())
-            && json::text(&server, "type").as_deref() == Some("acp")
+            && server.get_string("type").as_deref() == Some("acp")
         {
             client.serves_mcp(id.clone(), id);
         }
@@ -279,7 +278,7 @@ pub(super) async fn notification(agent: &Agent, message: &Rpc<'_>, order: &mut O
         && method == MCP_MESSAGE
     {
         let mut params = json::object(*params);
-        let server = json::literal(&params, "serverId");
+        let server = params.get_json_str("serverId");
         let found = server.and_then(|server| {
             clients.iter().find_map(|client| Some((Arc::clone(client), client.mcp_server(&server)?)))
         });
@@ -313,11 +312,11 @@ pub(super) async fn request(
 ) {
     let invalid = |message: &str| {
         let error = RpcError::new(code::INVALID_PARAMS, message);
-        agent.answer(&id, &Err(json::error_object(&error)));
+        agent.answer(&id, &Err(error.to_json()));
     };
     let mut mcp = None;
     let client = if method == MCP_MESSAGE {
-        let server = json::literal(&params, "serverId");
+        let server = params.get_json_str("serverId");
         let clients: Vec<_> = lock(&agent.clients).iter().filter_map(Weak::upgrade).collect();
         let found = server.as_ref().and_then(|server| {
             clients.iter().find_map(|client| Some((Arc::clone(client), client.mcp_server(server)?)))
@@ -326,7 +325,7 @@ pub(super) async fn request(
             return invalid("no client has this MCP server");
         };
         params.set("serverId", &own);
-        mcp = json::literal(&params, "requestId").map(|id| McpRequest { own, agents, id });
+        mcp = params.get_json_str("requestId").map(|id| McpRequest { own, agents, id });
         client
     } else if let Some(scope) = params.get("requestId").filter(|_| method == ELICITATION).cloned() {
         match origin_of(agent, &scope) {
@@ -370,7 +369,7 @@ async fn ask(
     order: &mut Order,
 ) {
     let refused = |why: &str| agent.answer(&id, &unanswered(method, why));
-    if method == ELICITATION && !client.elicits(json::text(params, "mode").as_deref()) {
+    if method == ELICITATION && !client.elicits(params.get_string("mode").as_deref()) {
         return refused("the client cannot show this");
     }
     let (from, to, nothing) = (agent.about.dialect, client.dialect(), Transcript::default());
@@ -380,7 +379,7 @@ async fn ask(
     };
     if lock(&agent.requests).len() >= MAX_REQUESTS {
         let error = RpcError::new(code::INTERNAL_ERROR, format!("{MAX_REQUESTS} requests are open already"));
-        return agent.answer(&id, &Err(json::error_object(&error)));
+        return agent.answer(&id, &Err(error.to_json()));
     }
     let request = AgentRequest { agent: Arc::clone(agent), id: id.clone(), method: method.to_owned(), mcp };
     let Ok(asked) = client.ask_for_agent(request) else { return refused("the client is asked too much") };

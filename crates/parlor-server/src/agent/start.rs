@@ -135,7 +135,7 @@ async fn begin(
     let mut process = Process::start(&command, watcher).map_err(|error| {
         let message = format!("agent '{}' cannot be started: {program}: {error}", config.label());
         let mut data = Object::default();
-        data.set("hint", json::string("`parlor agents` shows which agents are installed"));
+        data.set("hint", "`parlor agents` shows which agents are installed");
         RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
     })?;
     let (Some(mut stdin), Some(mut stdout)) = (process.take_stdin(), process.take_stdout()) else {

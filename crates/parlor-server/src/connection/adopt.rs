@@ -64,7 +64,7 @@ async fn adopt(
     let row = known::row(&config.name, &{
         let mut info = Object::default();
         info.set("sessionId", id.as_json());
-        info.set("cwd", json::string("/"));
+        info.set("cwd", "/");
         info
     });
     let row = row.ok_or_else(|| no_session(id))?;
@@ -86,7 +86,7 @@ async fn adopt(
     for name in ["sessionId", "replayFrom", "_meta"] {
         params.remove(name);
     }
-    params.set("cwd", json::string(&cwd));
+    params.set("cwd", &cwd);
     if params.get("mcpServers").is_none() {
         params.set("mcpServers", json::json("[]"));
     }
@@ -112,7 +112,7 @@ async fn adopt(
         data.remove("command");
     }
     if !is_placed {
-        data.set(parlor_engine::UNPLACED, json::json("true"));
+        data.set(parlor_engine::UNPLACED, true);
     }
     let row = SessionRow {
         cwd,

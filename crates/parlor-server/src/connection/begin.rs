@@ -60,9 +60,9 @@ const FORK: &str = r#"{"atMessageId":true}"#;
 /// Who parlor is, before an agent.
 fn parlor(agent: &str) -> Object {
     let mut info = Object::default();
-    info.set("name", json::string("parlor"));
-    info.set("title", json::string(&format!("parlor ({agent})")));
-    info.set("version", json::string(env!("CARGO_PKG_VERSION")));
+    info.set("name", "parlor");
+    info.set("title", format!("parlor ({agent})"));
+    info.set("version", env!("CARGO_PKG_VERSION"));
     info
 }
 
@@ -70,30 +70,30 @@ fn parlor(agent: &str) -> Object {
 fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Object {
     let agent = config.name.as_str();
     let who = if dialect == Dialect::V1 { "agentInfo" } else { "info" };
-    let own = config.local.as_ref().and_then(|_| json::member(agents, who));
+    let own = config.local.as_ref().and_then(|_| agents.get_object(who));
     let info = own.unwrap_or_else(|| parlor(agent)).to_json();
     let mut result = Object::default();
-    result.set("protocolVersion", json::json(dialect.version().to_string()));
+    result.set("protocolVersion", dialect.version());
     match dialect {
         Dialect::V1 => {
-            let mut capabilities = json::member(agents, "agentCapabilities").unwrap_or_default();
-            capabilities.set("loadSession", json::json("true"));
-            let agents_session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
+            let mut capabilities = agents.get_object("agentCapabilities").unwrap_or_default();
+            capabilities.set("loadSession", true);
+            let agents_session = capabilities.get_object("sessionCapabilities").unwrap_or_default();
             let mut session = passed_on(&agents_session, &["additionalDirectories", "systemPrompt"]);
             for name in ["list", "resume", "close", "delete", "archive", "title", "status"] {
-                session.set(name, json::json("{}"));
+                session.set(name, Object::new().to_json());
             }
             session.set("fork", json::json(FORK));
             capabilities.set("sessionCapabilities", session.to_json());
             result.set("agentCapabilities", capabilities.to_json());
         }
         Dialect::V2 | Dialect::Draft => {
-            let mut capabilities = json::member(agents, "capabilities").unwrap_or_default();
-            let agents_session = json::member(&capabilities, "session").unwrap_or_default();
+            let mut capabilities = agents.get_object("capabilities").unwrap_or_default();
+            let agents_session = capabilities.get_object("session").unwrap_or_default();
             let names = ["prompt", "mcp", "additionalDirectories", "systemPrompt"];
             let mut session = passed_on(&agents_session, &names);
             for name in ["delete", "archive", "title", "status"] {
-                session.set(name, json::json("{}"));
+                session.set(name, Object::new().to_json());
             }
             session.set("fork", json::json(FORK));
             capabilities.set("session", session.to_json());
@@ -104,9 +104,9 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
     if let Some(methods) = agents.get("authMethods") {
         result.set("authMethods", methods.clone());
     }
-    json::note(&mut result, "parlor/agent", json::string(agent));
+    json::note(&mut result, "parlor/agent", Json::from(agent));
     if dialect == Dialect::Draft {
-        json::note(&mut result, Dialect::MARK, json::string(dialect.name()));
+        json::note(&mut result, Dialect::MARK, Json::from(dialect.name()));
     }
     result
 }
@@ -197,10 +197,10 @@ pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> Objec
     params.remove("_meta");
     let mut data = Object::default();
     data.set("params", params.to_json());
-    data.set("dialect", json::string(client.dialect().name()));
-    data.set("agentDialect", json::string(agent.name()));
+    data.set("dialect", client.dialect().name());
+    data.set("agentDialect", agent.name());
     if let Some(AgentChoice::Command(command)) = &client.peer.agent {
-        let words: Vec<_> = command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
+        let words: Vec<_> = command.iter().map(|word| Json::from(word).as_str().to_owned()).collect();
         data.set("command", json::json(format!("[{}]", words.join(","))));
     }
     data
@@ -283,7 +283,7 @@ impl Call {
             (Some(id), Ok(result)) => {
                 // Some agents answer so where the protocol has an object.
                 let is_empty = result.is_null() && !self.method.starts_with('_');
-                Frame::result(id, &if is_empty { json::json("{}") } else { result })
+                Frame::result(id, &if is_empty { Object::new().to_json() } else { result })
             }
             (Some(id), Err(error)) => Frame::error(id, &error),
             (None, Ok(_)) => return,
@@ -300,7 +300,7 @@ impl Call {
             return None;
         }
         let (server, request) =
-            (json::literal(&self.params, "serverId")?, json::literal(&self.params, "requestId")?);
+            (self.params.get_json_str("serverId")?, self.params.get_json_str("requestId")?);
         self.client.mcp_request(&server, &request, AgentRequest::provider_of).flatten()
     }
 }
@@ -319,7 +319,7 @@ mod tests {
                 .raw(),
         ));
         let said = capabilities(Dialect::V1, &AgentConfig::new("x", Vec::new()), &agents);
-        let capabilities = json::member(&said, "agentCapabilities").unwrap();
+        let capabilities = said.get_object("agentCapabilities").unwrap();
         assert_eq!(capabilities.get("loadSession").unwrap().as_str(), "true");
         assert_eq!(capabilities.get("promptCapabilities").unwrap().as_str(), r#"{"image":true}"#);
         assert!(said.get("authMethods").is_some());
@@ -336,7 +336,7 @@ mod tests {
             let offers = json::object(Some(Json::parse(offers).unwrap().raw()));
             for (agents, directories) in [(&offers, Some("{}")), (&Object::default(), None)] {
                 let said = capabilities(dialect, &AgentConfig::new("x", Vec::new()), agents);
-                let said = json::member(&json::member(&said, holder).unwrap(), name).unwrap();
+                let said = said.get_object(holder).unwrap().get_object(name).unwrap();
                 assert_eq!(said.get("additionalDirectories").map(Json::as_str), directories);
                 assert_eq!(said.get("systemPrompt").is_some(), directories.is_some());
                 assert_eq!(said.get("status").unwrap().as_str(), "{}", "parlor answers it itself");

@@ -53,7 +53,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
     }
     let filter = Filter {
         agent: name.clone(),
-        cwd: json::text(params, "cwd"),
+        cwd: params.get_string("cwd"),
         archived: which_archived(params)?,
         ..Filter::default()
     };
@@ -86,7 +86,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
     let mut result = Object::default();
     result.set("sessions", json::json(format!("[{}]", listed.join(","))));
     if let Some(next) = next {
-        result.set("nextCursor", json::string(&next));
+        result.set("nextCursor", &next);
     }
     Ok(result)
 }
@@ -117,7 +117,7 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     let is_foreign = known::is_foreign(row);
     let mut info = Object::default();
     info.set("sessionId", json::json(row.id.clone()));
-    info.set("cwd", json::string(&row.cwd));
+    info.set("cwd", &row.cwd);
     if let Some(title) = stored::title(row) {
         info.set("title", &title);
     }
@@ -136,7 +136,7 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
             info.set("_meta", meta.to_json());
         }
     }
-    json::note(&mut info, "parlor/agent", json::string(&row.agent));
+    json::note(&mut info, "parlor/agent", Json::from(&row.agent));
     if let Some(parent) = &row.parent {
         json::note(&mut info, "parlor/parent", json::json(parent.clone()));
         if let Some(message) = stored::forked_at(row) {
@@ -145,7 +145,7 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     }
     json::note(&mut info, "parlor/busy", json::json(if row.busy { "true" } else { "false" }));
     if is_foreign {
-        json::note(&mut info, "parlor/adopted", json::json("false"));
+        json::note(&mut info, "parlor/adopted", Json::from(false));
     }
     Ok(info)
 }
@@ -164,25 +164,25 @@ pub(super) fn agent_names(hub: &Arc<Shared>, client: &Client) -> impl Fn(&str) -
 /// What runs.
 pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
     let mut result = Object::default();
-    result.set("version", json::string(env!("CARGO_PKG_VERSION")));
+    result.set("version", env!("CARGO_PKG_VERSION"));
     result.set("pid", json::json(std::process::id().to_string()));
-    result.set("uptimeSeconds", json::json(hub.uptime().as_secs().to_string()));
-    result.set("clients", json::json(hub.clients().to_string()));
-    result.set("liveSessions", json::json(hub.live_sessions().to_string()));
+    result.set("uptimeSeconds", hub.uptime().as_secs());
+    result.set("clients", hub.clients());
+    result.set("liveSessions", hub.live_sessions());
     let shown = agent_names(hub, client);
     let agents = hub.registry().running().await.into_iter().map(|(name, pid, sessions)| {
         let mut agent = Object::default();
-        agent.set("name", json::string(&shown(&name)));
+        agent.set("name", shown(&name));
         if let Some(pid) = pid {
-            agent.set("pid", json::json(pid.to_string()));
+            agent.set("pid", pid);
         }
-        agent.set("sessions", json::json(sessions.to_string()));
+        agent.set("sessions", sessions);
         agent.to_json().as_str().to_owned()
     });
     let agents: Vec<_> = agents.collect();
     result.set("agents", json::json(format!("[{}]", agents.join(","))));
     result.set("losses", hub.losses().all());
-    result.set("dialect", json::string(client.terms().map_or(Dialect::V2, |terms| terms.dialect).name()));
+    result.set("dialect", client.terms().map_or(Dialect::V2, |terms| terms.dialect).name());
     client.queue.push(Frame::response(id, &result));
     Ok(())
 }
@@ -203,7 +203,7 @@ pub(super) async fn session_status(
         return Err(crate::hub::no_session(session));
     }
     let mut result = Object::default();
-    result.set("status", json::string("saved"));
+    result.set("status", "saved");
     client.queue.push(Frame::response(id, &result));
     Ok(())
 }
@@ -229,10 +229,9 @@ pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
     let agents = &hub.registry().agents;
     let default = &agents.default_agent().name;
     let listed = agents.all().iter().map(|config| {
-        let words: Vec<_> =
-            config.command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
+        let words: Vec<_> = config.command.iter().map(|word| Json::from(word).as_str().to_owned()).collect();
         let mut agent = Object::default();
-        agent.set("name", json::string(&config.name));
+        agent.set("name", &config.name);
         if client.drives() {
             agent.set("command", json::json(format!("[{}]", words.join(","))));
         }

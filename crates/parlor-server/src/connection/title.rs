@@ -3,8 +3,6 @@
 use parlor_json::{JsonStr, Object};
 use parlor_wire::{RpcError, code};
 
-use crate::json;
-
 /// The title in a request. The protocol's own method knows no way to clear one, and wants an empty one refused.
 pub(super) fn title(method: &str, params: &Object) -> Result<Option<JsonStr>, RpcError> {
     let invalid = |message: &str| RpcError::new(code::INVALID_PARAMS, message);
@@ -27,7 +25,7 @@ pub(super) fn title(method: &str, params: &Object) -> Result<Option<JsonStr>, Rp
 
 /// Whether a session is put away by a request, or taken out again.
 pub(super) fn archived(method: &str, params: &Object) -> Result<bool, RpcError> {
-    match (method, json::flag(params, "archived")) {
+    match (method, params.get_bool("archived")) {
         ("session/archive", _) => Ok(true),
         ("session/unarchive", _) => Ok(false),
         (_, Some(archived)) => Ok(archived),

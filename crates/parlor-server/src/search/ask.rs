@@ -7,7 +7,6 @@ use parlor_store::{Query, Search};
 use parlor_wire::{RpcError, code};
 
 use super::ROLES;
-use crate::json;
 
 /// How many hits an answer has, and at most.
 const LIMIT: usize = 20;
@@ -165,7 +164,7 @@ fn wrong(message: &str, hint: &str) -> RpcError {
         return error;
     }
     let mut data = Object::default();
-    data.set("hint", json::string(hint));
+    data.set("hint", hint);
     error.with_data(data.to_json())
 }
 
@@ -176,12 +175,12 @@ mod tests {
     const NOW: i64 = 1_790_000_000_000;
 
     fn read(params: &str) -> Result<Asked, RpcError> {
-        Asked::read(&json::object(Some(json::json(params).raw())), NOW)
+        Asked::read(&crate::json::object(Some(crate::json::json(params).raw())), NOW)
     }
 
     fn search(query: &str) -> Result<Search, RpcError> {
         let mut params = Object::default();
-        params.set("query", json::string(query));
+        params.set("query", query);
         Asked::read(&params, NOW).map(|asked| asked.search)
     }
 

@@ -36,8 +36,8 @@ pub fn answer(
     for hit in &hits {
         // What was deleted or taken back meanwhile is not shown.
         if let Some(mut found) = look_up(store, &asked.search.query, hit).map_err(failed)? {
-            if let Some(agent) = json::text(&found, "agent") {
-                found.set("agent", json::string(&agent_name(&agent)));
+            if let Some(agent) = found.get_string("agent") {
+                found.set("agent", agent_name(&agent));
             }
             shown.push(found.to_json().as_str().to_owned());
         }
@@ -45,13 +45,13 @@ pub fn answer(
     let mut result = Object::default();
     result.set("hits", json::json(format!("[{}]", shown.join(","))));
     if let Some(next) = asked.next().filter(|_| has_more) {
-        result.set("nextCursor", json::string(&next));
+        result.set("nextCursor", &next);
     }
     if asked.search.query.ignored_words() > 0 {
-        result.set("ignoredWords", json::json(asked.search.query.ignored_words().to_string()));
+        result.set("ignoredWords", asked.search.query.ignored_words());
     }
     if !store.unindexed(1).map_err(failed)?.is_empty() {
-        result.set("incomplete", json::json("true"));
+        result.set("incomplete", true);
     }
     Ok(result)
 }
@@ -90,13 +90,13 @@ fn show(row: &SessionRow, hit: &Hit, entry: Option<&EntryId>, snippet: &Snippet)
         )
         | None => {}
     }
-    shown.set("role", json::string(&hit.kind));
+    shown.set("role", &hit.kind);
     shown.set("title", stored::title(row).map_or_else(Json::null, |title| Json::from(&title)));
-    shown.set("cwd", json::string(&row.cwd));
-    shown.set("agent", json::string(&row.agent));
+    shown.set("cwd", &row.cwd);
+    shown.set("agent", &row.agent);
     let at = jiff::Timestamp::from_millisecond(hit.at).ok();
-    shown.set("at", at.map_or_else(Json::null, |at| json::string(&at.to_string())));
-    shown.set("snippet", json::string(&snippet.text));
+    shown.set("at", at.map_or_else(Json::null, |at| Json::from(&at.to_string())));
+    shown.set("snippet", &snippet.text);
     let matches: Vec<_> =
         snippet.matches.iter().map(|place| format!("[{},{}]", place.start, place.end)).collect();
     shown.set("matches", json::json(format!("[{}]", matches.join(","))));

@@ -71,7 +71,7 @@ async fn announce(hub: &Arc<Shared>, client: Arc<Client>, start: ForkStart, how:
         How::Native(bound) => match hub.begin_fork(&session, *bound).await {
             Ok(None) => {
                 hub.note_peer(&session, &client.peer);
-                let from = ReplayFrom::Forked(vec![(FORK, json::string("native"))]);
+                let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
                 let attach = ClientCall::Attach { id: id.clone(), from, cwd: None };
                 let attach = Message::Call(Arc::clone(&client), attach);
                 match (hub.send(&session, attach).await, prompt) {
@@ -110,7 +110,7 @@ async fn announce_transcript(
     error: Option<&RpcError>,
 ) -> Result<(), RpcError> {
     if let Some(error) = error {
-        json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
+        json::note(&mut answer, "parlor/forkFailed", Json::from(error.message()));
     }
     let Some(content) = prompt else {
         hub.expect(session, client);

@@ -10,7 +10,6 @@ use super::task::SessionTask;
 use super::{AgentMessage, Link, Message};
 use crate::agent::{Agent, Reply};
 use crate::config::chosen_env;
-use crate::json;
 use crate::services::access::FileScope;
 use crate::services::budget::{FileRequest, FileShare};
 use crate::services::files;
@@ -49,9 +48,7 @@ impl SessionTask {
             let failed = || RpcError::new(code::INTERNAL_ERROR, "the file could not be served");
             let _ = match looked.await.unwrap_or_else(|_| Err(failed())) {
                 Ok(params) => link.send(AgentMessage::FileAllowed { id, method, params, request }).await,
-                Err(error) => {
-                    link.send(AgentMessage::Served(id, Err(json::error_object(&error)), None)).await
-                }
+                Err(error) => link.send(AgentMessage::Served(id, Err(error.to_json()), None)).await,
             };
         });
     }
@@ -76,8 +73,7 @@ impl SessionTask {
                 let length = files::length(&method, &params, &scope);
                 (length, method, params, scope)
             });
-            let failed =
-                || json::error_object(&RpcError::new(code::INTERNAL_ERROR, "the file could not be served"));
+            let failed = || RpcError::new(code::INTERNAL_ERROR, "the file could not be served").to_json();
             let Ok((length, method, params, scope)) = measured.await else {
                 let _ = link.send(AgentMessage::Served(id, Err(failed()), None)).await;
                 return;
@@ -88,7 +84,7 @@ impl SessionTask {
                 "fs/read_text_file" => files::read(&params, &scope),
                 _ => files::write(&params, &scope),
             });
-            let done = done.await.map(|done| done.map_err(|error| json::error_object(&error)));
+            let done = done.await.map(|done| done.map_err(|error| error.to_json()));
             let reply = done.unwrap_or_else(|_| Err(failed()));
             share.answer_alone().await;
             queue.drained().await;
@@ -134,7 +130,7 @@ impl SessionTask {
         });
         let served = terminals.serve(method, params);
         tokio::spawn(async move {
-            let reply = served.await.map_err(|error| json::error_object(&error));
+            let reply = served.await.map_err(|error| error.to_json());
             let _ = link.send(AgentMessage::Served(id, reply, None)).await;
         });
     }
@@ -143,5 +139,5 @@ impl SessionTask {
 /// Lets a request for a file in, or answers it.
 fn admit_file(agent: &Agent, id: &RequestId, params: &Object) -> Option<FileRequest> {
     let admitted = agent.files.admit(params);
-    admitted.map_err(|error| agent.answer(id, &Err(json::error_object(&error)))).ok()
+    admitted.map_err(|error| agent.answer(id, &Err(error.to_json()))).ok()
 }

@@ -23,7 +23,7 @@ use crate::decode::ONLY_PLAN;
 use crate::text::ObjectText;
 use crate::values::blocks::{self, ForV1};
 use crate::values::plan;
-use crate::{Dialect, LossKind, shape};
+use crate::{Dialect, LossKind};
 
 /// What a v1 peer has heard of one session.
 #[derive(Debug, Clone, Default)]
@@ -54,10 +54,10 @@ pub(crate) struct Features {
 impl Features {
     /// Reads them from the params of a v1 client's `initialize`.
     pub(crate) fn of(params: &Object) -> Self {
-        let client = shape::member(params, "clientCapabilities").unwrap_or_default();
-        let has = |holder: &Object, name: &str| shape::member(holder, name).is_some();
-        let session = shape::member(&client, "session").unwrap_or_default();
-        let options = shape::member(&session, "configOptions").unwrap_or_default();
+        let client = params.get_object("clientCapabilities").unwrap_or_default();
+        let has = |holder: &Object, name: &str| holder.get_object(name).is_some();
+        let session = client.get_object("session").unwrap_or_default();
+        let options = session.get_object("configOptions").unwrap_or_default();
         Self {
             plans: has(&client, "plan"),
             notices: has(&session, "notices"),
@@ -170,8 +170,8 @@ impl Heard {
 
     fn plan_update(&mut self, upsert: &Upsert, features: Features, cx: &mut Context<'_>) -> Vec<String> {
         let mut fields = upsert.fields.clone();
-        let plan = fields.remove("plan").and_then(|plan| shape::object(&plan)).unwrap_or_default();
-        let type_ = shape::text(&plan, "type");
+        let plan = fields.remove("plan").and_then(|plan| plan.to_object()).unwrap_or_default();
+        let type_ = plan.get_string("type");
         let is_list = type_.as_deref() == Some("items");
         let is_known = matches!(type_.as_deref(), Some("items" | "file" | "markdown"));
         let meta = match &upsert.meta {
@@ -184,7 +184,7 @@ impl Heard {
                 ObjectText::update("plan_update").raw("plan", plan.as_str())
             }
             (false, true) => {
-                let id = shape::text(&plan, "planId");
+                let id = plan.get_string("planId");
                 if self.plan.is_some() && self.plan != id {
                     cx.losses.add(LossKind::PlanReplaced);
                 }
@@ -192,7 +192,7 @@ impl Heard {
                 // The id is kept as a field that v1 does not know, so that it is not lost on the way back.
                 let mut plan = plan::entries_to_v1(&plan, cx.losses);
                 plan.remove("type");
-                if shape::text(&plan, "planId").as_deref() == Some(ONLY_PLAN) {
+                if plan.get_string("planId").as_deref() == Some(ONLY_PLAN) {
                     plan.remove("planId");
                 }
                 ObjectText::update("plan").members(&plan)
@@ -229,7 +229,7 @@ fn with_known_blocks(update: &Update, cx: &mut Context<'_>) -> Vec<String> {
 }
 
 fn note(fields: &Object, features: Features, cx: &mut Context<'_>) -> Vec<String> {
-    let is_notice = shape::text(fields, "sessionUpdate").as_deref() == Some("notice");
+    let is_notice = fields.get_string("sessionUpdate").as_deref() == Some("notice");
     match (is_notice, features.notices) {
         (true, true) => vec![fields.to_json().as_str().to_owned()],
         (true, false) => lost(LossKind::Notice, cx),

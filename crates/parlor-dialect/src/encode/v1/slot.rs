@@ -14,14 +14,14 @@ use crate::{Dialect, Losses, shape};
 pub(crate) fn split_modes(list: &Json, features: Features, losses: &mut Losses) -> (Json, Option<Object>) {
     let modes = options::mode_option(list).and_then(|option| options::option_to_modes(&option));
     let own = shape::each(list, |option| {
-        let meta = shape::member(&option, "_meta").unwrap_or_default();
+        let meta = option.get_object("_meta").unwrap_or_default();
         (meta.get("parlor/modes").is_none()).then_some(option)
     });
     (options::to_v1(&own, features.booleans, losses), modes)
 }
 
 fn empty_list() -> Json {
-    shape::list_of(&[])
+    Json::array(&[])
 }
 
 fn with_models(options: &Json, cx: &Context<'_>) -> Json {

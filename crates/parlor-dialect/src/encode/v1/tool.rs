@@ -33,10 +33,10 @@ impl Heard {
         let is_new = self.tool_calls.insert(id.clone());
         let mut fields = tool_fields(&upsert.fields, is_new, cx.losses);
         if is_new {
-            let title = shape::text(&fields, "title");
+            let title = fields.get_string("title");
             if title.is_none() {
-                let made = shape::text(&fields, "name").or_else(|| shape::text(&fields, "kind"));
-                fields.set("title", shape::string(made.as_deref().unwrap_or("Tool call")));
+                let made = fields.get_string("name").or_else(|| fields.get_string("kind"));
+                fields.set("title", Json::from(made.as_deref().unwrap_or("Tool call")));
                 cx.losses.add(LossKind::ToolCallTitleMade);
             }
         }
@@ -104,7 +104,7 @@ impl Heard {
                 said.push(item);
                 continue;
             }
-            if let Some(terminal) = shape::text(&item, "terminalId") {
+            if let Some(terminal) = item.get_string("terminalId") {
                 let shown_by = self.terminals.entry(terminal.as_str().into()).or_default();
                 if !shown_by.contains(id) {
                     shown_by.push(id.clone());
@@ -134,8 +134,8 @@ fn tool_fields(fields: &Object, is_new: bool, losses: &mut Losses) -> Object {
             continue;
         }
         match name.inner() {
-            "status" => said.set("status", shape::string("pending")),
-            "kind" => said.set("kind", shape::string("other")),
+            "status" => said.set("status", Json::from("pending")),
+            "kind" => said.set("kind", Json::from("other")),
             "locations" => said.set("locations", shape::json("[]")),
             _ if is_new => {}
             _ => losses.add(LossKind::ToolCallFieldCleared),
@@ -146,17 +146,17 @@ fn tool_fields(fields: &Object, is_new: bool, losses: &mut Losses) -> Object {
 
 /// Status and kind by words that v1 knows.
 fn known_words(mut fields: Object, losses: &mut Losses) -> Object {
-    if let Some(status) = shape::text(&fields, "status") {
+    if let Some(status) = fields.get_string("status") {
         let (known, lossy) = tool_content::status_to_v1(&status);
         if lossy {
-            fields.set("status", shape::string(known));
+            fields.set("status", Json::from(known));
             losses.add(LossKind::ToolCallStatus);
         }
     }
-    if let Some(kind) = shape::text(&fields, "kind") {
+    if let Some(kind) = fields.get_string("kind") {
         let (known, lossy) = tool_content::kind_to_v1(&kind);
         if lossy {
-            fields.set("kind", shape::string(known));
+            fields.set("kind", Json::from(known));
             losses.add(LossKind::ToolCallKind);
         }
     }

@@ -123,7 +123,7 @@ impl<'a> TextItem<'a> {
         let mut item = self.item.clone();
         let mut block =
             self.item.get("content").and_then(|block| Object::parse(block.raw()).ok()).unwrap_or_default();
-        block.set("text", &literal(parts));
+        block.set("text", literal(parts));
         item.set("content", block.to_json());
         item
     }
@@ -283,7 +283,7 @@ mod tests {
 
         // The other fields alone are too much.
         let mut huge = plain("text");
-        huge.set("_meta", &JsonStr::new(&"m".repeat(1_000)));
+        huge.set("_meta", JsonStr::new(&"m".repeat(1_000)));
         assert_eq!(capped(vec![huge], 300).0, ["\n[... 4 bytes left out ...]\n"]);
     }
 
