@@ -2,7 +2,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonStr};
 use parlor_session::SessionId;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -23,7 +23,7 @@ pub struct Notification {
 impl Notification {
     /// The session that its params name.
     pub fn session(&self) -> Option<SessionId> {
-        let params = Object::parse(self.params.as_ref()?.raw()).ok()?;
+        let params = self.params.as_ref()?.to_object()?;
         JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from)
     }
 }

@@ -67,7 +67,7 @@ impl Frame {
 
     /// Encodes the answer to a line that could not be read, if one is due.
     pub fn malformed(malformed: &Malformed) -> Option<Self> {
-        Some(Self::error(malformed.answer_to()?, &malformed.to_error()))
+        Some(Self::error(malformed.respond_to()?, &malformed.to_error()))
     }
 
     /// Encodes a request.

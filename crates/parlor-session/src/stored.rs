@@ -254,7 +254,7 @@ fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
         EntryId::Event(id) => ("event", id.as_json().into()),
         EntryId::Note(seq) => ("note", number(*seq)),
     };
-    head.set("kind", &JsonStr::new(kind));
+    head.set("kind", JsonStr::new(kind));
     head.set("id", id);
     for (name, value) in body.iter() {
         head.set(name.clone(), value.clone());
@@ -327,8 +327,8 @@ fn read_body(object: &Object, created: u64) -> Option<(Body, Revisions)> {
     };
     let [fields_at, meta_at, content_at, output_at] = match object.get("seqs") {
         Some(seqs) => {
-            let seqs = parlor_json::elements(seqs.raw())?;
-            let seqs = seqs.into_iter().map(|seq| seq.get().parse().ok()).collect::<Option<Vec<_>>>()?;
+            let seqs = seqs.elements()?;
+            let seqs = seqs.into_iter().map(|seq| seq.as_str().parse().ok()).collect::<Option<Vec<_>>>()?;
             seqs.try_into().ok()?
         }
         None => [created; 4],
@@ -337,10 +337,7 @@ fn read_body(object: &Object, created: u64) -> Option<(Body, Revisions)> {
     revisions.content.on_replaced(content_at);
     revisions.output.on_replaced(output_at);
     if let Some(cleared) = object.get("cleared") {
-        revisions.cleared = parlor_json::elements(cleared.raw())?
-            .into_iter()
-            .map(JsonStr::from_raw)
-            .collect::<Option<_>>()?;
+        revisions.cleared = cleared.elements()?.into_iter().map(JsonStr::from_raw).collect::<Option<_>>()?;
     }
     Some((Body::restored(fields, meta), revisions))
 }
@@ -375,7 +372,7 @@ pub(crate) fn read_state(object: &Object) -> Option<State> {
             "waits" => Activity::RequiresAction,
             _ => return None,
         },
-        None => Activity::Other(JsonStr::from_raw(parlor_json::elements(activity.raw())?.first()?)?),
+        None => Activity::Other(JsonStr::from_raw(*activity.elements()?.first()?)?),
     };
     let stop_reason = match object.get("reason") {
         Some(reason) => Some(JsonStr::from_raw(reason.raw())?),

@@ -1,7 +1,6 @@
 //! Queued prompts, and those that are withdrawn.
 
 use parlor_client::{Activity, Client, Hello, Object, PeerRequests, Session, Slot};
-use parlor_json::elements;
 use parlor_testkit::server::Server;
 use parlor_testkit::wait::within_timeout;
 
@@ -14,7 +13,7 @@ async fn wait_for_queued(session: &Session, count: usize) {
     let queued = || {
         let transcript = session.transcript();
         let queued = transcript.slot(Slot::Info)?.meta.as_ref()?.get("parlor/queue")?;
-        elements(queued.raw()).map(|queued| queued.len())
+        queued.elements().map(|queued| queued.len())
     };
     let mut updates = session.updates();
     while queued().unwrap_or(0) != count {

@@ -3,9 +3,9 @@
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{EntryId, MessageId, Slot, State, Target, Transcript, Update};
 
+use crate::encode::update_writer;
 use crate::encode::v1::{self, Features, V1PeerState};
 use crate::encode::{Context, v2};
-use crate::object_writer::ObjectText;
 use crate::view::activity_name;
 use crate::{Dialect, Losses, event};
 
@@ -110,7 +110,7 @@ impl UpdateEncoder {
 fn state_note(state: &State) -> String {
     let name = activity_name(&state.activity);
     let meta = format!(r#"{{"parlor/state":{}}}"#, name.as_literal());
-    ObjectText::update("session_info_update").raw("_meta", &meta).finish()
+    update_writer("session_info_update").raw("_meta", &meta).finish()
 }
 
 fn is_event(update: &Update) -> bool {

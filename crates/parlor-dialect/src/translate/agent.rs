@@ -1,20 +1,19 @@
 //! Requests and responses of the agent.
 
-use parlor_json::{JsonStr, Object};
+use parlor_json::{JsonRef, JsonStr, Object};
 use parlor_session::Slot;
 use parlor_wire::{Message, Outcome, RequestId};
-use serde_json::value::RawValue;
 
 use super::client::PendingRequest;
 use super::peer_requests::{request_to_v1, request_to_v2};
 use super::requests::{Inexpressible, ResultKind, session_in};
 use super::session::{LineExtras, TranslatedSession};
 use super::{Output, Translator, Way, envelope, notification, result_of, session_of};
+use crate::encode::update_writer;
 use crate::encode::v1::{self, Features};
 use crate::encode::v2;
-use crate::object_writer::ObjectText;
 use crate::values::{capabilities, commands, options};
-use crate::{Dialect, Losses, Side, json_ext};
+use crate::{Dialect, Losses, Side};
 
 impl Translator {
     pub(super) fn agent_request(
@@ -22,7 +21,7 @@ impl Translator {
         message: &Message<'_>,
         id: &RequestId,
         method: &str,
-        params: Option<&RawValue>,
+        params: Option<JsonRef<'_>>,
         out: &mut Output,
     ) {
         let given = params.and_then(|params| Object::parse(params).ok());
@@ -50,7 +49,7 @@ impl Translator {
         };
         if self.mode.is_two_sided() {
             let request = PendingRequest { what, session: session.clone(), value: None };
-            let _ = self.agent_requests.begin(id.clone(), request);
+            let _ = self.agent_requests.register(id.clone(), request);
             if let Some(session) = session
                 && let Ok((known, mut out)) = self.session(&session, out)
             {
@@ -162,7 +161,7 @@ impl Translator {
                 if let Some(list) = list.cloned() {
                     result.remove("availableCommands");
                     let list = commands::to_v1(&list, &mut out.losses);
-                    let update = ObjectText::update("available_commands_update");
+                    let update = update_writer("available_commands_update");
                     let update = update.raw("availableCommands", list.as_str()).finish();
                     after.push(notification(&id, &update, &LineExtras::default()));
                 }
@@ -176,8 +175,7 @@ impl Translator {
                 // Setting a mode may change other options, which v1 receives separately.
                 if let Some(list) = result.remove("configOptions") {
                     let (list, _) = v1::split_modes(&list, features, &mut out.losses);
-                    let update =
-                        ObjectText::update("config_option_update").raw("configOptions", list.as_str());
+                    let update = update_writer("config_option_update").raw("configOptions", list.as_str());
                     let id = request.session.clone().filter(|_| list.as_str() != "[]");
                     after.extend(id.map(|id| notification(&id, &update.finish(), &LineExtras::default())));
                 }
@@ -206,7 +204,7 @@ impl Translator {
 impl TranslatedSession {
     /// Stores the modes and options of a v1 result.
     fn store_v1_settings(&mut self, result: &Object) {
-        if let Some(modes) = json_ext::member(result, "modes") {
+        if let Some(modes) = result.get_object("modes") {
             self.store_slot(Slot::Mode, modes);
         }
         self.learn_list(Slot::Options, result, "configOptions");

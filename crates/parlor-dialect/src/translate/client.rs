@@ -1,9 +1,8 @@
 //! Requests and responses of the client.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::{MessageId, SessionId, Transcript};
 use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
-use serde_json::value::RawValue;
 
 use super::requests::{
     Inexpressible, Request, ResultKind, request_for_v1, request_for_v2, same_in_all, same_version, session_in,
@@ -29,7 +28,7 @@ impl Translator {
         message: &Message<'_>,
         id: &RequestId,
         method: &str,
-        params: Option<&RawValue>,
+        params: Option<JsonRef<'_>>,
         out: &mut Output,
     ) {
         let way = self.client;
@@ -62,7 +61,7 @@ impl Translator {
             self.features = Features::of(params);
         }
         // The response to a request whose id is in use could not be matched.
-        if self.mode == Mode::Relay && self.client_requests.is_open(id) {
+        if self.mode == Mode::Relay && self.client_requests.contains(id) {
             return out.id_in_use(id);
         }
         match request {
@@ -125,7 +124,7 @@ impl Translator {
         let request = PendingRequest { what, session: session.clone(), value: value.cloned() };
         // A response to a request that is not tracked (too many, or an id in use) is handled like one of an unknown
         // request.
-        let _ = self.client_requests.begin(id.clone(), request);
+        let _ = self.client_requests.register(id.clone(), request);
         if let (ResultKind::Prompt, Some(session), Some(content)) = (what, session, value)
             && let Ok((known, mut out)) = self.session(&session, out)
         {

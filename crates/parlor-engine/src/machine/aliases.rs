@@ -23,8 +23,8 @@ impl Aliases {
     pub(super) fn restored(kept: Option<&str>) -> Self {
         let mut aliases = Self::default();
         let list = kept.and_then(|kept| Json::parse(kept).ok());
-        for pair in list.as_ref().and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default() {
-            let parts = parlor_json::elements(pair).unwrap_or_default();
+        for pair in list.as_ref().and_then(Json::elements).unwrap_or_default() {
+            let parts = pair.elements().unwrap_or_default();
             if let [alias, message] = parts[..]
                 && let (Some(alias), Some(message)) = (JsonStr::from_raw(alias), JsonStr::from_raw(message))
             {

@@ -13,7 +13,7 @@ use super::broadcast::BufferOffsets;
 use super::requests::cancelled_state;
 use super::subscriber::{AttachRequest, Subscriber, SubscriberState};
 use super::{Pending, SessionMachine};
-use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom, json};
+use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom};
 
 /// An update that changes nothing.
 const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
@@ -65,7 +65,7 @@ impl SessionMachine {
                 let Some(entry) = found else {
                     let mut data = Object::default();
                     data.set("messageId", message.as_json());
-                    data.set("reason", json::string("unknown"));
+                    data.set("reason", "unknown");
                     let error =
                         RpcError::new(code::INVALID_PARAMS, "there is no such message in the session");
                     self.send_unattached(client.id, Frame::error(&id, &error.with_data(data.to_json())));
@@ -437,10 +437,10 @@ fn answer_frames(
     let transcript = encode_context.transcript;
     let mut result = encoder.session_fields(transcript, losses);
     result.add_missing(opened);
-    json::note(&mut result, "parlor/seq", json::json(through.to_string()));
-    json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
+    result.set_nested("_meta", "parlor/seq", through);
+    result.set_nested("_meta", "parlor/state", live::state_name(transcript));
     for (name, value) in &request.notes {
-        json::note(&mut result, name, value.clone());
+        result.set_nested("_meta", name, value.clone());
     }
     let mut lines = String::new();
     // In a replay, the commands are part of it.

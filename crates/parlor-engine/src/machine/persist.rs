@@ -14,7 +14,7 @@ use super::{SessionEnd, SessionMachine};
 use crate::opening::RefusedSetting;
 use crate::rows::{Batch, SessionRow, Write};
 use crate::stored::{ALIASES, OPENED, SIDE_STATE};
-use crate::{AgentCall, AgentCommand, Delivery, Frame, Output, json};
+use crate::{AgentCall, AgentCommand, Delivery, Frame, Output};
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
@@ -60,8 +60,8 @@ impl SessionMachine {
                     self.set_updated_at(JsonStr::from_raw(time.raw()));
                 }
                 let info = self.session.transcript().slot(Slot::Info);
-                let title = info.and_then(|info| json::literal(&info.fields, "title"));
-                let mark = info.and_then(|info| json::literal(info.meta.as_ref()?, TITLE_MARK));
+                let title = info.and_then(|info| info.fields.get_json_str("title"));
+                let mark = info.and_then(|info| info.meta.as_ref()?.get_json_str(TITLE_MARK));
                 let is_made = mark.is_some_and(|mark| mark.inner() == "made");
                 let was_made = self.row.title.is_none();
                 if crate::title(&self.row) != title || was_made != (is_made || title.is_none()) {

@@ -3,8 +3,6 @@
 use parlor_json::{JsonStr, Object};
 use parlor_wire::{RpcError, code};
 
-use crate::json;
-
 /// Decodes a title; `None` clears it, which `session/set_title` does not allow.
 pub(super) fn title(method: &str, params: &Object) -> Result<Option<JsonStr>, RpcError> {
     let invalid = |message: &str| RpcError::new(code::INVALID_PARAMS, message);
@@ -27,7 +25,7 @@ pub(super) fn title(method: &str, params: &Object) -> Result<Option<JsonStr>, Rp
 
 /// Whether a request archives or unarchives a session.
 pub(super) fn archived(method: &str, params: &Object) -> Result<bool, RpcError> {
-    match (method, json::flag(params, "archived")) {
+    match (method, params.get_bool("archived")) {
         ("session/archive", _) => Ok(true),
         ("session/unarchive", _) => Ok(false),
         (_, Some(archived)) => Ok(archived),

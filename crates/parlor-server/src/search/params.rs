@@ -7,7 +7,6 @@ use parlor_store::{Query, Search};
 use parlor_wire::{RpcError, code};
 
 use super::ROLES;
-use crate::json;
 
 /// How many hits a page has, by default and at most.
 const DEFAULT_LIMIT: usize = 20;
@@ -166,23 +165,25 @@ fn invalid(message: &str, hint: &str) -> RpcError {
         return error;
     }
     let mut data = Object::default();
-    data.set("hint", json::string(hint));
+    data.set("hint", hint);
     error.with_data(data.to_json())
 }
 
 #[cfg(test)]
 mod tests {
+    use parlor_json::Json;
+
     use super::*;
 
     const NOW: i64 = 1_790_000_000_000;
 
     fn read(params: &str) -> Result<SearchParams, RpcError> {
-        SearchParams::read(&json::object(Some(json::json(params).raw())), NOW)
+        SearchParams::read(&Json::parse(params).unwrap().to_object().unwrap_or_default(), NOW)
     }
 
     fn search(query: &str) -> Result<Search, RpcError> {
         let mut params = Object::default();
-        params.set("query", json::string(query));
+        params.set("query", query);
         SearchParams::read(&params, NOW).map(|params| params.search)
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use parlor_json::{Json, JsonStr, Object, Type, elements, string_literal};
+use parlor_json::{Json, JsonStr, Object, Type, string_literal};
 use parlor_wire::{RpcError, code};
 
 /// The error for invalid params.
@@ -78,7 +78,8 @@ pub(super) fn pairs(params: &Object, name: &str) -> Result<Vec<(String, String)>
 
 fn array(params: &Object, name: &str) -> Result<Vec<Json>, RpcError> {
     let Some(value) = present(params, name) else { return Ok(Vec::new()) };
-    let elements = elements(value.raw())
+    let elements = value
+        .elements()
         .ok_or_else(|| invalid(format!("`{name}` must be an array, not {}", shown(value))))?;
     Ok(elements.into_iter().map(Json::from).collect())
 }

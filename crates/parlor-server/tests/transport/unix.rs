@@ -54,7 +54,7 @@ async fn messages_follow_the_answer_to_a_hello() {
     let mut client = Client::connect(&server.socket).await;
     // Sent in one write: the lines after the hello are not lost.
     let welcome = client.hello(&format!("{}{}\n", Hello::new().to_line(), request(5))).await;
-    assert_eq!(welcome, Welcome::come_in(env!("CARGO_PKG_VERSION"), std::process::id()));
+    assert_eq!(welcome, Welcome::accept(env!("CARGO_PKG_VERSION"), std::process::id()));
     assert_eq!(id_of(&client.read_line().await.unwrap()), Some(5));
 }
 

@@ -285,9 +285,8 @@ impl Envelopes {
     }
 
     pub(super) fn restored(side_state: Option<&Object>) -> Self {
-        let ids =
-            side_state.and_then(|state| parlor_json::elements(state.get(KEY)?.raw())).unwrap_or_default();
-        let used = ids.into_iter().filter_map(|id| Some(Envelope::new(parlor_json::text(id)?)));
+        let ids = side_state.and_then(|state| state.get(KEY)?.elements()).unwrap_or_default();
+        let used = ids.into_iter().filter_map(|id| Some(Envelope::new(id.to_text()?)));
         Self { used: used.collect(), ..Self::default() }
     }
 
@@ -497,7 +496,7 @@ fn trim_end<T>(
 /// A text block with its text replaced.
 fn with_text(block: &Json, text: &str) -> Json {
     let mut members = Object::parse(block.raw()).unwrap_or_default();
-    members.set("text", &JsonStr::new(text));
+    members.set("text", JsonStr::new(text));
     members.to_json()
 }
 

@@ -216,8 +216,8 @@ impl IdMap {
         let id_map = || {
             let id_map = Object::parse(side_state?.get(KEY)?.raw()).ok()?;
             let mut aliases = HashMap::new();
-            for triple in parlor_json::elements(id_map.get("renamed")?.raw())? {
-                let parts = parlor_json::elements(triple)?;
+            for triple in id_map.get("renamed")?.elements()? {
+                let parts = triple.elements()?;
                 let [kind, id, name] = parts[..] else { return None };
                 let id = JsonStr::from_raw(id)?;
                 let agents = match JsonStr::from_raw(kind)?.inner() {

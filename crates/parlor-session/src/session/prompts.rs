@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use parlor_json::{Json, JsonStr, Object};
-use serde_json::value::RawValue;
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 
 use super::{ClientId, Clients, Effect, Scope, Step, blocks, string_member};
 use crate::stored::{read_state, state_text};
@@ -449,9 +448,7 @@ impl Prompts {
     }
 
     pub(super) fn restored(side_state: Option<&Object>) -> Self {
-        let list = |name: &str| {
-            side_state.and_then(|state| state.get(name)).and_then(|list| parlor_json::elements(list.raw()))
-        };
+        let list = |name: &str| side_state.and_then(|state| state.get(name)).and_then(|list| list.elements());
         let recent = list(KEYS).unwrap_or_default().into_iter().filter_map(RecentKey::restored);
         let last_id =
             side_state.and_then(|state| state.get(LAST_ID)?.as_str().parse().ok()).unwrap_or_default();
@@ -545,8 +542,8 @@ impl RecentKey {
         format!("[{},{message},{ended}]", self.key.as_literal())
     }
 
-    fn restored(stored: &RawValue) -> Option<Self> {
-        let parts = parlor_json::elements(stored)?;
+    fn restored(stored: JsonRef<'_>) -> Option<Self> {
+        let parts = stored.elements()?;
         let [key, message, ended] = parts[..] else { return None };
         let ended = Object::parse(ended).ok().and_then(|ended| read_state(&ended));
         Some(Self {

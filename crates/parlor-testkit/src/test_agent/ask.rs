@@ -41,7 +41,7 @@ impl Turn {
 
     /// Asks the client without waiting for an answer.
     pub(super) fn send(&self, method: &str, params: String) -> Option<RequestId> {
-        let id = self.agent.asked().ask(self.sender.clone()).ok()?;
+        let id = self.agent.asked().register(self.sender.clone()).ok()?;
         self.agent.out.line(&write::request(&id, method, Some(json::value(params).raw())));
         Some(id)
     }

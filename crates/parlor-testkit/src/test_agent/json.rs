@@ -66,7 +66,7 @@ pub(super) fn value(text: String) -> Json {
 
 /// The member called `name`, if it is a string.
 pub(super) fn text(object: &Object, name: &str) -> Option<String> {
-    parlor_json::text(object.get(name)?.raw()).map(std::borrow::Cow::into_owned)
+    object.get_string(name)
 }
 
 /// The member called `name`, if it is an object.
@@ -76,6 +76,6 @@ pub(super) fn object(object: &Object, name: &str) -> Option<Object> {
 
 /// The elements of the member called `name`, if it is an array.
 pub(super) fn array(object: &Object, name: &str) -> Option<Vec<Json>> {
-    let elements = parlor_json::elements(object.get(name)?.raw())?;
+    let elements = object.get_array(name)?;
     Some(elements.into_iter().map(Json::from).collect())
 }
