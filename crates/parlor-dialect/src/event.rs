@@ -1,6 +1,6 @@
 //! Events as JSON: the members of an `_parlor_event` update.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::session::TurnEnd;
 use parlor_session::{Body, Decider, Decision, Event, EventKind, State, Upsert};
 
@@ -16,7 +16,7 @@ const MAX_INPUT: usize = 64 << 10;
 /// Whether the params of an `initialize` request events.
 pub fn wants_events(initialize: &Object) -> bool {
     let meta = initialize.get_object("_meta");
-    meta.and_then(|meta| meta.get(EVENTS_KEY).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
+    meta.and_then(|meta| meta.get(EVENTS_KEY).cloned()).and_then(|wanted| wanted.as_bool()) == Some(true)
 }
 
 /// The entry of an event.
@@ -89,7 +89,7 @@ pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> Ev
     let subject = params.get_object("subject").unwrap_or_default();
     let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall"));
     let call = call.unwrap_or_else(|| subject.clone());
-    let string = |holder: &Object, name: &str| JsonStr::from_raw(holder.get(name)?.raw());
+    let string = |holder: &Object, name: &str| holder.get_json_str(name);
     let title = string(params, "title").or_else(|| string(&call, "title"));
     let input = call.get("rawInput").filter(|input| !input.is_null()).cloned();
     let input = input.or_else(|| command(&subject)).filter(|input| input.as_str().len() <= MAX_INPUT);
@@ -98,8 +98,7 @@ pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> Ev
     let chosen = string(&outcome, "optionId");
     let options = params.get_array("options");
     let option = chosen.as_ref().and_then(|chosen| {
-        let mut options =
-            options.unwrap_or_default().into_iter().filter_map(|option| Object::parse(option).ok());
+        let mut options = options.unwrap_or_default().into_iter().filter_map(JsonRef::to_object);
         let listed = options.find(|option| string(option, "optionId").as_ref() == Some(chosen))?;
         Some(listed.to_json())
     });
@@ -143,7 +142,7 @@ pub fn sentence(body: &Body) -> String {
         }
         Some("turn_refused") => "turn refused by the agent".to_owned(),
         Some("turn_cancelled") => {
-            let unanswered = fields.get("agentDidNotAnswer").is_some_and(|is_so| is_so.as_str() == "true");
+            let unanswered = fields.get_bool("agentDidNotAnswer") == Some(true);
             let why = if unanswered { "; the agent did not answer the cancellation" } else { "" };
             format!("turn cancelled{}{why}", by())
         }

@@ -160,7 +160,7 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
 fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
     let mut rest = item.clone();
     rest.remove("changes");
-    let patch = item.get("patch").and_then(|patch| Object::parse(patch.raw()).ok());
+    let patch = item.get_object("patch");
     let patch = patch.filter(|patch| patch.get("format").is_some());
     if string(item, "path").is_some() && string(item, "newText").is_some() {
         // All v1 members are present. A `patch` with another meaning than in v2 is an unknown field.
@@ -316,7 +316,7 @@ fn sections_of<'a>(changes: &[Change], sections: &'a [Section]) -> Vec<Option<&'
 fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String>) -> Option<Object> {
     let id = item.get("terminalId")?;
     let shown = JsonStr::new(&terminal_text(&id.to_text()?)?);
-    let mut meta = item.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
+    let mut meta = item.get_object("_meta").unwrap_or_default();
     meta.set(TERMINAL, id.clone());
 
     let mut shown: Object = item

@@ -121,8 +121,7 @@ impl<'a> TextItem<'a> {
     /// The item with its text replaced.
     fn with<const N: usize>(&self, parts: [&str; N]) -> Object {
         let mut item = self.item.clone();
-        let mut block =
-            self.item.get("content").and_then(|block| Object::parse(block.raw()).ok()).unwrap_or_default();
+        let mut block = self.item.get_object("content").unwrap_or_default();
         block.set("text", literal(parts));
         item.set("content", block.to_json());
         item
