@@ -23,7 +23,7 @@ pub fn wants_events(initialize: &Object) -> bool {
 pub(crate) fn upsert(event: &Event) -> Upsert {
     let mut fields = Object::default();
     fields.set("type", type_of(&event.kind));
-    fields.set("at", &event.at.to_string());
+    fields.set("at", event.at.to_string());
     match &event.kind {
         EventKind::TurnFailed { prompt, error } => {
             set(&mut fields, "messageId", prompt.as_ref().map(|prompt| prompt.as_json().into()));

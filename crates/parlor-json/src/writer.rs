@@ -7,7 +7,7 @@ use crate::{Json, JsonStr, Object, string_literal};
 /// ```
 /// use parlor_json::ObjectWriter;
 ///
-/// let block = ObjectWriter::new().str("type", "text").str("text", "hello").raw("size", "5").finish();
+/// let block = ObjectWriter::new().str("type", "text").str("text", "hello").u64("size", 5).finish();
 /// assert_eq!(block, r#"{"type":"text","text":"hello","size":5}"#);
 /// ```
 #[derive(Debug, Clone)]
@@ -47,6 +47,12 @@ impl ObjectWriter {
     #[must_use]
     pub fn json_str(self, name: &str, value: &JsonStr) -> Self {
         self.raw(name, value.as_literal())
+    }
+
+    /// Adds a number.
+    #[must_use]
+    pub fn u64(self, name: &str, value: u64) -> Self {
+        self.raw(name, &value.to_string())
     }
 
     /// Adds a value that is JSON.

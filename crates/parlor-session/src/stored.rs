@@ -322,7 +322,7 @@ fn read_body(object: &Object, created: u64) -> Option<(Body, Revisions)> {
     let [fields_at, meta_at, content_at, output_at] = match object.get("seqs") {
         Some(seqs) => {
             let seqs = seqs.elements()?;
-            let seqs = seqs.into_iter().map(|seq| seq.as_u64()).collect::<Option<Vec<_>>>()?;
+            let seqs = seqs.into_iter().map(JsonRef::as_u64).collect::<Option<Vec<_>>>()?;
             seqs.try_into().ok()?
         }
         None => [created; 4],

@@ -170,7 +170,7 @@ impl Translator {
             ResultKind::SetMode => {
                 let session = self.session_of_result(request, result)?;
                 session.store_v2_settings(result);
-                session.peer.set_mode(request.value.as_ref().and_then(|mode| mode.to_json_str()));
+                session.peer.set_mode(request.value.as_ref().and_then(parlor_json::Json::to_json_str));
                 let mut result = result.clone();
                 // Setting a mode may change other options, which v1 receives separately.
                 if let Some(list) = result.remove("configOptions") {

@@ -292,7 +292,7 @@ fn auth_method_to_v2(method: &Object) -> Object {
             variable.set("value", value.clone());
             variable.to_json()
         });
-        let list = Json::array(&variables.collect::<Vec<_>>());
+        let list = Json::array(variables.collect::<Vec<_>>());
         let kept = method.remove_nested("_meta", &note_of("env"));
         method.set("env", kept.unwrap_or(list));
     }

@@ -98,7 +98,7 @@ fn refusal(operation: &str, path: &Path, refused: &FileRefused) -> RpcError {
         FileRefused::Unresolved => "unresolved",
     };
     let mut data = Object::default();
-    data.set("path", &path.display().to_string());
+    data.set("path", path.display().to_string());
     data.set("reason", reason);
     params::invalid(format!("cannot {operation} `{}`: {refused}", path.display())).with_data(data.to_json())
 }

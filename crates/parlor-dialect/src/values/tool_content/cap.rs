@@ -282,7 +282,7 @@ mod tests {
 
         // The other fields alone exceed the limit.
         let mut huge = plain("text");
-        huge.set("_meta", &"m".repeat(1_000));
+        huge.set("_meta", "m".repeat(1_000));
         assert_eq!(capped(vec![huge], 300).0, ["\n[... 4 bytes left out ...]\n"]);
     }
 
